@@ -1,0 +1,45 @@
+# `make demo` and `make test` set up everything that they need, in .venv and .howdah, and nothing elsewhere.
+
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+TESTS ?= tests
+JOBS ?= 2
+
+.PHONY: help demo test check format scale clean
+
+help: ## Show what there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(READY) ## Watch a few hundred jobs go through the queue, on an embedded PostgreSQL
+	@$(BIN)/howdah demo
+
+test: $(READY) check ## Check the code and run the tests, on PostgreSQL 18, 16 and (where installed) 15
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+
+check: $(READY) ## Format, lint, types, import layers
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache >$(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }
+
+format: $(READY) ## Format the code, and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+scale: $(READY) ## The large cases: a million jobs each (a quarter of an hour)
+	@HOWDAH_SCALE=full $(BIN)/python -m pytest tests/plans tests/scale
+
+clean: ## Remove what make made
+	rm -rf $(VENV) .howdah .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo 'Howdah needs Python 3.11 or newer: none was found. Try: make PYTHON=/path/to/python3'; exit 1; }
+	@echo 'Setting up $(VENV) with $(PYTHON) …'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded]' --group dev
+	@touch $(READY)

@@ -1,0 +1,566 @@
+"""The verbs: for each, what is sent to the database and what the answer means.
+
+The only Python that knows the SQL functions. Every verb takes ``conn=``, a psycopg connection of the
+caller's: the verb is then part of the caller's transaction. Who runs the plan looks at it, not the plan.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import traceback as tracebacks
+import uuid
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+import psycopg
+
+from howdah import options
+from howdah.codec import PLAIN, Codec, encode_text
+from howdah.errors import InvalidInput, InvalidItem, InvalidOption, JobNotFound, LeaseLost, WaitTimeout
+from howdah.ids import new_id
+from howdah.job import FINAL_STATUSES, Job, Status, from_row
+from howdah.options import JobOrId, Seconds
+from howdah.payload import clean_text, to_jsonb
+from howdah.plan import Begin, Pause, Plan, Row, Take, call, read
+from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
+
+Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+
+BULK_SIZE: Final = 2_000
+WINDOW: Final = 10_000
+MAX_ERROR_LENGTH: Final = 100_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Context:
+    """What the verbs need to know of the queue that they belong to."""
+
+    codec: Codec
+    max_payload_bytes: int
+    worker_id: str
+
+
+# Producers
+
+
+def enqueue(
+    context: Context,
+    job_type: str,
+    data: Any = None,
+    *,
+    priority: int | None = None,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    max_attempts: int | None = None,
+    key: str | None = None,
+    id: uuid.UUID | str | None = None,
+    timeout: Seconds | None = None,
+    expires_at: datetime | None = None,
+    retry_policy: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    conn: Connection | None = None,
+) -> Plan[Job]:
+    """Adds a job and returns it.
+
+    data: anything that JSON can hold; a reference where it is large.
+    priority: the higher is claimed first; the type's own, or 100, if not given.
+    run_at, delay: not before a moment, or not for so many seconds.
+    max_attempts: how often it may be started; the type's own, or 3, if not given.
+    key: unique among the live jobs of the type. If one has it already, that one is returned instead,
+        with ``created=False``.
+    id: a UUID of the caller's, for calls that may be repeated: the job is added once.
+    timeout: how long one attempt may run.
+    expires_at: not worth starting after this moment.
+    retry_policy: when to try again after a failure, such as
+        ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type says.
+    meta: tags and trace context, kept beside the data.
+    """
+    shared = _options(priority, run_at, delay, max_attempts, timeout, expires_at, retry_policy, meta)
+    job_id = new_id() if id is None else options.job_id(id)
+    rows = yield from call(
+        "enqueue",
+        job_type=options.job_type(job_type),
+        data=_payload(context, data),
+        key=None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
+        id=job_id,
+        first_try=id is None,
+        repeat={"first_try": False},
+        **shared,
+    )
+    answer = rows[0]
+    if not answer["created"]:
+        existing = yield from get(context, answer["id"])
+        return dataclasses.replace(existing, created=False)
+    return Job(
+        id=job_id,
+        job_type=job_type,
+        status="pending",
+        data={} if data is None else data,
+        key=key,
+        priority=answer["priority"],
+        run_at=answer["run_at"],
+        first_due_at=answer["run_at"],
+        created_at=answer["created_at"],
+        max_attempts=answer["max_attempts"],
+        timeout=shared["timeout"],
+        expires_at=expires_at,
+        retry_policy=retry_policy,
+        meta=meta,
+    )
+
+
+def enqueue_many(
+    context: Context,
+    job_type: str,
+    items: Iterable[Any] | AsyncIterable[Any],
+    *,
+    key: Callable[[Any], str] | None = None,
+    priority: int | None = None,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    max_attempts: int | None = None,
+    timeout: Seconds | None = None,
+    expires_at: datetime | None = None,
+    retry_policy: Mapping[str, Any] | None = None,
+    meta: Mapping[str, Any] | None = None,
+    chunk_size: int | None = None,
+    return_ids: bool = False,
+    conn: Connection | None = None,
+) -> Plan[EnqueuedCount]:
+    """Adds a job for each item of data, and returns how many; they are claimed in the items' order.
+
+    The items are streamed: a generator of millions needs no more memory than one of thousands. All of
+    them are one transaction, so that a bad item enqueues nothing; with ``chunk_size`` each chunk is
+    one of its own, and the ``InvalidItem`` that a bad item raises says how many are in. ``key`` is
+    called with each item; an item whose key a live job of the type has is left out of the count.
+    """
+    shared = _options(priority, run_at, delay, max_attempts, timeout, expires_at, retry_policy, meta)
+    job_type = options.job_type(job_type)
+    size = BULK_SIZE if chunk_size is None else options.integer(chunk_size, "chunk_size", least=1, most=100_000)
+    source = _iterator(items)
+    enqueued, taken, ids = 0, 0, list[uuid.UUID]()
+    if chunk_size is None:
+        yield Begin()
+    while chunk := (yield Take(source, size)):
+        committed = 0 if chunk_size is None else enqueued
+        rows = yield from call(
+            "enqueue_many",
+            job_type=job_type,
+            data=[_item(context, item, taken + i, committed) for i, item in enumerate(chunk)],
+            keys=None if key is None else [_key(key, item, taken + i, committed) for i, item in enumerate(chunk)],
+            return_ids=return_ids,
+            **shared,
+        )
+        enqueued += rows[0]["enqueued"]
+        taken += len(chunk)
+        ids.extend(rows[0]["ids"] or ())
+    return EnqueuedCount(enqueued, ids if return_ids else None)
+
+
+# Operators
+
+
+def get(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[Job]:
+    """The job as it is now. Raises JobNotFound."""
+    job_id = options.job_id(job)
+    rows = yield from read("get", id=job_id)
+    if not rows:
+        raise JobNotFound(f"there is no job {job_id}: it may have been pruned, or be in another schema or database")
+    return from_row(rows[0], context.codec)
+
+
+def list_jobs(
+    context: Context,
+    *,
+    job_type: str | Sequence[str] | None = None,
+    status: Status | Sequence[Status] | None = None,
+    data: Any = None,
+    least_priority: int | None = None,
+    most_priority: int | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 50,
+    before: JobOrId | None = None,
+    scan_limit: int = 100_000,
+    conn: Connection | None = None,
+) -> Plan[JobPage]:
+    """A page of jobs, the newest first.
+
+    job_type, status: one or several. data: what the job's data must contain, such as ``{"user": 7}``.
+    since, until: by the time of creation. before: the job after which the page begins; a page's
+    ``next`` is what to pass for the one after it.
+
+    Only ids and statuses have an index. For the other filters the newest jobs are looked through, at
+    most ``scan_limit`` of them: if more may match, the page says so (``complete`` is False) and its
+    ``next`` goes on from there.
+    """
+    filters = {
+        "statuses": None if status is None else options.statuses(status),
+        "job_types": None if job_type is None else options.job_types([job_type] if isinstance(job_type, str) else job_type),
+        "data": None if data is None else _payload(context, data),
+        "least_priority": None if least_priority is None else options.integer(least_priority, "least_priority"),
+        "most_priority": None if most_priority is None else options.integer(most_priority, "most_priority"),
+        "since": None if since is None else options.moment(since, "since"),
+        "until": None if until is None else options.moment(until, "until"),
+    }
+    limit = options.integer(limit, "limit", least=1, most=10_000)
+    scan_limit = options.integer(scan_limit, "scan_limit", least=1)
+    position = None if before is None else options.job_id(before)
+    found: list[Job] = []
+    scanned = 0
+    while True:
+        window = min(WINDOW, scan_limit - scanned)
+        rows = yield from read("list", **filters, before=position, window=window, limit=limit - len(found))
+        found += [from_row(row, context.codec) for row in rows]
+        if len(found) == limit:
+            return JobPage(found, next=found[-1].id, complete=True)
+        ends = yield from read("window_end", statuses=filters["statuses"], before=position, window=window)
+        if not ends:
+            return JobPage(found, next=None, complete=True)
+        scanned += window
+        position = ends[0]["id"]
+        if scanned >= scan_limit:
+            return JobPage(found, next=position, complete=False)
+
+
+def cancel(
+    context: Context, job: JobOrId, reason: str | None = None, *, conn: Connection | None = None
+) -> Plan[bool]:
+    """Cancels a job. What waits is cancelled at once; what runs is asked to stop.
+
+    False: nothing changed, because the job has ended or was asked before. Raises JobNotFound.
+    """
+    rows = yield from call("cancel", ids=[options.job_id(job)], reason=_text(context, reason))
+    return (yield from _changed(context, job, rows))
+
+
+def retry(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[bool]:
+    """Gives an ended job a new life: pending, with all its attempts; the old errors stay.
+
+    False: nothing changed, because the job has not ended, or a live job has its key. Raises JobNotFound.
+    """
+    rows = yield from call("retry", ids=[options.job_id(job)])
+    return (yield from _changed(context, job, rows))
+
+
+def reschedule(
+    context: Context,
+    job: JobOrId,
+    *,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    conn: Connection | None = None,
+) -> Plan[bool]:
+    """Sets when a pending job becomes due; now if neither is given. False: it is not pending."""
+    rows = yield from call("reschedule", ids=[options.job_id(job)], **_due(run_at, delay))
+    return (yield from _changed(context, job, rows))
+
+
+def reprioritise(
+    context: Context, job: JobOrId, priority: int, *, conn: Connection | None = None
+) -> Plan[bool]:
+    """Sets the priority of a pending job. False: it is not pending."""
+    rows = yield from call("reprioritise", ids=[options.job_id(job)], priority=options.integer(priority, "priority"))
+    return (yield from _changed(context, job, rows))
+
+
+def pause(
+    context: Context, job_type: str, because: str | None = None, *, conn: Connection | None = None
+) -> Plan[bool]:
+    """From now on no job of the type is claimed; what runs goes on. False: it was paused already."""
+    rows = yield from call("pause_type", job_type=options.job_type(job_type), because=because)
+    return bool(rows[0]["pause_type"])
+
+
+def resume(context: Context, job_type: str, *, conn: Connection | None = None) -> Plan[bool]:
+    """Lets jobs of the type be claimed again. False: it was not paused."""
+    rows = yield from call("resume_type", job_type=options.job_type(job_type))
+    return bool(rows[0]["resume_type"])
+
+
+def stats(context: Context, *, conn: Connection | None = None) -> Plan[Stats]:
+    """How many jobs of each type are in each status. Live ones are counted, archived ones are summed up."""
+    rows = yield from read("stats")
+    return Stats({row["job_type"]: TypeStats(**{k: v for k, v in row.items() if k != "job_type"}) for row in rows})
+
+
+def wait_for(
+    context: Context, job: JobOrId, timeout: Seconds | None = None, *, conn: Connection | None = None
+) -> Plan[Job]:
+    """The job, once it has ended. Raises WaitTimeout after ``timeout`` seconds; the job goes on."""
+    job_id = options.job_id(job)
+    remaining = None if timeout is None else options.span(timeout, "timeout").total_seconds()
+    pause_for = 0.01
+    known = yield from get(context, job_id)
+    while known.status not in FINAL_STATUSES:
+        if remaining is not None and remaining <= 0:
+            raise WaitTimeout(f"job {job_id} is {known.status} after {timeout}; it goes on")
+        seconds = pause_for if remaining is None else min(pause_for, remaining)
+        yield Pause(seconds)
+        remaining = None if remaining is None else remaining - seconds
+        pause_for = min(pause_for * 1.5, 0.25)
+        if (yield from read("ended", id=job_id)) or (remaining is not None and remaining <= 0):
+            known = yield from get(context, job_id)
+    return known
+
+
+def recover(context: Context, *, conn: Connection | None = None) -> Plan[list[Recovered]]:
+    """The sweep: takes back what dead workers and passed leases hold, ends what has timed out or expired."""
+    rows = yield from call("recover")
+    return [Recovered(**row) for row in rows]
+
+
+def recover_stale_jobs(context: Context, timeout: Seconds, *, conn: Connection | None = None) -> Plan[int]:
+    """Takes back jobs claimed longer ago than ``timeout`` by somebody who is not a registered worker,
+    and those of workers that have not beaten for so long. Returns how many."""
+    rows = yield from call("recover_stale_jobs", timeout=options.span(timeout, "timeout"))
+    return int(rows[0]["recover_stale_jobs"])
+
+
+def prune(
+    context: Context, keep: Seconds | None = None, *, tries: int = 10, conn: Connection | None = None
+) -> Plan[list[PrunedDay]]:
+    """Drops the archive's days that ended longer ago than ``keep`` (14 days, unless the table settings
+    says otherwise), makes the partitions of the days ahead, and returns what became of each old day.
+
+    A day that somebody reads is tried again ``tries`` times, each for 100 ms at most.
+    """
+    kept = None if keep is None else options.span(keep, "keep")
+    tries = options.integer(tries, "tries", least=1, most=1_000)
+    yield from call("create_partitions")
+    days: dict[Any, PrunedDay] = {}
+    for attempt in range(tries):
+        rows = yield from call("prune", keep=kept)
+        days.update((row["day"], PrunedDay(**row)) for row in rows)
+        if all(row["dropped"] for row in rows) or attempt == tries - 1:
+            break
+        yield Pause(random.uniform(0.1, 0.5))
+    yield from call("compact_counts")
+    return list(days.values())
+
+
+# Workers that drive their own loop
+
+
+def claim(
+    context: Context,
+    job_types: Sequence[str],
+    batch_size: int = 10,
+    worker_id: str | None = None,
+    *,
+    lease: Seconds | None = None,
+    conn: Connection | None = None,
+) -> Plan[list[Job]]:
+    """Claims up to ``batch_size`` due jobs of these types, the best first.
+
+    Each is held until it is completed, failed or released, or until ``lease`` (10 minutes) has passed
+    without ``start`` or ``progress``: then it goes to somebody else, and this claim's writes are refused.
+    """
+    rows = yield from call(
+        "claim",
+        worker_id=context.worker_id if worker_id is None else options.name(worker_id, "worker_id", 100),
+        job_types=options.job_types(job_types),
+        batch_size=options.integer(batch_size, "batch_size", least=0, most=100_000),
+        lease=None if lease is None else options.span(lease, "lease", positive=True),
+    )
+    return [from_row(row, context.codec) for row in rows]
+
+
+def start(context: Context, job: Job, *, conn: Connection | None = None) -> Plan[None]:
+    """Marks a claimed job as running; its timeout counts from here. Raises LeaseLost."""
+    _held(job, (yield from call("start", **_fence(job))), "start")
+
+
+def progress(
+    context: Context, job: Job, percent: int | None = None, stage: str | None = None, *, conn: Connection | None = None
+) -> Plan[None]:
+    """Records how far a held job is, and renews its lease. Raises LeaseLost."""
+    rows = yield from call(
+        "progress",
+        **_fence(job),
+        percents=[None if percent is None else options.integer(percent, "percent", least=0, most=100)],
+        stages=[None if stage is None else options.name(stage, "stage", 100)],
+    )
+    _held(job, rows, "report progress of")
+
+
+def complete(context: Context, job: Job, result: Any = None, *, conn: Connection | None = None) -> Plan[None]:
+    """Ends a held job as completed. Raises LeaseLost.
+
+    With ``conn=``, the completion is part of the caller's transaction: effect and completion commit
+    together, or not at all.
+    """
+    stored = None if result is None else [_payload(context, result, "result")]
+    _held(job, (yield from call("complete", **_fence(job), results=stored)), "complete")
+
+
+def fail(
+    context: Context,
+    job: Job,
+    error: BaseException | str,
+    *,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    give_up: bool = False,
+    conn: Connection | None = None,
+) -> Plan[Status]:
+    """Ends the attempt of a held job with an error, and returns the job's new status. Raises LeaseLost.
+
+    It is tried again when its retry policy says, at ``run_at`` or after ``delay``; it has failed for
+    good when its attempts are used up, or with ``give_up``.
+    """
+    due = _due(run_at, delay)
+    rows = yield from call(
+        "fail",
+        **_fence(job),
+        errors=[_text(context, _describe(error))],
+        tracebacks=[_text(context, _traceback(error))],
+        run_ats=[due["run_at"]],
+        delays=[due["delay"]],
+        give_ups=[give_up],
+    )
+    _held(job, rows, "fail")
+    status: Status = rows[0]["status"]
+    return status
+
+
+def snooze(
+    context: Context,
+    job: Job,
+    *,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    conn: Connection | None = None,
+) -> Plan[None]:
+    """Puts a running job off without spending an attempt. Raises LeaseLost."""
+    due = _due(run_at, delay)
+    rows = yield from call("snooze", **_fence(job), run_ats=[due["run_at"]], delays=[due["delay"]])
+    _held(job, rows, "snooze")
+
+
+def release(
+    context: Context, job: Job, *, interrupted: bool = False, conn: Connection | None = None
+) -> Plan[None]:
+    """Hands a claimed job back at once, with no attempt spent. Raises LeaseLost.
+
+    A job that was started can be handed back as ``interrupted``, a bounded number of times.
+    """
+    _held(job, (yield from call("release", **_fence(job), interrupted=interrupted)), "release")
+
+
+# What the verbs share
+
+
+def _options(
+    priority: int | None,
+    run_at: datetime | None,
+    delay: Seconds | None,
+    max_attempts: int | None,
+    timeout: Seconds | None,
+    expires_at: datetime | None,
+    retry_policy: Mapping[str, Any] | None,
+    meta: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    return {
+        **_due(run_at, delay),
+        "priority": None if priority is None else options.integer(priority, "priority"),
+        "max_attempts": None if max_attempts is None else options.integer(max_attempts, "max_attempts", least=1),
+        "timeout": None if timeout is None else options.span(timeout, "timeout", positive=True),
+        "expires_at": None if expires_at is None else options.moment(expires_at, "expires_at"),
+        "retry_policy": None if retry_policy is None else _plain(retry_policy, "retry_policy"),
+        "meta": None if meta is None else _plain(meta, "meta"),
+    }
+
+
+def _due(run_at: datetime | None, delay: Seconds | None) -> dict[str, datetime | timedelta | None]:
+    if run_at is not None and delay is not None:
+        raise InvalidOption("run_at and delay say the same thing twice: pass one of them")
+    return {
+        "run_at": None if run_at is None else options.moment(run_at, "run_at"),
+        "delay": None if delay is None else options.span(delay, "delay"),
+    }
+
+
+def _payload(context: Context, value: Any, name: str = "data") -> Any:
+    value = {} if value is None else value
+    return to_jsonb(value, codec=context.codec, max_bytes=context.max_payload_bytes, name=name)
+
+
+def _plain(value: Mapping[str, Any], name: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise InvalidOption(f"{name} is a dict, not {value!r}")
+    return to_jsonb(dict(value), codec=PLAIN, max_bytes=None, name=name)
+
+
+def _text(context: Context, text: str | None) -> str | None:
+    return None if text is None else encode_text(context.codec, clean_text(text)[:MAX_ERROR_LENGTH])
+
+
+def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | AsyncIterator[Any]:
+    if isinstance(items, str | bytes | Mapping):
+        raise InvalidOption(f"enqueue_many takes an iterable of data, one item for each job, not a {type(items).__name__}")
+    if isinstance(items, AsyncIterable):
+        return aiter(items)
+    try:
+        return iter(items)
+    except TypeError as error:
+        raise InvalidOption(f"enqueue_many takes an iterable of data, not {items!r}") from error
+
+
+def _item(context: Context, item: Any, index: int, committed: int) -> Any:
+    try:
+        return _payload(context, item, f"item {index}")
+    except InvalidInput as error:
+        raise _bad_item(error, index, committed) from error
+
+
+def _key(key: Callable[[Any], str], item: Any, index: int, committed: int) -> str:
+    try:
+        return options.name(key(item), "key", options.MAX_KEY_LENGTH)
+    except InvalidInput as error:
+        raise _bad_item(error, index, committed) from error
+
+
+def _bad_item(error: InvalidInput, index: int, committed: int) -> InvalidItem:
+    state = f"{committed:,} jobs before its chunk are enqueued" if committed else "nothing was enqueued"
+    return InvalidItem(f"item {index}: {error} ({state})", index=index, enqueued=committed)
+
+
+def _fence(job: Job) -> dict[str, list[Any]]:
+    if not isinstance(job, Job):
+        raise InvalidOption(f"this takes a job that claim returned, not {job!r}: it has the token that proves the claim")
+    return {"ids": [job.id], "tokens": [job.token]}
+
+
+def _held(job: Job, rows: list[Row], verb: str) -> None:
+    if not rows:
+        raise LeaseLost(
+            f"could not {verb} job {job.id}: this claim (token {job.token}) is over, or the job is not in a state for"
+            " it. Nothing was changed."
+        )
+
+
+def _changed(context: Context, job: JobOrId, rows: list[Row]) -> Plan[bool]:
+    if not rows:
+        yield from get(context, job)
+    return bool(rows)
+
+
+def _describe(error: BaseException | str) -> str:
+    if isinstance(error, str):
+        return error
+    try:
+        message = str(error)
+    except Exception:
+        # An exception that cannot even be printed is still a failure to record.
+        message = "(its message could not be read)"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _traceback(error: BaseException | str) -> str | None:
+    if isinstance(error, str) or error.__traceback__ is None:
+        return None
+    frames = tracebacks.format_tb(error.__traceback__)
+    return "".join(["Traceback (most recent call last):\n", *frames, _describe(error)])

@@ -1,0 +1,64 @@
+"""The entry point: runs a command, and turns what went wrong into a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+
+from howdah.cli import parser
+from howdah.cli.output import be_lenient, forget_stdout, remark, say
+from howdah.cli.safe import presentable
+from howdah.errors import DatabaseUnavailable, EmbeddedServerError, HowdahError, InvalidInput, SchemaError
+
+NOT_DONE: Final = 1
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+_EXIT_CODES: Final[dict[type[Exception], int]] = {
+    InvalidInput: 2,
+    SchemaError: 3,
+    DatabaseUnavailable: 4,
+    psycopg.OperationalError: 4,
+    EmbeddedServerError: 5,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code."""
+    be_lenient()
+    try:
+        return _run(argv)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except (HowdahError, psycopg.Error) as error:
+        return _report(error)
+    except KeyboardInterrupt:
+        remark("howdah: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        forget_stdout()
+        return PIPE_CLOSED
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    grammar = parser.build()
+    args = grammar.parse_args(argv)
+    if args.run is None:
+        say(grammar.format_help().rstrip())
+        return 0
+    code: int = args.run(args)
+    # Here, where a closed pipe can still be met, and not when Python ends.
+    sys.stdout.flush()
+    return code
+
+
+def _report(error: HowdahError | psycopg.Error) -> int:
+    if os.environ.get("HOWDAH_DEBUG", "0") not in ("", "0"):
+        sys.stderr.write(presentable("".join(traceback.format_exception(error))))
+    remark(f"howdah: {str(error).strip()}")
+    return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), NOT_DONE)

@@ -1,0 +1,110 @@
+"""What the commands write to: answers to stdout, remarks to stderr, JSON for programs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import uuid
+from datetime import date, datetime, timedelta
+from typing import Any, Final, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from howdah.cli.moment import iso
+from howdah.cli.safe import presentable, safe
+
+_PIPE_WIDTH: Final = 200
+"""No terminal cuts what goes into a pipe or a file, so that there a table may be wide."""
+
+
+class _PlainConsole(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        # Rich would end the process here; whoever called main decides that.
+        raise BrokenPipeError
+
+
+def answers() -> Console:
+    """The console of what was asked for."""
+    return _console(to_stderr=False)
+
+
+def remarks() -> Console:
+    """The console of what is said beside it."""
+    return _console(to_stderr=True)
+
+
+def say(message: str | Text) -> None:
+    answers().print(_text(message), soft_wrap=True)
+
+
+def remark(message: str | Text) -> None:
+    remarks().print(_text(message), soft_wrap=True)
+
+
+def text(value: object, style: str = "") -> Text:
+    """Anything that others wrote, fit for a terminal and never read as markup."""
+    return Text(safe(str(value)), style)
+
+
+def table(*headers: str, right: tuple[str, ...] = ()) -> Table:
+    """A table without lines: it reads well, and it can be searched with grep."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for header in headers:
+        made.add_column(header, justify="right" if header in right else "left", no_wrap=True)
+    return made
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON, in ASCII: what a terminal would act upon is escaped by that."""
+    sys.stdout.write(json.dumps(value, default=_as_json) + "\n")
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """A dataclass as a dict of its fields, for ``print_json``."""
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def be_lenient() -> None:
+    """A terminal that lacks a character gets an escape for it, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def forget_stdout() -> None:
+    """Nobody reads any more: what is still buffered must not fail again when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
+def _console(*, to_stderr: bool) -> Console:
+    console = _PlainConsole(stderr=to_stderr, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPE_WIDTH
+    return console
+
+
+def _text(message: str | Text) -> Text:
+    return Text(presentable(message)) if isinstance(message, str) else message
+
+
+def _as_json(value: object) -> object:
+    match value:
+        case datetime():
+            return iso(value)
+        case date():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case uuid.UUID():
+            return str(value)
+        case _ if dataclasses.is_dataclass(value):
+            return plain(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

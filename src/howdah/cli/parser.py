@@ -1,0 +1,113 @@
+"""Reads the command line. A new command is added to ``GROUPS``, and nowhere else."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final, NoReturn
+
+from howdah import __about__
+from howdah.cli import change, enqueue, listing, migrate, pause, prune, recover, show, stats
+from howdah.cli.command import HELP_WIDTH, Command
+from howdah.cli.demo import command as demo
+from howdah.cli.safe import presentable
+
+GROUPS: Final[dict[str, tuple[Command, ...]]] = {
+    "begin": (demo.COMMAND, migrate.COMMAND),
+    "put jobs in": (enqueue.COMMAND,),
+    "see how they are": (listing.COMMAND, show.COMMAND, stats.COMMAND),
+    "change what happens": (change.CANCEL, change.RETRY, pause.PAUSE, pause.RESUME),
+    "keep house": (recover.COMMAND, prune.COMMAND),
+}
+COMMANDS: Final = tuple(command for group in GROUPS.values() for command in group)
+
+_OVERVIEW: Final = """\
+Howdah carries jobs on PostgreSQL, and on nothing else.
+
+quick start:
+  howdah demo                                      see a few hundred jobs move
+  howdah enqueue send_invoice '{"invoice": 17}'    add a job of your own
+  howdah list                                      see where it is
+
+"""
+
+_AFTERWORD: Final = """\
+where the jobs are:
+  --dsn, else HOWDAH_DSN, else DATABASE_URL, else an embedded PostgreSQL under ./.howdah/
+  A database of yours needs howdah migrate once; the embedded one looks after itself.
+
+exit codes:
+  0  done                                 3  the schema is missing, older or newer: howdah migrate
+  1  a job was not found or not changed,  4  the database cannot be reached
+     or a check found something           5  the embedded PostgreSQL could not be started
+  2  the call was wrong                 130  interrupted
+
+HOWDAH_DEBUG=1 adds the traceback to an error. NO_COLOR=1 leaves the colours out.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse, with nothing in its complaints that could hurt a terminal or give a password away."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: {presentable(message)}\nTry: {self.prog} --help\n")
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
+
+
+def build() -> Parser:
+    """The parser of the whole command line; ``run`` in what it returns is the command's function."""
+    parser = Parser(
+        prog="howdah",
+        usage="howdah [--dsn DSN] [--schema NAME] [--json] COMMAND …",
+        description=_OVERVIEW + _overview_of_commands(),
+        epilog=_AFTERWORD,
+        formatter_class=_HelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_shared_options(parser, {"dsn": None, "schema": None, "json": False})
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(metavar="COMMAND", help=argparse.SUPPRESS)
+    for command in COMMANDS:
+        added = commands.add_parser(
+            command.name,
+            description=command.description,
+            epilog=command.epilog,
+            formatter_class=_HelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_arguments(added)
+        # Without defaults of its own, so that what was said before the command stands.
+        _add_shared_options(added, dict.fromkeys(("dsn", "schema", "json"), argparse.SUPPRESS))
+        added.set_defaults(run=command.run)
+    return parser
+
+
+def _add_shared_options(parser: argparse.ArgumentParser, defaults: dict[str, object]) -> None:
+    group = parser.add_argument_group("options of every command, before it or after it")
+    group.add_argument(
+        "--dsn",
+        metavar="DSN",
+        default=defaults["dsn"],
+        help="the database; a password is safer in HOWDAH_DSN, where no process list shows it",
+    )
+    group.add_argument(
+        "--schema",
+        metavar="NAME",
+        default=defaults["schema"],
+        help="the schema that holds the queue (default: HOWDAH_SCHEMA, else howdah)",
+    )
+    group.add_argument("--json", action="store_true", default=defaults["json"], help="answer in JSON, for programs")
+    group.add_argument("--version", action="version", version=f"howdah {__about__.__version__}")
+
+
+def _overview_of_commands() -> str:
+    lines = []
+    for title, group in GROUPS.items():
+        lines.append(f"{title}:")
+        lines += [f"  {command.name:<9} {command.summary}" for command in group]
+    return "\n".join(lines)

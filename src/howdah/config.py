@@ -1,0 +1,46 @@
+"""Where the jobs are: ``HOWDAH_DSN``, else ``DATABASE_URL``, else an embedded PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from psycopg import conninfo
+
+from howdah.errors import InvalidOption
+
+ENVIRONMENT = ("HOWDAH_DSN", "DATABASE_URL")
+
+
+def configured_dsn(dsn: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The DSN that was given or is configured; None means the embedded server."""
+    if dsn is not None:
+        return _checked(dsn, "dsn")
+    for name in ENVIRONMENT:
+        if environ.get(name):
+            return _checked(environ[name], name)
+    return None
+
+
+def _checked(dsn: str, origin: str) -> str:
+    # SQLAlchemy's and Django's spellings of the same thing.
+    scheme, separator, rest = dsn.partition("://")
+    if separator and scheme.startswith(("postgres+", "postgresql+", "postgres", "psql")):
+        dsn = f"postgresql://{rest}"
+    try:
+        conninfo.conninfo_to_dict(dsn)
+    except Exception as error:
+        # Not the driver's own message: it may repeat the DSN, and with it the password.
+        raise InvalidOption(
+            f"{origin} is not a PostgreSQL DSN: write postgresql://user:password@host:5432/database,"
+            " or host=… dbname=… user=…"
+        ) from error.with_traceback(None)
+    return dsn
+
+
+def redacted(dsn: str) -> str:
+    """The DSN for people to read: without the password."""
+    parts = conninfo.conninfo_to_dict(dsn)
+    if "password" in parts:
+        parts["password"] = "***"
+    return conninfo.make_conninfo("", **parts)

@@ -1,0 +1,356 @@
+"""Runs plans, blocking or awaiting, on pools of our own or on the caller's connection.
+
+Pools are made when they are first needed: one for threads, one for each event loop, and new ones after
+a fork, because a socket shared by two processes serves neither. The first use of a database looks at
+its schema, so that a missing migration is said in words and not by a missing function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from datetime import datetime, timezone
+from itertools import islice
+from typing import Any, LiteralString, TypeVar, cast
+
+import psycopg
+import psycopg_pool
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import dict_row
+from psycopg.types.datetime import TimestamptzLoader
+
+from howdah import embedded, migrate
+from howdah.config import configured_dsn
+from howdah.errors import (
+    BY_SQLSTATE,
+    DatabaseUnavailable,
+    InvalidOption,
+    QueueClosed,
+    SchemaMissing,
+)
+from howdah.plan import Begin, Call, Pause, Plan, Read, Row, Script, Step, Take
+from howdah.statements import call_statement, read_statement
+
+R = TypeVar("R")
+
+SyncConnection = psycopg.Connection[Any]
+AsyncConnection = psycopg.AsyncConnection[Any]
+Loop = asyncio.AbstractEventLoop
+
+# What a server says while it goes down, comes up or has no room; everything else is about the call.
+_UNAVAILABLE = ("08", "53300", "57P01", "57P02", "57P03")
+_NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
+
+
+class Database:
+    """The database of one queue."""
+
+    def __init__(self, dsn: str | None, schema: str, *, pool_size: int, timeout: float) -> None:
+        self.schema = schema
+        self._configured = configured_dsn(dsn)
+        self._pool_size = pool_size
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._ready_dsn: str | None = None
+        self._closed = False
+        self._forget_pools()
+
+    # Plans
+
+    def run(self, plan: Plan[R], conn: object = None) -> R:
+        """Runs a plan to its end and returns what it returns."""
+        if conn is not None and not isinstance(conn, psycopg.Connection):
+            raise InvalidOption(f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async")
+        with ExitStack() as stack, _translated(self.schema):
+            session = _SyncSession(self, conn, stack)
+            answer, failure = None, None
+            while True:
+                try:
+                    step = plan.throw(failure) if failure else plan.send(answer)
+                except StopIteration as end:
+                    return cast(R, end.value)
+                try:
+                    answer, failure = session.answer(step), None
+                except Exception as error:
+                    failure = error
+
+    async def arun(self, plan: Plan[R], conn: object = None) -> R:
+        """``run``, awaiting."""
+        if conn is not None and not isinstance(conn, psycopg.AsyncConnection):
+            raise InvalidOption(f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…")
+        async with AsyncExitStack() as stack:
+            with _translated(self.schema):
+                session = _AsyncSession(self, conn, stack)
+                answer, failure = None, None
+                while True:
+                    try:
+                        step = plan.throw(failure) if failure else plan.send(answer)
+                    except StopIteration as end:
+                        return cast(R, end.value)
+                    try:
+                        answer, failure = await session.answer(step), None
+                    except Exception as error:
+                        failure = error
+
+    # Connections
+
+    def dsn(self) -> str:
+        """Where the database is. Starts the embedded one if that is it."""
+        return self._configured or embedded.join().dsn
+
+    def connect(self, dsn: str) -> SyncConnection:
+        return psycopg.connect(dsn, **_connection_options(dsn))
+
+    def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
+        with self._lock:
+            dsn = self._ready()
+            if self._sync_pool is None:
+                self._sync_pool = psycopg_pool.ConnectionPool(dsn, open=True, **self._pool_options(dsn))
+            return self._sync_pool
+
+    async def apool(self) -> psycopg_pool.AsyncConnectionPool[AsyncConnection]:
+        dsn = await asyncio.to_thread(self._ready)
+        loop = asyncio.get_running_loop()
+        if loop not in self._async_pools:
+            self._async_pools[loop] = psycopg_pool.AsyncConnectionPool(dsn, open=False, **self._pool_options(dsn))
+        pool = self._async_pools[loop]
+        await pool.open()
+        return pool
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            pool, self._sync_pool = self._sync_pool, None
+        if pool is not None and self._pid == os.getpid():
+            pool.close()
+
+    async def aclose(self) -> None:
+        pool = self._async_pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+        await asyncio.to_thread(self.close)
+
+    def _pool_options(self, dsn: str) -> dict[str, Any]:
+        return {
+            "kwargs": _connection_options(dsn),
+            "min_size": 0,
+            "max_size": self._pool_size,
+            "timeout": self._timeout,
+            "name": "howdah",
+        }
+
+    def _ready(self) -> str:
+        """The DSN, once what it leads to has been looked at."""
+        with self._lock:
+            if self._closed:
+                raise QueueClosed()
+            if self._pid != os.getpid():
+                self._forget_pools()
+            if self._ready_dsn is None:
+                dsn = self.dsn()
+                with self.connect(dsn) as conn:
+                    # An embedded server is ours alone: nobody else would migrate it.
+                    if self._configured is None:
+                        self.run(migrate.migrate(self.schema), conn)
+                    self.run(migrate.check_version(self.schema), conn)
+                self._ready_dsn = dsn
+            return self._ready_dsn
+
+    def _forget_pools(self) -> None:
+        # Kept from the garbage collector: closing a parent's connection would end it for the parent.
+        self._inherited = getattr(self, "_sync_pool", None), getattr(self, "_async_pools", None)
+        self._pid = os.getpid()
+        self._sync_pool: psycopg_pool.ConnectionPool[SyncConnection] | None = None
+        self._async_pools: weakref.WeakKeyDictionary[
+            Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]
+        ] = weakref.WeakKeyDictionary()
+
+
+class _SyncSession:
+    """Answers the steps of one plan."""
+
+    def __init__(self, database: Database, conn: SyncConnection | None, stack: ExitStack) -> None:
+        self._database = database
+        self._conn = conn
+        self._stack = stack
+
+    def answer(self, step: Step) -> Any:
+        match step:
+            case Call() | Read() | Script():
+                return self._rows(step)
+            case Begin():
+                if self._conn is None:
+                    self._conn = self._stack.enter_context(self._database.pool().connection())
+                self._stack.enter_context(self._conn.transaction(force_rollback=step.discard))
+            case Take():
+                if isinstance(step.source, AsyncIterator):
+                    raise InvalidOption("an async iterable needs the verb that is awaited: aenqueue_many")
+                return list(islice(step.source, step.count))
+            case Pause():
+                time.sleep(step.seconds)
+        return None
+
+    def _rows(self, step: Call | Read | Script) -> list[Row]:
+        if self._conn is not None:
+            return self._execute(self._conn, step)
+        pool = self._database.pool()
+        try:
+            with pool.connection() as conn:
+                return self._execute(conn, step)
+        except psycopg.OperationalError as error:
+            again = _repeated(step, error)
+            if again is None:
+                raise
+            pool.check()
+            with pool.connection() as conn:
+                return self._execute(conn, again)
+
+    def _execute(self, conn: SyncConnection, step: Call | Read | Script) -> list[Row]:
+        statement, parameters = _statement(step, self._database.schema)
+        with conn.cursor(row_factory=dict_row) as cursor:
+            cursor.adapters.register_loader("timestamptz", _ClampedTimestamptz)
+            cursor.execute(statement, parameters, prepare=False)
+            return cursor.fetchall() if cursor.description else []
+
+
+class _AsyncSession:
+    """``_SyncSession``, awaiting."""
+
+    def __init__(self, database: Database, conn: AsyncConnection | None, stack: AsyncExitStack) -> None:
+        self._database = database
+        self._conn = conn
+        self._stack = stack
+
+    async def answer(self, step: Step) -> Any:
+        match step:
+            case Call() | Read() | Script():
+                return await self._rows(step)
+            case Begin():
+                if self._conn is None:
+                    pool = await self._database.apool()
+                    self._conn = await self._stack.enter_async_context(pool.connection())
+                await self._stack.enter_async_context(self._conn.transaction(force_rollback=step.discard))
+            case Take():
+                return await _taken(step)
+            case Pause():
+                await asyncio.sleep(step.seconds)
+        return None
+
+    async def _rows(self, step: Call | Read | Script) -> list[Row]:
+        if self._conn is not None:
+            return await self._execute(self._conn, step)
+        pool = await self._database.apool()
+        try:
+            async with pool.connection() as conn:
+                return await self._execute(conn, step)
+        except psycopg.OperationalError as error:
+            again = _repeated(step, error)
+            if again is None:
+                raise
+            await pool.check()
+            async with pool.connection() as conn:
+                return await self._execute(conn, again)
+
+    async def _execute(self, conn: AsyncConnection, step: Call | Read | Script) -> list[Row]:
+        statement, parameters = _statement(step, self._database.schema)
+        async with conn.cursor(row_factory=dict_row) as cursor:
+            cursor.adapters.register_loader("timestamptz", _ClampedTimestamptz)
+            await cursor.execute(statement, parameters, prepare=False)
+            return await cursor.fetchall() if cursor.description else []
+
+
+class _ClampedTimestamptz(TimestamptzLoader):
+    """PostgreSQL knows infinity, and years that Python does not: a job that has one must still be readable."""
+
+    def load(self, data: Any) -> datetime:
+        try:
+            return super().load(data)
+        except psycopg.DataError:
+            text = bytes(data)
+            limit = datetime.min if text.startswith(b"-") or text.endswith(b"BC") else datetime.max
+            return limit.replace(tzinfo=timezone.utc)
+
+
+def _connection_options(dsn: str) -> dict[str, Any]:
+    """What we set where the DSN does not: above all, that a silent network is noticed within half a minute."""
+    defaults = {
+        "fallback_application_name": "howdah",
+        "connect_timeout": 10,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+    }
+    given = conninfo_to_dict(dsn)
+    return {"autocommit": True, **{name: value for name, value in defaults.items() if name not in given}}
+
+
+def _statement(step: Call | Read | Script, schema: str) -> tuple[sql.Composable, Mapping[str, Any] | None]:
+    match step:
+        case Call():
+            return call_statement(schema, step.function, tuple(step.arguments)), step.arguments
+        case Read():
+            return read_statement(schema, step.name), step.arguments
+        case Script():
+            # A file of ours, rendered: as literal as a string in the code.
+            return sql.SQL(cast(LiteralString, step.text)), None
+
+
+async def _taken(step: Take) -> list[Any]:
+    if not isinstance(step.source, AsyncIterator):
+        return list(islice(step.source, step.count))
+    items: list[Any] = []
+    while len(items) < step.count:
+        try:
+            items.append(await anext(step.source))
+        except StopAsyncIteration:
+            break
+    return items
+
+
+def _repeated(step: Call | Read | Script, error: psycopg.OperationalError) -> Call | Read | None:
+    """The step to send once more after its connection was lost, if that can do no harm."""
+    if isinstance(error, psycopg_pool.PoolTimeout) or not _is_outage(error):
+        return None
+    if isinstance(step, Read):
+        return step
+    if isinstance(step, Call) and step.repeat is not None:
+        return Call(step.function, {**step.arguments, **step.repeat}, step.repeat)
+    return None
+
+
+def _is_outage(error: psycopg.Error) -> bool:
+    return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(_UNAVAILABLE)
+
+
+@contextmanager
+def _translated(schema: str) -> Iterator[None]:
+    """The driver's errors as ours. What is neither an outage nor ours (a deadlock, say) passes as it is."""
+    try:
+        yield
+    except psycopg_pool.PoolClosed as error:
+        raise QueueClosed() from error
+    except psycopg.Error as error:
+        raise _translation(error, schema) from error
+
+
+def _translation(error: psycopg.Error, schema: str) -> Exception:
+    state = error.sqlstate or ""
+    message = error.diag.message_primary or str(error)
+    if state in BY_SQLSTATE:
+        hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
+        return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
+    if _is_outage(error):
+        return DatabaseUnavailable(f"the database cannot be reached, or went away: {message.strip()}")
+    if state in _NOT_INSTALLED:
+        return SchemaMissing(
+            f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."
+            f" Run: {migrate.command(schema)}"
+        )
+    return error

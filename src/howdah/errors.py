@@ -1,0 +1,125 @@
+"""Every exception that Howdah raises on purpose.
+
+::
+
+    HowdahError
+    ├── InvalidInput (ValueError)        a mistake of the caller; nothing was written
+    │   ├── InvalidJobType
+    │   ├── InvalidPayload               names the place inside the value
+    │   │   └── PayloadTooLarge
+    │   ├── InvalidOption                priority, delay, run_at, limits, …
+    │   └── InvalidItem                  one item of a bulk; has its index
+    ├── JobNotFound (LookupError)
+    ├── JobNotChanged                    the job was not in a state that allows the move
+    │   └── LeaseLost                    a worker's write came too late: it changed nothing
+    ├── WaitTimeout (TimeoutError)
+    ├── SchemaError                      each says which command to run
+    │   ├── SchemaMissing
+    │   ├── SchemaOutdated
+    │   ├── SchemaTooNew
+    │   └── SchemaConflict               something that is not ours is in the way
+    ├── DatabaseUnavailable (ConnectionError)   an outage, not a mistake: try again
+    ├── EmbeddedServerError              the embedded PostgreSQL could not be started
+    └── QueueClosed
+
+An exception's docstring is its default message.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Final
+
+
+class HowdahError(Exception):
+    """Howdah could not do what was asked."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or inspect.getdoc(type(self)))
+
+
+class InvalidInput(HowdahError, ValueError):
+    """The call was given a value that cannot be stored."""
+
+
+class InvalidJobType(InvalidInput):
+    """A job type is 1 to 50 characters without control characters."""
+
+
+class InvalidPayload(InvalidInput):
+    """The value is not JSON that PostgreSQL can store."""
+
+
+class PayloadTooLarge(InvalidPayload):
+    """The payload is larger than the limit. Store it elsewhere and enqueue a reference to it."""
+
+
+class InvalidOption(InvalidInput):
+    """An option is outside of what the queue accepts."""
+
+
+class InvalidItem(InvalidInput):
+    """One item of a bulk enqueue was refused."""
+
+    def __init__(self, message: str, *, index: int, enqueued: int) -> None:
+        super().__init__(message)
+        self.index = index
+        self.enqueued = enqueued
+
+
+class JobNotFound(HowdahError, LookupError):
+    """There is no such job. It may have been pruned."""
+
+
+class JobNotChanged(HowdahError):
+    """The job is not in a state that allows this."""
+
+
+class LeaseLost(JobNotChanged):
+    """This claim is over: the job was recovered, cancelled or claimed again. Nothing was changed."""
+
+
+class WaitTimeout(HowdahError, TimeoutError):
+    """The job had not ended when the time was up. It goes on."""
+
+
+class SchemaError(HowdahError):
+    """The database's schema does not fit this version of Howdah."""
+
+
+class SchemaMissing(SchemaError):
+    """Howdah is not installed in this database. Run: howdah migrate"""
+
+
+class SchemaOutdated(SchemaError):
+    """The database's schema is older than this Howdah. Run: howdah migrate"""
+
+
+class SchemaTooNew(SchemaError):
+    """The database's schema is newer than this Howdah. Run: pip install --upgrade howdah"""
+
+
+class SchemaConflict(SchemaError):
+    """Something that Howdah did not make is in the way."""
+
+
+class DatabaseUnavailable(HowdahError, ConnectionError):
+    """The database cannot be reached, or went away. Nothing is wrong with the call: try it again."""
+
+
+class EmbeddedServerError(HowdahError):
+    """The embedded PostgreSQL could not be started."""
+
+
+class QueueClosed(HowdahError):
+    """The queue was closed. Make a new JobQueue."""
+
+
+BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
+    "JQ001": InvalidOption,
+    "JQ002": InvalidJobType,
+    "JQ003": InvalidPayload,
+    "JQ004": JobNotFound,
+    "JQ005": JobNotChanged,
+    "JQ006": SchemaConflict,
+}

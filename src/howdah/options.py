@@ -1,0 +1,98 @@
+"""Checks of what a caller asks for, before anything is sent: what is wrong, and what would be right."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+from howdah.errors import InvalidJobType, InvalidOption
+from howdah.job import STATUSES, Job, Status
+
+Seconds: TypeAlias = float | timedelta
+"""A span of time: seconds, or a timedelta."""
+
+JobOrId: TypeAlias = Job | uuid.UUID | str
+
+_INT_MAX = 2**31 - 1
+_LONGEST = timedelta(days=36_500)
+MAX_KEY_LENGTH = 200
+
+
+def job_type(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidJobType(f"a job type is a str, not a {type(value).__name__}")
+    if not value:
+        raise InvalidJobType("a job type must not be empty")
+    if len(value) > 50:
+        raise InvalidJobType(f"the job type {value[:20]!r}… has {len(value)} characters; 50 are allowed")
+    if not _is_clean(value):
+        raise InvalidJobType(f"the job type {value!r} contains a control character or a lone surrogate")
+    return value
+
+
+def job_types(value: object) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
+        raise InvalidJobType(f"job types are a list of str, not {value!r}")
+    return [job_type(each) for each in value]
+
+
+def name(value: object, option: str, longest: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= longest or not _is_clean(value):
+        raise InvalidOption(f"{option} is a str of 1 to {longest} characters without control characters, not {value!r}")
+    return value
+
+
+def integer(value: object, option: str, *, least: int = -_INT_MAX - 1, most: int = _INT_MAX) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOption(f"{option} is an int, not {value!r}")
+    if not least <= value <= most:
+        raise InvalidOption(f"{option} is {value}; it must be between {least} and {most}")
+    return int(value)
+
+
+def moment(value: object, option: str) -> datetime:
+    if not isinstance(value, datetime):
+        raise InvalidOption(f"{option} is a datetime, not {value!r}")
+    if value.utcoffset() is None:
+        raise InvalidOption(f"{option} has no time zone: use datetime.now(timezone.utc), or {option}.astimezone()")
+    return value
+
+
+def span(value: object, option: str, *, positive: bool = False) -> timedelta:
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
+        raise InvalidOption(f"{option} is seconds or a timedelta, not {value!r}")
+    try:
+        length = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    except (OverflowError, ValueError) as error:
+        raise InvalidOption(f"{option} is {value}, which is not a span of time") from error
+    if length < timedelta(0) or (positive and not length):
+        raise InvalidOption(f"{option} is {value}; it must {'be positive' if positive else 'not be negative'}")
+    if length > _LONGEST:
+        raise InvalidOption(f"{option} is {value}; more than a hundred years is not supported")
+    return length
+
+
+def job_id(value: JobOrId) -> uuid.UUID:
+    if isinstance(value, Job):
+        return value.id
+    if isinstance(value, uuid.UUID):
+        return value
+    try:
+        return uuid.UUID(value)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidOption(f"{value!r} is not a job, nor the id of one (a UUID)") from error
+
+
+def statuses(value: Status | Sequence[Status]) -> list[str]:
+    wanted: list[Any] = [value] if isinstance(value, str) else list(value)
+    for status in wanted:
+        if status not in STATUSES:
+            raise InvalidOption(f"{status!r} is not a status: they are {', '.join(STATUSES)}")
+    return wanted
+
+
+def _is_clean(text: str) -> bool:
+    # The same characters that [[:cntrl:]] names, and what UTF-8 cannot carry.
+    return not any(c < " " or "\x7f" <= c < "\xa0" or "\ud800" <= c <= "\udfff" for c in text)

@@ -1,0 +1,75 @@
+"""Plans: what a verb does, written once for the sync and the async client.
+
+A plan is a generator that yields steps and is sent their answers. It never touches a connection:
+``database`` runs it, on a pool or on the caller's own connection, blocking or awaiting.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+R = TypeVar("R")
+
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the SQL function of this name, by named arguments. Answered with its rows."""
+
+    function: str
+    arguments: Mapping[str, Any]
+    repeat: Mapping[str, Any] | None = None
+    """The arguments that change when the call is repeated after a lost connection; None: never repeat it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Read:
+    """One statement of ``sql/reads``. Answered with its rows."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Script:
+    """SQL of ours without parameters, already rendered for its schema."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Begin:
+    """From here on everything is one transaction, which ends with the plan."""
+
+    discard: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pause:
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Take:
+    """The next items of an iterator, at most so many. Answered with a list; an empty one is the end."""
+
+    source: Iterator[Any] | AsyncIterator[Any]
+    count: int
+
+
+Step: TypeAlias = Call | Read | Script | Begin | Pause | Take
+Plan: TypeAlias = Generator[Step, Any, R]
+
+
+def call(function: str, *, repeat: Mapping[str, Any] | None = None, **arguments: Any) -> Plan[list[Row]]:
+    """Calls a function; an argument that is None is left to the function's own default."""
+    rows: list[Row] = yield Call(function, {k: v for k, v in arguments.items() if v is not None}, repeat)
+    return rows
+
+
+def read(name: str, **arguments: Any) -> Plan[list[Row]]:
+    rows: list[Row] = yield Read(name, arguments)
+    return rows

@@ -1,0 +1,12 @@
+CREATE OR REPLACE FUNCTION howdah.checkpoint(p_id uuid, p_token bigint, p_checkpoint jsonb) RETURNS boolean
+LANGUAGE sql VOLATILE
+AS $$
+    WITH changed AS (
+        UPDATE howdah.live AS j SET checkpoint = p_checkpoint
+        WHERE j.id = p_id AND j.token = p_token AND j.status <> 'pending'
+        RETURNING j.id
+    )
+    SELECT EXISTS (SELECT FROM changed)
+$$;
+COMMENT ON FUNCTION howdah.checkpoint IS 'Keeps what the next attempt may resume from. False if the claim is over.';
+REVOKE ALL ON FUNCTION howdah.checkpoint FROM PUBLIC;

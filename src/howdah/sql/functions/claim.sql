@@ -1,0 +1,129 @@
+-- Claims are exact: at the statement's snapshot no unlocked due job of the named types sorts before a
+-- returned one, by (priority descending, run_at, id). Lanes, one for each type, are merged level by
+-- level of priority: a level with one lane is a single scan that skips what others hold; a level with
+-- several is read a few rows of each lane at a time, as far as the rows read are known to come next.
+-- So about n + types rows are read, and none is locked that is not returned.
+CREATE OR REPLACE FUNCTION howdah.claim(
+    p_worker_id varchar,
+    p_job_types varchar[],
+    p_batch_size int DEFAULT 10,
+    p_start int DEFAULT 0,
+    p_cursor_types varchar[] DEFAULT '{}',
+    p_cursor_priorities int[] DEFAULT '{}',
+    p_cursor_run_ats timestamptz[] DEFAULT '{}',
+    p_cursor_ids uuid[] DEFAULT '{}',
+    p_lease interval DEFAULT '10 minutes'
+) RETURNS SETOF howdah.live
+LANGUAGE plpgsql VOLATILE
+-- A plan made while the table was empty must not read all of it once it is full.
+SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_types varchar[];
+    v_ordered_types varchar[];
+    v_picked uuid[] := '{}';
+    v_found uuid[];
+    v_level int;
+    v_heads howdah.lane_head[];
+    v_lanes howdah.lane_head[];
+    v_last_priority bigint;
+    v_last_run_at timestamptz;
+    v_last_id uuid;
+    v_lease_until timestamptz;
+BEGIN
+    PERFORM howdah.check_worker_id(p_worker_id);
+    IF p_batch_size IS NULL OR p_batch_size < 0 THEN
+        RAISE EXCEPTION 'batch_size is %, and must not be negative', p_batch_size USING ERRCODE = 'JQ001';
+    END IF;
+
+    SELECT
+        array_agg(named.job_type) FILTER (WHERE NOT coalesce(t.ordered, false)),
+        array_agg(named.job_type) FILTER (WHERE t.ordered)
+    INTO v_types, v_ordered_types
+    FROM (SELECT DISTINCT unnest(p_job_types)) AS named (job_type)
+    LEFT JOIN howdah.types AS t ON t.job_type = named.job_type
+    WHERE t.paused_at IS NULL;
+
+    SELECT array_agg(ROW(head.job_type, head.priority, head.run_at, head.id, head.ordered)::howdah.lane_head)
+    INTO v_heads
+    FROM (
+        SELECT h.*, false AS ordered FROM howdah.lane_heads(
+            v_types, NULL,
+            p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
+        ) AS h
+        UNION ALL
+        SELECT h.*, true FROM howdah.ordered_heads(v_ordered_types) AS h WHERE v_ordered_types IS NOT NULL
+    ) AS head;
+
+    WHILE v_heads IS NOT NULL AND cardinality(v_picked) < p_batch_size LOOP
+        SELECT max(head.priority) INTO v_level FROM unnest(v_heads) AS head;
+        SELECT array_agg(head) INTO v_lanes FROM unnest(v_heads) AS head WHERE head.priority = v_level;
+
+        IF cardinality(v_lanes) = 1 AND NOT v_lanes[1].ordered THEN
+            SELECT array_agg(taken.id) INTO v_found FROM (
+                SELECT j.id FROM howdah.live AS j
+                WHERE j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.job_type = v_lanes[1].job_type AND j.priority = v_level
+                    AND j.run_at <= howdah.clock()
+                    AND (j.run_at, j.id) >= (v_lanes[1].run_at, v_lanes[1].id)
+                    AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+                ORDER BY j.run_at, j.id
+                LIMIT p_batch_size - cardinality(v_picked)
+                FOR UPDATE SKIP LOCKED
+            ) AS taken;
+        ELSE
+            v_found := howdah.claim_level(v_lanes, p_batch_size - cardinality(v_picked));
+        END IF;
+        v_picked := v_picked || v_found;
+        EXIT WHEN cardinality(v_picked) >= p_batch_size;
+
+        SELECT array_agg(head) INTO v_heads FROM (
+            SELECT head FROM unnest(v_heads) AS head WHERE head.priority < v_level
+            UNION ALL
+            SELECT ROW(h.job_type, h.priority, h.run_at, h.id, false)::howdah.lane_head
+            FROM (
+                SELECT array_agg(lane.job_type) AS job_types, array_agg(lane.priority::bigint) AS below
+                FROM unnest(v_lanes) AS lane WHERE NOT lane.ordered
+            ) AS done
+            CROSS JOIN LATERAL howdah.lane_heads(
+                done.job_types, done.below, p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
+            ) AS h
+        ) AS remaining (head);
+    END LOOP;
+
+    -- Those up to the p_start-th place run at once.
+    SELECT -j.priority::bigint, j.run_at, j.id INTO v_last_priority, v_last_run_at, v_last_id
+    FROM howdah.live AS j WHERE j.id = ANY (v_picked)
+    ORDER BY j.priority DESC, j.run_at, j.id
+    OFFSET greatest(least(p_start, cardinality(v_picked)) - 1, 0)
+    LIMIT sign(greatest(p_start, 0));
+    IF NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = p_worker_id) THEN
+        v_lease_until := howdah.lease_clock() + p_lease;
+    END IF;
+
+    RETURN QUERY
+    WITH changed AS (
+        UPDATE howdah.live AS j SET
+            status = CASE WHEN part.starts THEN 'running' ELSE 'claimed' END,
+            worker_id = p_worker_id,
+            -- Never the same twice, even by a clock that stands still: it is what plain SQL clients see of the token.
+            claimed_at = greatest(howdah.clock(), j.claimed_at + interval '1 microsecond'),
+            started_at = CASE WHEN part.starts THEN howdah.clock() END,
+            deadline_at = CASE WHEN part.starts THEN howdah.clock() + j.timeout END,
+            lease_until = v_lease_until,
+            attempts = j.attempts + 1,
+            token = j.token + 1
+        FROM (VALUES (true), (false)) AS part (starts)
+        WHERE j.id = ANY (v_picked) AND part.starts = coalesce(
+            (-j.priority::bigint, j.run_at, j.id) <= (v_last_priority, v_last_run_at, v_last_id), false
+        )
+        RETURNING j.*
+    )
+    SELECT * FROM changed AS c ORDER BY c.priority DESC, c.run_at, c.id;
+END
+$$;
+COMMENT ON FUNCTION howdah.claim IS
+    'Hands out up to p_batch_size due jobs of the named types, best first; the first p_start of them already running.'
+    ' Cursors are optional: for a type and priority, the (run_at, id) up to which the caller has seen everything.';
+REVOKE ALL ON FUNCTION howdah.claim FROM PUBLIC;

@@ -1,0 +1,5 @@
+CREATE OR REPLACE FUNCTION howdah.clock() RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN now();
+COMMENT ON FUNCTION howdah.clock IS 'The one clock of the queue, still within a transaction. Tests replace it to move time.';
+REVOKE ALL ON FUNCTION howdah.clock FROM PUBLIC;

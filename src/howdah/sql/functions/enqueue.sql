@@ -1,0 +1,80 @@
+CREATE OR REPLACE FUNCTION howdah.enqueue(
+    p_job_type varchar,
+    p_data jsonb DEFAULT '{}',
+    p_priority int DEFAULT NULL,
+    p_run_at timestamptz DEFAULT NULL,
+    p_delay interval DEFAULT NULL,
+    p_max_attempts int DEFAULT NULL,
+    p_key text DEFAULT NULL,
+    p_id uuid DEFAULT NULL,
+    p_first_try boolean DEFAULT false,
+    p_timeout interval DEFAULT NULL,
+    p_expires_at timestamptz DEFAULT NULL,
+    p_retry_policy jsonb DEFAULT NULL,
+    p_meta jsonb DEFAULT NULL,
+    p_parent_id uuid DEFAULT NULL,
+    p_workflow_id uuid DEFAULT NULL
+) RETURNS TABLE (
+    id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int
+)
+LANGUAGE plpgsql VOLATILE
+AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM howdah.check_job_type(p_job_type);
+    PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy);
+    LOOP
+        INSERT INTO howdah.live AS j (
+            id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
+            timeout, expires_at, retry_policy, meta, parent_id, workflow_id
+        )
+        SELECT
+            coalesce(p_id, howdah.new_id()), p_job_type, coalesce(p_data, '{}'),
+            coalesce(p_priority, t.priority, 100),
+            due.at, due.at, howdah.clock(),
+            coalesce(p_max_attempts, t.max_attempts, 3),
+            p_key, CASE WHEN t.ordered THEN '' END,
+            coalesce(p_timeout, t.timeout),
+            coalesce(p_expires_at, due.at + t.expires_in),
+            coalesce(p_retry_policy, t.retry_policy),
+            p_meta, p_parent_id, p_workflow_id
+        FROM (SELECT coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) AS at) AS due
+        LEFT JOIN howdah.types AS t ON t.job_type = p_job_type
+        ON CONFLICT DO NOTHING
+        RETURNING j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts
+        INTO id, created, priority, run_at, created_at, max_attempts;
+
+        IF FOUND AND p_id IS NOT NULL AND NOT p_first_try THEN
+            -- A repeated call must find its job among the ended ones too. This look comes after the
+            -- INSERT, because that may have waited for the very transaction that ended the job.
+            SELECT a.id, false, a.priority, a.run_at, a.created_at, a.max_attempts
+            INTO id, created, priority, run_at, created_at, max_attempts
+            FROM howdah.archive AS a
+            WHERE a.id = p_id AND a.finished_at >= howdah.earliest_end(p_id);
+            IF FOUND THEN
+                DELETE FROM howdah.live AS j WHERE j.id = p_id;
+            ELSE
+                SELECT j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts
+                INTO id, created, priority, run_at, created_at, max_attempts
+                FROM howdah.live AS j WHERE j.id = p_id;
+            END IF;
+        ELSIF NOT FOUND THEN
+            SELECT j.id, false, j.priority, j.run_at, j.created_at, j.max_attempts
+            INTO id, created, priority, run_at, created_at, max_attempts
+            FROM howdah.live AS j WHERE j.id = p_id;
+            IF NOT FOUND THEN
+                SELECT j.id, false, j.priority, j.run_at, j.created_at, j.max_attempts
+                INTO id, created, priority, run_at, created_at, max_attempts
+                FROM howdah.live AS j WHERE j.job_type = p_job_type AND j.key = p_key;
+            END IF;
+        END IF;
+        -- Not found here means that the job in the way ended meanwhile: its place is free now.
+        EXIT WHEN FOUND;
+    END LOOP;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION howdah.enqueue IS
+    'Adds a job. A live job of the same type and key, or a job of the same id, is returned instead, with created = false.'
+    ' p_first_try promises that p_id was made for this very call, and spares the look for it among ended jobs.';
+REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

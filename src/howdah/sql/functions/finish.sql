@@ -1,0 +1,46 @@
+CREATE OR REPLACE FUNCTION howdah.finish(
+    p_ids uuid[],
+    p_statuses varchar[],
+    p_errors text[] DEFAULT NULL
+) RETURNS void
+LANGUAGE sql VOLATILE
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
+SET enable_seqscan = off
+SET enable_nestloop = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+    WITH ended AS MATERIALIZED (
+        SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
+    ), gone AS (
+        DELETE FROM howdah.live AS j USING ended
+        WHERE j.id = ANY (p_ids) AND j.id = ended.id
+        RETURNING j.*, ended.status AS ended_as, ended.error
+    ), kept AS (
+        INSERT INTO howdah.archive (
+            id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
+            expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
+            crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta
+        )
+        SELECT
+            id, token, howdah.clock(), run_at, first_due_at, created_at, NULL, started_at, NULL,
+            expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
+            crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, NULL,
+            current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta
+        FROM gone
+    ), counted AS (
+        INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
+        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, ended_as, count(*)
+        FROM gone GROUP BY job_type, ended_as
+    )
+    UPDATE howdah.types AS t SET
+        paused_at = howdah.clock(),
+        paused_because = format('job %s of this ordered type ended as %s', stopped.id, stopped.ended_as)
+    FROM (
+        SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone WHERE order_key IS NOT NULL
+    ) AS stopped
+    WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL
+$$;
+COMMENT ON FUNCTION howdah.finish IS
+    'Moves jobs that the caller has locked to the archive, as failed or cancelled. Internal: it has no fence of its own.';
+REVOKE ALL ON FUNCTION howdah.finish FROM PUBLIC;

@@ -1,0 +1,59 @@
+-- Where each lane begins: for each type, its first due job below a priority (NULL: below none).
+--
+-- Inside one type and priority the due jobs come first in the index, so one look at the first entry
+-- says whether there is one. A cursor says that everything up to it was seen: without it, each look
+-- would wade through the dead entries of all jobs taken before, for as long as some forgotten
+-- transaction keeps them from being vacuumed. So the priorities of a type are walked downwards as
+-- gaps between cursors (no entry of ours died there) and as what lies behind each cursor.
+CREATE OR REPLACE FUNCTION howdah.lane_heads(
+    p_job_types varchar[],
+    p_below bigint[],
+    p_cursor_types varchar[],
+    p_cursor_priorities int[],
+    p_cursor_run_ats timestamptz[],
+    p_cursor_ids uuid[]
+) RETURNS TABLE (job_type varchar, priority int, run_at timestamptz, id uuid)
+LANGUAGE sql STABLE
+AS $$
+    WITH RECURSIVE cursors AS (
+        SELECT * FROM unnest(p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids)
+            AS c (job_type, priority, run_at, id)
+    ), walk AS (
+        SELECT lane.job_type, coalesce(lane.below, 2147483648) AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
+        FROM unnest(p_job_types, p_below) AS lane (job_type, below)
+        UNION ALL
+        SELECT walk.job_type, step.priority, step.run_at, step.id
+        FROM walk
+        CROSS JOIN LATERAL (
+            SELECT max(c.priority)::bigint AS priority FROM cursors AS c
+            WHERE c.job_type = walk.job_type AND c.priority < walk.priority
+        ) AS next_cursor
+        CROSS JOIN LATERAL (
+            (
+                SELECT j.priority::bigint AS priority, j.run_at, j.id FROM howdah.live AS j
+                WHERE j.status = 'pending' AND j.attempts < j.max_attempts AND j.job_type = walk.job_type
+                    AND j.priority < walk.priority AND j.priority > coalesce(next_cursor.priority, -2147483649)
+                ORDER BY j.priority DESC, j.run_at, j.id
+                LIMIT 1
+            )
+            UNION ALL
+            SELECT c.priority::bigint, behind.run_at, behind.id
+            FROM cursors AS c
+            LEFT JOIN LATERAL (
+                SELECT j.run_at, j.id FROM howdah.live AS j
+                WHERE j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.job_type = c.job_type AND j.priority = c.priority
+                    AND (j.run_at, j.id) > (c.run_at, c.id)
+                ORDER BY j.run_at, j.id
+                LIMIT 1
+            ) AS behind ON true
+            WHERE c.job_type = walk.job_type AND c.priority = next_cursor.priority
+            LIMIT 1
+        ) AS step
+        WHERE walk.run_at IS NULL OR walk.run_at > howdah.clock()
+    )
+    SELECT walk.job_type, walk.priority::int, walk.run_at, walk.id
+    FROM walk WHERE walk.run_at <= howdah.clock()
+$$;
+COMMENT ON FUNCTION howdah.lane_heads IS 'The first due job of each given type below a given priority. Part of claim.';
+REVOKE ALL ON FUNCTION howdah.lane_heads FROM PUBLIC;

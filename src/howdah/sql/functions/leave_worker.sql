@@ -1,0 +1,14 @@
+CREATE OR REPLACE FUNCTION howdah.leave_worker(p_worker_id varchar, p_boot uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    DELETE FROM howdah.workers AS w WHERE w.worker_id = p_worker_id AND w.boot = p_boot;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM howdah.take_back(p_worker_id);
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION howdah.leave_worker IS 'A worker''s goodbye. What it still holds is taken back as from a dead one.';
+REVOKE ALL ON FUNCTION howdah.leave_worker FROM PUBLIC;

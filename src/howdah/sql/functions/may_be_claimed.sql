@@ -1,0 +1,14 @@
+CREATE OR REPLACE FUNCTION howdah.may_be_claimed(p_job howdah.live) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    IF p_job.run_at > howdah.clock() OR p_job.expires_at <= howdah.clock() THEN
+        RETURN false;
+    ELSIF p_job.order_key IS NOT NULL THEN
+        RETURN p_job.id = ANY (howdah.claim_ordered(p_job.job_type));
+    END IF;
+    RETURN NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job.job_type AND t.paused_at IS NOT NULL);
+END
+$$;
+COMMENT ON FUNCTION howdah.may_be_claimed IS 'Whether a pending job is due, and its type neither paused nor busy in its order. Internal.';
+REVOKE ALL ON FUNCTION howdah.may_be_claimed FROM PUBLIC;

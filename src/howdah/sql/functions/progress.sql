@@ -1,0 +1,30 @@
+CREATE OR REPLACE FUNCTION howdah.progress(
+    p_ids uuid[],
+    p_tokens bigint[],
+    p_percents int[],
+    p_stages text[] DEFAULT NULL,
+    p_lease interval DEFAULT '10 minutes'
+) RETURNS TABLE (id uuid)
+LANGUAGE sql VOLATILE
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
+SET enable_seqscan = off
+SET enable_nestloop = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+    WITH report AS MATERIALIZED (
+        SELECT DISTINCT ON (r.id, r.token) r.*
+        FROM unnest(p_ids, p_tokens, p_percents, p_stages) WITH ORDINALITY AS r (id, token, percent, stage, place)
+        ORDER BY r.id, r.token, r.place DESC
+    )
+    UPDATE howdah.live AS j SET
+        progress = coalesce(least(greatest(report.percent, 0), 100), j.progress),
+        current_stage = coalesce(left(report.stage, 100), j.current_stage),
+        lease_until = CASE WHEN j.lease_until IS NOT NULL THEN howdah.lease_clock() + p_lease END
+    FROM report
+    WHERE j.id = ANY (p_ids) AND j.id = report.id AND j.token = report.token AND j.status <> 'pending'
+    RETURNING j.id
+$$;
+COMMENT ON FUNCTION howdah.progress IS
+    'Records how far held jobs are: percent and stage, each left as it is by a NULL. Renews the lease of an unregistered'
+    ' holder. Returns the ids that it changed.';
+REVOKE ALL ON FUNCTION howdah.progress FROM PUBLIC;

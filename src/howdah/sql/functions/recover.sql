@@ -1,0 +1,76 @@
+CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000)
+RETURNS TABLE (id uuid, status varchar, reason text)
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_worker varchar;
+    v_cause text;
+BEGIN
+    FOR v_worker IN
+        SELECT w.worker_id FROM howdah.workers AS w
+        WHERE w.heartbeat_at < howdah.lease_clock() - w.lease
+        ORDER BY w.worker_id
+        FOR UPDATE SKIP LOCKED
+    LOOP
+        RETURN QUERY SELECT * FROM howdah.take_back(v_worker);
+        DELETE FROM howdah.workers AS w
+        WHERE w.worker_id = v_worker AND NOT EXISTS (
+            SELECT FROM howdah.live AS j WHERE j.worker_id = v_worker AND j.status IN ('claimed', 'running')
+        );
+    END LOOP;
+
+    FOREACH v_cause IN ARRAY ARRAY['worker died', 'lease passed', 'timed out', 'cancel overdue'] LOOP
+        RETURN QUERY
+        WITH overdue AS MATERIALIZED (
+            SELECT j.id, j.token FROM howdah.live AS j
+            WHERE j.status IN ('claimed', 'running') AND CASE v_cause
+                -- A claim that was under way while its worker was given up for dead.
+                WHEN 'worker died' THEN j.lease_until IS NULL AND NOT EXISTS (
+                    SELECT FROM howdah.workers AS w WHERE w.worker_id = j.worker_id
+                )
+                WHEN 'lease passed' THEN j.lease_until < howdah.lease_clock()
+                WHEN 'timed out' THEN j.status = 'running' AND j.deadline_at < howdah.clock()
+                WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at
+                    < howdah.clock() - (SELECT s.cancel_grace FROM howdah.settings AS s)
+            END
+            ORDER BY j.id LIMIT p_limit
+            FOR UPDATE SKIP LOCKED
+        )
+        SELECT s.id, s.status, coalesce(s.reason, v_cause)
+        FROM (SELECT array_agg(overdue.id) AS ids, array_agg(overdue.token) AS tokens FROM overdue) AS o
+        CROSS JOIN LATERAL howdah.settle(v_cause, o.ids, o.tokens) AS s;
+    END LOOP;
+
+    RETURN QUERY
+    WITH ending AS MATERIALIZED (
+        SELECT j.id, 'cancelled'::varchar AS status, 'expired'::text AS reason
+        FROM howdah.live AS j
+        WHERE j.status = 'pending' AND j.expires_at IS NOT NULL AND j.expires_at <= howdah.clock()
+        ORDER BY j.expires_at LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ), ended AS MATERIALIZED (
+        SELECT howdah.finish(array_agg(e.id), array_agg(e.status), array_agg(e.reason))
+        FROM ending AS e HAVING count(*) > 0
+    )
+    SELECT ending.* FROM ending WHERE EXISTS (SELECT FROM ended);
+
+    RETURN QUERY
+    WITH ending AS MATERIALIZED (
+        SELECT j.id, 'failed'::varchar AS status, coalesce(j.last_error, 'no attempts left') AS reason
+        FROM howdah.live AS j
+        WHERE j.status = 'pending' AND j.attempts >= j.max_attempts
+        ORDER BY j.id LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ), ended AS MATERIALIZED (
+        SELECT howdah.finish(array_agg(e.id), array_agg(e.status), array_agg(e.reason))
+        FROM ending AS e HAVING count(*) > 0
+    )
+    SELECT ending.* FROM ending WHERE EXISTS (SELECT FROM ended);
+END
+$$;
+COMMENT ON FUNCTION howdah.recover IS
+    'The sweep: takes back what dead workers, passed leases and passed deadlines hold, ends what was cancelled, has expired'
+    ' or has no attempts left. Any number may run at once. Returns what it changed, and why.';
+REVOKE ALL ON FUNCTION howdah.recover FROM PUBLIC;

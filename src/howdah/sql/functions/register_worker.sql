@@ -1,0 +1,37 @@
+CREATE OR REPLACE FUNCTION howdah.register_worker(
+    p_worker_id varchar,
+    p_boot uuid,
+    p_lease interval DEFAULT '15 seconds',
+    p_job_types varchar[] DEFAULT NULL,
+    p_host text DEFAULT NULL,
+    p_pid int DEFAULT NULL,
+    p_version text DEFAULT NULL,
+    p_capacity int DEFAULT NULL,
+    p_meta jsonb DEFAULT NULL
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    PERFORM howdah.check_worker_id(p_worker_id);
+    INSERT INTO howdah.workers AS w (
+        worker_id, boot, heartbeat_at, lease, started_at, host, pid, version, job_types, capacity, running, meta
+    )
+    VALUES (
+        p_worker_id, p_boot, howdah.lease_clock(), p_lease, howdah.clock(), p_host, p_pid, p_version, p_job_types,
+        p_capacity, 0, p_meta
+    )
+    ON CONFLICT (worker_id) DO UPDATE SET
+        boot = excluded.boot, heartbeat_at = excluded.heartbeat_at, lease = excluded.lease,
+        started_at = CASE WHEN w.boot = excluded.boot THEN w.started_at ELSE excluded.started_at END,
+        host = excluded.host, pid = excluded.pid, version = excluded.version, job_types = excluded.job_types,
+        capacity = excluded.capacity, meta = excluded.meta;
+
+    -- Who registers holds nothing. What an earlier life of this name held would otherwise never come
+    -- back, because the name beats again.
+    PERFORM howdah.take_back(p_worker_id);
+END
+$$;
+COMMENT ON FUNCTION howdah.register_worker IS
+    'Announces a worker: from now on its jobs live by its heartbeat. p_boot is new for each start of the process; what an'
+    ' earlier boot of the same name still held is taken back at once.';
+REVOKE ALL ON FUNCTION howdah.register_worker FROM PUBLIC;

@@ -1,0 +1,10 @@
+CREATE OR REPLACE FUNCTION howdah.reprioritise(p_ids uuid[], p_priority int) RETURNS TABLE (id uuid)
+LANGUAGE sql VOLATILE
+SET enable_seqscan = off
+AS $$
+    UPDATE howdah.live AS j SET priority = p_priority
+    WHERE j.id = ANY (p_ids) AND j.status = 'pending'
+    RETURNING j.id
+$$;
+COMMENT ON FUNCTION howdah.reprioritise IS 'Sets the priority of pending jobs. Returns what it changed.';
+REVOKE ALL ON FUNCTION howdah.reprioritise FROM PUBLIC;

@@ -1,0 +1,38 @@
+CREATE OR REPLACE FUNCTION howdah.retry(p_ids uuid[]) RETURNS TABLE (id uuid)
+LANGUAGE sql VOLATILE
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
+SET enable_seqscan = off
+SET enable_nestloop = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+    WITH ended AS MATERIALIZED (
+        SELECT a.* FROM howdah.archive AS a WHERE a.id = ANY (p_ids) ORDER BY a.id FOR UPDATE
+    ), revived AS (
+        INSERT INTO howdah.live (
+            id, token, run_at, first_due_at, created_at, claimed_at, expires_at, timeout, parent_id, workflow_id,
+            priority, attempts, max_attempts, crashes, interruptions, progress, events_count, job_type, status,
+            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta
+        )
+        SELECT
+            id, token + 1, howdah.clock(), howdah.clock(), created_at, claimed_at, NULL, timeout, parent_id,
+            workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
+            data, key, order_key, NULL, last_error, errors, checkpoint, retry_policy, meta
+        FROM ended
+        -- A live job may have its key by now: then the ended one stays where it is.
+        ON CONFLICT DO NOTHING
+        RETURNING id
+    ), gone AS (
+        DELETE FROM howdah.archive AS a USING revived
+        WHERE a.id = ANY (p_ids) AND a.id = revived.id
+        RETURNING a.finished_at, a.job_type, a.status
+    ), counted AS (
+        INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
+        SELECT (finished_at AT TIME ZONE 'UTC')::date, job_type, status, -count(*)
+        FROM gone GROUP BY 1, 2, 3
+    )
+    SELECT revived.id FROM revived
+$$;
+COMMENT ON FUNCTION howdah.retry IS
+    'Gives ended jobs a new life under the same id: pending, no attempts spent, the old errors kept. Returns what it changed;'
+    ' a job whose key a live job has taken is left as it is.';
+REVOKE ALL ON FUNCTION howdah.retry FROM PUBLIC;

@@ -1,0 +1,146 @@
+-- What becomes of held jobs whose claim ends without success: the one place that decides it.
+--
+--   cause          who says so                          from              attempt   next
+--   failed         its worker                           claimed, running  spent     later, or failed
+--   timed out      the sweep                            running           spent     later, or failed
+--   cancel overdue the sweep                            running           spent     cancelled
+--   lease passed   the sweep (unregistered holder)      claimed, running  spent     now, or failed
+--   worker died    the sweep                            running           spent     now, or failed; crashes + 1
+--   worker died    the sweep                            claimed           refunded  now
+--   released       its worker                           claimed           refunded  now
+--   interrupted    its worker, at the end of the grace  running           refunded  now, a bounded number of times
+--   snoozed        its worker                           running           refunded  when it asked
+--
+-- A job whose cancellation was requested ends as cancelled, whatever the cause. p_tokens is the fence;
+-- a caller without a claim (the sweep) passes the token of the row that it looked at.
+CREATE OR REPLACE FUNCTION howdah.settle(
+    p_cause text,
+    p_ids uuid[],
+    p_tokens bigint[],
+    p_errors text[] DEFAULT NULL,
+    p_tracebacks text[] DEFAULT NULL,
+    p_run_ats timestamptz[] DEFAULT NULL,
+    p_give_ups boolean[] DEFAULT NULL
+) RETURNS TABLE (id uuid, status varchar, run_at timestamptz, reason text)
+LANGUAGE plpgsql VOLATILE
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
+SET enable_seqscan = off
+SET enable_nestloop = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids uuid[];
+    v_statuses varchar[];
+    v_errors text[];
+    v_entries jsonb[];
+    v_run_ats timestamptz[];
+    v_refunds int[];
+    v_crashes int[];
+    v_interruptions int[];
+BEGIN
+    WITH claim AS MATERIALIZED (
+        SELECT DISTINCT ON (c.id) c.*
+        FROM unnest(p_ids, p_tokens, p_errors, p_tracebacks, p_run_ats, p_give_ups)
+            AS c (id, token, error, traceback, run_at, give_up)
+        ORDER BY c.id
+    ), held AS MATERIALIZED (
+        SELECT
+            j.*, claim.error, claim.traceback, claim.run_at AS wanted_at, coalesce(claim.give_up, false) AS give_up,
+            j.crashes + CASE WHEN p_cause = 'worker died' AND j.status = 'running' THEN 1 ELSE 0 END AS new_crashes,
+            j.interruptions + CASE WHEN p_cause = 'interrupted' THEN 1 ELSE 0 END AS new_interruptions
+        FROM claim JOIN howdah.live AS j ON j.id = claim.id AND j.token = claim.token
+        WHERE j.id = ANY (p_ids) AND CASE p_cause
+            WHEN 'failed' THEN j.status IN ('claimed', 'running')
+            WHEN 'lease passed' THEN j.status IN ('claimed', 'running')
+            WHEN 'worker died' THEN j.status IN ('claimed', 'running')
+            WHEN 'released' THEN j.status = 'claimed'
+            WHEN 'interrupted' THEN j.status = 'running'
+            WHEN 'snoozed' THEN j.status = 'running'
+            WHEN 'timed out' THEN j.status = 'running'
+            WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at IS NOT NULL
+        END
+        FOR UPDATE OF j
+    ), judged AS (
+        SELECT
+            held.*,
+            p_cause IN ('released', 'snoozed')
+                OR (p_cause = 'worker died' AND held.status = 'claimed')
+                OR (p_cause = 'interrupted' AND held.new_interruptions <= s.max_interruptions) AS refunded,
+            CASE
+                WHEN p_cause = 'worker died' AND held.status = 'running' THEN
+                    format('worker %s died while it ran the job (worker died %s times)', held.worker_id, held.new_crashes)
+                WHEN p_cause = 'interrupted' AND held.new_interruptions > s.max_interruptions THEN
+                    format('interrupted %s times by workers that stopped', held.new_interruptions)
+                WHEN p_cause = 'lease passed' THEN
+                    format('the lease of worker %s passed without a sign of life', coalesce(held.worker_id, '(unnamed)'))
+                WHEN p_cause = 'timed out' THEN format('timed out after %s', held.timeout)
+                WHEN p_cause = 'failed' THEN coalesce(held.error, 'failed without an error message')
+            END AS message,
+            coalesce(t.max_crashes, s.max_crashes) AS max_crashes
+        FROM held
+        CROSS JOIN howdah.settings AS s
+        LEFT JOIN howdah.types AS t ON t.job_type = held.job_type
+    ), decided AS (
+        SELECT
+            judged.*,
+            CASE
+                WHEN judged.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                WHEN judged.refunded THEN 'pending'
+                WHEN judged.give_up OR judged.attempts >= judged.max_attempts THEN 'failed'
+                WHEN judged.new_crashes > judged.crashes AND judged.new_crashes >= judged.max_crashes THEN 'failed'
+                ELSE 'pending'
+            END AS next_status
+        FROM judged
+    )
+    SELECT
+        array_agg(d.id),
+        array_agg(d.next_status),
+        array_agg(d.message),
+        array_agg(CASE WHEN d.message IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+            'attempt', d.attempts, 'token', d.token, 'at', howdah.clock(), 'worker', d.worker_id,
+            'kind', p_cause, 'error', d.message, 'traceback', d.traceback
+        )) END),
+        array_agg(CASE
+            WHEN p_cause NOT IN ('failed', 'timed out', 'snoozed') THEN d.run_at
+            WHEN d.next_status <> 'pending' THEN d.run_at
+            ELSE coalesce(d.wanted_at, howdah.clock() + howdah.retry_delay(
+                coalesce(d.retry_policy, '{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}'),
+                d.attempts
+            ))
+        END),
+        array_agg(CASE WHEN d.refunded AND d.next_status = 'pending' THEN 1 ELSE 0 END),
+        array_agg(d.new_crashes),
+        array_agg(d.new_interruptions)
+    INTO v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions
+    FROM decided AS d;
+
+    UPDATE howdah.live AS j SET
+        status = CASE WHEN v.status = 'pending' THEN 'pending' ELSE j.status END,
+        run_at = v.run_at,
+        attempts = greatest(j.attempts - v.refund, 0),
+        -- A failed attempt keeps its token (the status fences it); every other end is somebody else's word.
+        token = j.token + CASE WHEN p_cause = 'failed' THEN 0 ELSE 1 END,
+        crashes = v.crashes,
+        interruptions = v.interruptions,
+        last_error = coalesce(v.error, j.last_error),
+        errors = howdah.with_error(j.errors, v.entry),
+        worker_id = NULL,
+        lease_until = NULL,
+        deadline_at = NULL
+    FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions)
+        AS v (id, status, error, entry, run_at, refund, crashes, interruptions)
+    WHERE j.id = ANY (v_ids) AND j.id = v.id;
+
+    PERFORM howdah.finish(array_agg(v.id), array_agg(v.status))
+    FROM unnest(v_ids, v_statuses) AS v (id, status)
+    WHERE v.status <> 'pending'
+    HAVING count(*) > 0;
+
+    RETURN QUERY
+    SELECT v.* FROM unnest(v_ids, v_statuses, v_run_ats, v_errors) AS v (id, status, run_at, reason);
+END
+$$;
+COMMENT ON FUNCTION howdah.settle IS
+    'Ends the claim of held jobs without success: back to pending, or to failed or cancelled. Returns what it changed. Internal.';
+REVOKE ALL ON FUNCTION howdah.settle FROM PUBLIC;

@@ -1,0 +1,40 @@
+-- Everything that makes a schema of Howdah's what it is, in words that do not depend on its name
+-- (search_path names it, so nothing is qualified). The archive's days come and go, and do not count.
+WITH relation AS (
+    SELECT c.oid, c.relname, c.relkind, c.reloptions FROM pg_catalog.pg_class AS c
+    WHERE c.relnamespace = %(schema)s::regnamespace AND c.relname !~ '^archive_[0-9]{8}'
+        -- With a schema that holds other things too, only ours count.
+        AND c.relname = ANY (%(relations)s::text[])
+)
+SELECT 'relation' AS kind, relname::text AS name, concat_ws(' ', relkind, reloptions::text) AS definition FROM relation
+UNION ALL
+SELECT 'column', format('%%s.%%s', r.relname, a.attname), concat_ws(
+    ' ', a.attnum, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'NOT NULL' END,
+    pg_get_expr(d.adbin, d.adrelid, true)
+)
+FROM relation AS r
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = r.oid AND d.adnum = a.attnum
+WHERE r.relkind IN ('r', 'p', 'v', 'c')
+UNION ALL
+SELECT 'constraint', format('%%s.%%s', r.relname, k.conname), pg_get_constraintdef(k.oid, true)
+FROM relation AS r JOIN pg_catalog.pg_constraint AS k ON k.conrelid = r.oid
+UNION ALL
+SELECT 'index', x.relname::text, concat_ws(' ', pg_get_indexdef(i.indexrelid, 0, true), CASE WHEN NOT i.indisvalid THEN 'INVALID' END)
+FROM relation AS r
+JOIN pg_catalog.pg_index AS i ON i.indrelid = r.oid
+JOIN pg_catalog.pg_class AS x ON x.oid = i.indexrelid
+UNION ALL
+SELECT 'view', r.relname::text, pg_get_viewdef(r.oid, true) FROM relation AS r WHERE r.relkind = 'v'
+UNION ALL
+SELECT 'trigger', format('%%s.%%s', r.relname, t.tgname), concat_ws(' ', t.tgenabled, pg_get_triggerdef(t.oid, true))
+FROM relation AS r JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
+UNION ALL
+SELECT 'function', p.proname::text, concat_ws(
+    ' ', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), p.provolatile, p.proparallel, p.prosecdef::text,
+    p.proconfig::text, replace(p.prosrc, format('"%%s".', %(schema)s::text), ''),
+    replace(replace(pg_get_function_sqlbody(p.oid), format('"%%s".', %(schema)s::text), ''), %(schema)s::text || '.', '')
+)
+FROM pg_catalog.pg_proc AS p
+WHERE p.pronamespace = %(schema)s::regnamespace AND p.proname = ANY (%(functions)s::text[])
+ORDER BY 1, 2, 3

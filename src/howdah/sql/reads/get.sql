@@ -1,0 +1,1 @@
+SELECT * FROM howdah.job_details WHERE id = %(id)s

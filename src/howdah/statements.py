@@ -1,0 +1,71 @@
+"""The SQL files, rendered for a schema.
+
+In every .sql file the word ``howdah`` is the schema's name. Rendering replaces it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from importlib import resources
+from typing import LiteralString, cast
+
+from psycopg import sql
+
+from howdah.errors import InvalidOption
+
+_SCHEMA_TOKEN = re.compile(r"\bhowdah\b")
+_SCHEMA_PATTERN = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_ROOT = resources.files("howdah") / "sql"
+
+
+def check_schema_name(schema: str) -> str:
+    if not isinstance(schema, str) or not _SCHEMA_PATTERN.fullmatch(schema) or schema.startswith("pg_"):
+        raise InvalidOption(
+            f"{schema!r} is not a schema name for Howdah: 1 to 48 lower-case letters, digits and underscores,"
+            " beginning with a letter or an underscore, and not with pg_"
+        )
+    return schema
+
+
+def render(text: str, schema: str) -> str:
+    quoted = '"' + schema.replace('"', '""') + '"'
+    return _SCHEMA_TOKEN.sub(lambda _: quoted, text)
+
+
+@functools.cache
+def source(path: str) -> str:
+    """The text of one SQL file, by its path without the ending."""
+    return (_ROOT / f"{path}.sql").read_text(encoding="utf-8")
+
+
+@functools.cache
+def names(folder: str) -> tuple[str, ...]:
+    """The names of the SQL files of one folder, without their ending, sorted."""
+    files = (entry.name for entry in (_ROOT / folder).iterdir())
+    return tuple(sorted(name.removesuffix(".sql") for name in files if name.endswith(".sql")))
+
+
+@functools.cache
+def digest() -> str:
+    """What tells one version of the schema's files from another."""
+    paths = (f"{folder}/{name}" for folder in ("tables", "functions") for name in names(folder))
+    return hashlib.sha256("\0".join(map(source, paths)).encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=1024)
+def read_statement(schema: str, name: str) -> sql.SQL:
+    # A file of ours is as literal as a string in the code.
+    return sql.SQL(cast(LiteralString, render(source(f"reads/{name}"), schema)))
+
+
+@functools.lru_cache(maxsize=1024)
+def call_statement(schema: str, function: str, arguments: tuple[str, ...]) -> sql.Composed:
+    """The call of a function by named arguments, with a placeholder for each."""
+    named = (
+        sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in arguments
+    )
+    return sql.SQL("SELECT * FROM {}({})").format(
+        sql.Identifier(schema, function), sql.SQL(", ").join(named)
+    )

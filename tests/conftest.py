@@ -1,0 +1,108 @@
+"""What the tests stand on: a real PostgreSQL, a clean queue for each test, and a clock that can be moved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from howdah import JobQueue
+from tests import servers
+from tests.clock import TestClock
+
+Db = psycopg.Connection[dict[str, Any]]
+Connect = Callable[..., Db]
+
+# These must hold on every version; the rest is about Python, and runs on one.
+ON_EVERY_VERSION = ("sql", "properties")
+
+hypothesis.settings.register_profile(
+    "default", deadline=None, print_blob=True, suppress_health_check=list(hypothesis.HealthCheck)
+)
+hypothesis.settings.load_profile("default")
+
+_servers: dict[int, servers.Server] = {}
+_given_dsn = os.environ.get("HOWDAH_TEST_DSN")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "major" not in metafunc.fixturenames:
+        return
+    folder = Path(metafunc.module.__file__ or "").relative_to(Path(__file__).parent).parts[0]
+    if _given_dsn:
+        majors: tuple[int, ...] = (servers.server_major(_given_dsn),)
+    else:
+        majors = servers.MAJORS if folder in ON_EVERY_VERSION else servers.MAJORS[:1]
+    metafunc.parametrize("major", majors, ids=[f"pg{major}" for major in majors], scope="session")
+
+
+def pytest_sessionfinish() -> None:
+    for server in _servers.values():
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def server_dsn(major: int) -> str:
+    """A server of this version, with Howdah installed."""
+    if _given_dsn:
+        dsn = _given_dsn
+    else:
+        if major not in _servers:
+            binaries = servers.find(major)
+            if binaries is None:
+                message = f"PostgreSQL {major} is not installed here (Debian: apt-get install postgresql-{major})"
+                pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+            _servers[major] = servers.Server(binaries)
+        dsn = _servers[major].dsn
+    with JobQueue(dsn) as queue:
+        queue.migrate()
+    return dsn
+
+
+@pytest.fixture
+def dsn(server_dsn: str) -> str:
+    """The same, with no jobs, workers or types in it."""
+    with psycopg.connect(server_dsn, autocommit=True) as conn:
+        for table in ("live", "archive", "archive_counts", "types", "workers", "settings"):
+            conn.execute(f"DELETE FROM howdah.{table}")
+        conn.execute("INSERT INTO howdah.settings DEFAULT VALUES")
+    return server_dsn
+
+
+@pytest.fixture
+def connect(dsn: str) -> Iterator[Connect]:
+    """Makes connections in autocommit mode, with the queue's schema in the search path."""
+    opened: list[Db] = []
+
+    def connect(**options: Any) -> Db:
+        conn = psycopg.connect(dsn, row_factory=dict_row, **{"autocommit": True, **options})
+        opened.append(conn)
+        conn.execute("SELECT set_config('search_path', 'howdah', false)")
+        return conn
+
+    yield connect
+    for conn in opened:
+        conn.close()
+
+
+@pytest.fixture
+def db(connect: Connect) -> Db:
+    return connect()
+
+
+@pytest.fixture
+def queue(dsn: str) -> Iterator[JobQueue]:
+    with JobQueue(dsn) as queue:
+        yield queue
+
+
+@pytest.fixture
+def clock(dsn: str) -> Iterator[TestClock]:
+    with TestClock(dsn) as clock:
+        yield clock

@@ -1,0 +1,286 @@
+"""Every sequence of calls, valid or stale, leaves the database where the design's table says."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule, run_state_machine_as_test
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from tests.clock import TestClock
+from tests.properties.model import ORDERED, UNREGISTERED_LEASE, LEASE, Claim, Model, ModelJob
+
+PLAIN_TYPES = ("a", "b")
+JOB_TYPES = (*PLAIN_TYPES, ORDERED)
+WORKERS = ("registered-1", "registered-2", "psql")
+EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "60"))
+
+seconds = st.sampled_from([0, 3, 21, 33, 703]).map(lambda s: timedelta(seconds=s))
+types = st.lists(st.sampled_from(JOB_TYPES), min_size=1, max_size=4)
+
+
+class LifeOfAJob(RuleBasedStateMachine):
+    dsn: str
+
+    jobs = Bundle("jobs")
+    claims = Bundle("claims")
+    boots = Bundle("boots")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.db = psycopg.connect(self.dsn, autocommit=True, row_factory=dict_row)
+        for table in ("live", "archive", "archive_counts", "types", "workers"):
+            self.db.execute(f"DELETE FROM howdah.{table}")
+        self.db.execute("UPDATE howdah.settings SET max_crashes = 2, max_interruptions = 1, cancel_grace = '30 s'")
+        self.db.execute("SELECT howdah.declare_type(%s, p_ordered => true)", (ORDERED,))
+        self.clock = TestClock(self.dsn).__enter__()
+        self.model = Model(self.clock.now)
+
+    def teardown(self) -> None:
+        self.clock.__exit__(None, None, None)
+        self.db.close()
+
+    def rows(self, statement: str, *arguments: Any) -> list[dict[str, Any]]:
+        cursor = self.db.execute(statement.encode(), arguments)
+        return cursor.fetchall() if cursor.description else [{}] * cursor.rowcount
+
+    @initialize()
+    def nothing_yet(self) -> None:
+        assert self.rows("SELECT * FROM howdah.jobs") == []
+
+    # Producers and operators
+
+    @rule(
+        target=jobs,
+        job_type=st.sampled_from(JOB_TYPES),
+        priority=st.sampled_from([30, 100, 150]),
+        delay=seconds,
+        max_attempts=st.integers(1, 3),
+        key=st.none() | st.sampled_from(["k1", "k2"]),
+        timeout=st.none() | seconds.filter(bool),
+        expires_in=st.none() | seconds,
+    )
+    def enqueue(
+        self, job_type: str, priority: int, delay: timedelta, max_attempts: int, key: str | None,
+        timeout: timedelta | None, expires_in: timedelta | None,
+    ) -> Any:
+        due = self.model.now + delay
+        expires_at = None if expires_in is None else self.model.now + expires_in
+        # Made by the database, so that the order of ids is the order of making on every version.
+        job_id = self.rows("SELECT howdah.new_id() AS id")[0]["id"]
+        expected = self.model.enqueue(
+            ModelJob(job_id, job_type, priority, due, due, max_attempts, key, timeout, expires_at)
+        )
+        row = self.rows(
+            "SELECT * FROM howdah.enqueue(p_job_type => %s, p_priority => %s, p_delay => %s, p_max_attempts => %s,"
+            " p_key => %s, p_timeout => %s, p_expires_at => %s, p_id => %s, p_retry_policy => %s)",
+            job_type, priority, delay, max_attempts, key, timeout, expires_at, job_id,
+            Jsonb({"kind": "fixed", "delay": 5}),
+        )[0]
+        assert (row["id"], row["created"]) == expected
+        return job_id if expected[1] else multiple()
+
+    @rule(job=jobs)
+    def enqueue_again(self, job: uuid.UUID) -> None:
+        row = self.rows("SELECT * FROM howdah.enqueue(p_job_type => 'a', p_id => %s)", job)[0]
+        assert (row["id"], row["created"]) == (job, False)
+
+    @rule(job=jobs)
+    def cancel(self, job: uuid.UUID) -> None:
+        changed = self.model.cancel(self.model.jobs[job])
+        rows = self.rows("SELECT * FROM howdah.cancel(ARRAY[%s])", job)
+        assert [row["status"] for row in rows] == ([self.shown(job)] if changed else [])
+
+    @rule(job=jobs)
+    def retry(self, job: uuid.UUID) -> None:
+        changed = self.model.retry(self.model.jobs[job])
+        assert bool(self.rows("SELECT * FROM howdah.retry(ARRAY[%s])", job)) == changed
+
+    @rule(job=jobs, delay=seconds)
+    def reschedule(self, job: uuid.UUID, delay: timedelta) -> None:
+        changed = self.model.reschedule(self.model.jobs[job], self.model.now + delay)
+        assert bool(self.rows("SELECT * FROM howdah.reschedule(ARRAY[%s], p_delay => %s)", job, delay)) == changed
+
+    @rule(job=jobs, priority=st.sampled_from([30, 100, 150]))
+    def reprioritise(self, job: uuid.UUID, priority: int) -> None:
+        changed = self.model.reprioritise(self.model.jobs[job], priority)
+        assert bool(self.rows("SELECT * FROM howdah.reprioritise(ARRAY[%s], %s)", job, priority)) == changed
+
+    @rule(job_type=st.sampled_from(JOB_TYPES), pause=st.booleans())
+    def pause_or_resume(self, job_type: str, pause: bool) -> None:
+        changes = (job_type in self.model.paused) != pause
+        (self.model.paused.add if pause else self.model.paused.discard)(job_type)
+        function = "pause_type" if pause else "resume_type"
+        assert self.rows(f"SELECT howdah.{function}(%s) AS changed", job_type)[0]["changed"] == changes
+
+    # Claims
+
+    @rule(
+        target=claims, worker=st.sampled_from(WORKERS), job_types=types, limit=st.integers(0, 4), start=st.integers(0, 3)
+    )
+    def claim(self, worker: str, job_types: list[str], limit: int, start: int) -> Any:
+        expected = self.model.claim(worker, job_types, limit, start)
+        rows = self.rows(
+            "SELECT * FROM howdah.claim(%s, %s, %s, %s, p_lease => %s)", worker, job_types, limit, start, UNREGISTERED_LEASE
+        )
+        assert [Claim(row["id"], row["token"]) for row in rows] == expected
+        return multiple(*expected)
+
+    @rule(claim=claims)
+    def start(self, claim: Claim) -> None:
+        expected = self.model.start(claim)
+        rows = self.rows("SELECT * FROM howdah.start(ARRAY[%s], ARRAY[%s], %s)", claim.id, claim.token, UNREGISTERED_LEASE)
+        assert bool(rows) == expected
+
+    @rule(claim=claims)
+    def progress(self, claim: Claim) -> None:
+        expected = self.model.progress(claim)
+        rows = self.rows(
+            "SELECT * FROM howdah.progress(ARRAY[%s], ARRAY[%s], ARRAY[42], p_lease => %s)",
+            claim.id, claim.token, UNREGISTERED_LEASE,
+        )
+        assert bool(rows) == expected
+
+    @rule(claim=claims)
+    def checkpoint(self, claim: Claim) -> None:
+        expected = self.model.progress(Claim(claim.id, claim.token)) if self.model.jobs[claim.id].lease_until is None else None
+        row = self.rows("SELECT howdah.checkpoint(%s, %s, '1') AS kept", claim.id, claim.token)[0]
+        assert expected is None or row["kept"] == expected
+
+    @rule(claim=claims)
+    def complete(self, claim: Claim) -> None:
+        expected = self.model.complete(claim)
+        rows = self.rows("SELECT * FROM howdah.complete(ARRAY[%s], ARRAY[%s])", claim.id, claim.token)
+        assert bool(rows) == expected
+
+    @rule(claim=claims, give_up=st.booleans())
+    def fail(self, claim: Claim, give_up: bool) -> None:
+        expected = self.model.fail(claim, give_up=give_up)
+        rows = self.rows(
+            "SELECT * FROM howdah.fail(ARRAY[%s], ARRAY[%s], ARRAY['boom'], p_give_ups => ARRAY[%s])",
+            claim.id, claim.token, give_up,
+        )
+        assert [row["status"] for row in rows] == ([self.shown(claim.id)] if expected else [])
+
+    @rule(claim=claims, delay=seconds)
+    def snooze(self, claim: Claim, delay: timedelta) -> None:
+        expected = self.model.snooze(claim, self.model.now + delay)
+        rows = self.rows(
+            "SELECT * FROM howdah.snooze(ARRAY[%s], ARRAY[%s], p_delays => ARRAY[%s])", claim.id, claim.token, delay
+        )
+        assert bool(rows) == expected
+
+    @rule(claim=claims, interrupted=st.booleans())
+    def release(self, claim: Claim, interrupted: bool) -> None:
+        expected = self.model.release(claim, interrupted=interrupted)
+        rows = self.rows("SELECT * FROM howdah.release(ARRAY[%s], ARRAY[%s], %s)", claim.id, claim.token, interrupted)
+        assert bool(rows) == expected
+
+    # Workers and time
+
+    @rule(target=boots, worker=st.sampled_from(WORKERS[:2]), boot=st.uuids())
+    def register(self, worker: str, boot: uuid.UUID) -> tuple[str, uuid.UUID]:
+        self.model.register(worker, boot)
+        self.rows("SELECT howdah.register_worker(%s, %s, %s)", worker, boot, LEASE)
+        return worker, boot
+
+    @rule(boot=boots)
+    def heartbeat(self, boot: tuple[str, uuid.UUID]) -> None:
+        expected = self.model.heartbeat(*boot)
+        assert self.rows("SELECT howdah.heartbeat(%s, %s) AS alive", *boot)[0]["alive"] == expected
+
+    @rule(boot=consumes(boots))
+    def leave(self, boot: tuple[str, uuid.UUID]) -> None:
+        expected = self.model.leave(*boot)
+        assert self.rows("SELECT howdah.leave_worker(%s, %s) AS left", *boot)[0]["left"] == expected
+
+    @rule(step=seconds.filter(bool))
+    def time_passes(self, step: timedelta) -> None:
+        self.model.now = self.clock.advance(step.total_seconds())
+
+    @rule()
+    def recover(self) -> None:
+        self.model.recover()
+        self.rows("SELECT * FROM howdah.recover()")
+
+    @rule(timeout=seconds)
+    def recover_stale_jobs(self, timeout: timedelta) -> None:
+        expected = self.model.recover_stale_jobs(timeout)
+        assert self.rows("SELECT howdah.recover_stale_jobs(%s) AS jobs", timeout)[0]["jobs"] == expected
+
+    # Plain SQL clients
+
+    @rule(job=jobs)
+    def plain_complete(self, job: uuid.UUID) -> None:
+        expected = self.model.plain_complete(self.model.jobs[job])
+        rows = self.rows(
+            "UPDATE howdah.jobs SET status = 'completed', progress = 100, completed_at = NOW() WHERE id = %s", job
+        )
+        assert bool(rows) == expected
+
+    @rule(job=jobs)
+    def plain_fail(self, job: uuid.UUID) -> None:
+        expected = self.model.plain_fail(self.model.jobs[job])
+        rows = self.rows(
+            "UPDATE howdah.jobs SET status = CASE WHEN attempts >= max_attempts THEN 'failed' ELSE 'pending' END,"
+            " last_error = %s, worker_id = NULL, claimed_at = NULL WHERE id = %s", str(uuid.uuid4()), job,
+        )
+        assert bool(rows) == expected
+
+    @rule()
+    def plain_recover(self) -> None:
+        expected = self.model.plain_recover()
+        rows = self.rows(
+            "UPDATE howdah.jobs SET status = 'pending', worker_id = NULL, claimed_at = NULL"
+            " WHERE status IN ('claimed', 'running') AND claimed_at < NOW() + interval '10 years' AND attempts < max_attempts"
+        )
+        assert len(rows) == expected
+
+    # What must hold after each of them
+
+    def shown(self, job: uuid.UUID) -> str:
+        return self.model.jobs[job].status
+
+    @invariant()
+    def database_and_model_agree(self) -> None:
+        columns = (
+            "id, job_type, priority, status, attempts, token, crashes, interruptions, worker_id, claimed_at,"
+            " run_at, first_due_at, deadline_at, expires_at, cancel_requested_at, jsonb_array_length(errors) AS errors"
+        )
+        found = {row["id"]: row for row in self.rows(f"SELECT {columns} FROM howdah.job_details")}
+        assert found.keys() == self.model.jobs.keys()
+        for job in self.model.jobs.values():
+            row = found[job.id]
+            for field in ("job_type", "priority", "status", "attempts", "token", "crashes", "interruptions", "deadline_at"):
+                assert row[field] == getattr(job, field), (field, job)
+            assert (row["errors"] or 0) == job.errors, job
+            assert (row["run_at"], row["first_due_at"]) == (job.run_at, job.first_due_at) or not job.live, job
+            assert (row["cancel_requested_at"] is not None) == (job.cancel_requested_at is not None), job
+            if job.held:
+                assert (row["worker_id"], row["claimed_at"]) == (job.worker, job.claimed_at), job
+            elif job.status != "completed":
+                assert (row["worker_id"], row["claimed_at"]) == (None, None), job
+
+    @invariant()
+    def counts_agree(self) -> None:
+        counted = self.rows("SELECT status, sum(jobs)::int AS jobs FROM howdah.archive_counts GROUP BY status")
+        ended = [job.status for job in self.model.jobs.values() if not job.live]
+        assert {row["status"]: row["jobs"] for row in counted if row["jobs"]} == {s: ended.count(s) for s in set(ended)}
+
+    @invariant()
+    def an_ordered_type_has_one_lease(self) -> None:
+        held = self.rows("SELECT id FROM howdah.live WHERE job_type = %s AND status <> 'pending'", ORDERED)
+        assert len(held) <= 1
+
+
+def test_the_life_of_a_job(dsn: str) -> None:
+    machine = type("LifeOfAJobHere", (LifeOfAJob,), {"dsn": dsn})
+    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=40))  # type: ignore[no-untyped-call]

