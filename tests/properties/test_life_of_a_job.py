@@ -21,9 +21,15 @@ from tests.properties.model import ORDERED, UNREGISTERED_LEASE, LEASE, Claim, Mo
 PLAIN_TYPES = ("a", "b")
 JOB_TYPES = (*PLAIN_TYPES, ORDERED)
 WORKERS = ("registered-1", "registered-2", "psql")
+OPERATOR_VERBS = (
+    "enqueue_again", "cancel", "retry", "reschedule", "reprioritise", "plain_complete", "plain_fail",
+)
+WORKER_VERBS = (
+    "start", "progress", "checkpoint", "complete", "fail", "give_up", "snooze", "release", "interrupt",
+)
 EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "60"))
 
-seconds = st.sampled_from([0, 3, 21, 33, 703]).map(lambda s: timedelta(seconds=s))
+seconds = st.sampled_from([0, 0, 0, 3, 21, 33, 703]).map(lambda s: timedelta(seconds=s))
 types = st.lists(st.sampled_from(JOB_TYPES), min_size=1, max_size=4)
 
 
@@ -52,9 +58,25 @@ class LifeOfAJob(RuleBasedStateMachine):
         cursor = self.db.execute(statement.encode(), arguments)
         return cursor.fetchall() if cursor.description else [{}] * cursor.rowcount
 
-    @initialize()
-    def nothing_yet(self) -> None:
+    # Few rules, each with many verbs: Hypothesis picks among rules evenly, and most of life is claims.
+
+    @initialize(target=jobs, count=st.integers(1, 4), job_type=st.sampled_from(JOB_TYPES), max_attempts=st.integers(1, 3))
+    def some_jobs(self, count: int, job_type: str, max_attempts: int) -> Any:
         assert self.rows("SELECT * FROM howdah.jobs") == []
+        now = timedelta(0)
+        return multiple(*(self.enqueue(job_type, 100, now, max_attempts, None, None, None) for _ in range(count)))
+
+    @rule(verb=st.sampled_from(OPERATOR_VERBS), job=jobs)
+    def somebody_does(self, verb: str, job: uuid.UUID) -> None:
+        getattr(self, verb)(job)
+
+    @rule(verb=st.sampled_from(WORKER_VERBS), claim=claims)
+    def a_worker_does(self, verb: str, claim: Claim) -> None:
+        getattr(self, verb)(claim)
+
+    @rule(verb=st.sampled_from(WORKER_VERBS), claim=claims)
+    def another_worker_does(self, verb: str, claim: Claim) -> None:
+        getattr(self, verb)(claim)
 
     # Producers and operators
 
@@ -64,9 +86,9 @@ class LifeOfAJob(RuleBasedStateMachine):
         priority=st.sampled_from([30, 100, 150]),
         delay=seconds,
         max_attempts=st.integers(1, 3),
-        key=st.none() | st.sampled_from(["k1", "k2"]),
-        timeout=st.none() | seconds.filter(bool),
-        expires_in=st.none() | seconds,
+        key=st.sampled_from([None, None, "k1", "k2"]),
+        timeout=st.sampled_from([None, None, timedelta(seconds=3), timedelta(seconds=33)]),
+        expires_in=st.sampled_from([None, None, timedelta(seconds=3), timedelta(seconds=33)]),
     )
     def enqueue(
         self, job_type: str, priority: int, delay: timedelta, max_attempts: int, key: str | None,
@@ -88,29 +110,26 @@ class LifeOfAJob(RuleBasedStateMachine):
         assert (row["id"], row["created"]) == expected
         return job_id if expected[1] else multiple()
 
-    @rule(job=jobs)
     def enqueue_again(self, job: uuid.UUID) -> None:
         row = self.rows("SELECT * FROM howdah.enqueue(p_job_type => 'a', p_id => %s)", job)[0]
         assert (row["id"], row["created"]) == (job, False)
 
-    @rule(job=jobs)
     def cancel(self, job: uuid.UUID) -> None:
         changed = self.model.cancel(self.model.jobs[job])
         rows = self.rows("SELECT * FROM howdah.cancel(ARRAY[%s])", job)
         assert [row["status"] for row in rows] == ([self.shown(job)] if changed else [])
 
-    @rule(job=jobs)
     def retry(self, job: uuid.UUID) -> None:
         changed = self.model.retry(self.model.jobs[job])
         assert bool(self.rows("SELECT * FROM howdah.retry(ARRAY[%s])", job)) == changed
 
-    @rule(job=jobs, delay=seconds)
-    def reschedule(self, job: uuid.UUID, delay: timedelta) -> None:
+    def reschedule(self, job: uuid.UUID) -> None:
+        delay = timedelta(seconds=3)
         changed = self.model.reschedule(self.model.jobs[job], self.model.now + delay)
         assert bool(self.rows("SELECT * FROM howdah.reschedule(ARRAY[%s], p_delay => %s)", job, delay)) == changed
 
-    @rule(job=jobs, priority=st.sampled_from([30, 100, 150]))
-    def reprioritise(self, job: uuid.UUID, priority: int) -> None:
+    def reprioritise(self, job: uuid.UUID) -> None:
+        priority = 120
         changed = self.model.reprioritise(self.model.jobs[job], priority)
         assert bool(self.rows("SELECT * FROM howdah.reprioritise(ARRAY[%s], %s)", job, priority)) == changed
 
@@ -134,13 +153,18 @@ class LifeOfAJob(RuleBasedStateMachine):
         assert [Claim(row["id"], row["token"]) for row in rows] == expected
         return multiple(*expected)
 
-    @rule(claim=claims)
+    @rule(target=claims, worker=st.sampled_from(WORKERS), start=st.integers(0, 3))
+    def everything_changes_hands(self, worker: str, start: int) -> Any:
+        """So that stale claims of jobs that somebody else holds are common."""
+        self.time_passes(timedelta(seconds=3))
+        self.recover_stale_jobs(timedelta(0))
+        return self.claim(worker, list(JOB_TYPES), 4, start)
+
     def start(self, claim: Claim) -> None:
         expected = self.model.start(claim)
         rows = self.rows("SELECT * FROM howdah.start(ARRAY[%s], ARRAY[%s], %s)", claim.id, claim.token, UNREGISTERED_LEASE)
         assert bool(rows) == expected
 
-    @rule(claim=claims)
     def progress(self, claim: Claim) -> None:
         expected = self.model.progress(claim)
         rows = self.rows(
@@ -149,20 +173,20 @@ class LifeOfAJob(RuleBasedStateMachine):
         )
         assert bool(rows) == expected
 
-    @rule(claim=claims)
     def checkpoint(self, claim: Claim) -> None:
         expected = self.model.progress(Claim(claim.id, claim.token)) if self.model.jobs[claim.id].lease_until is None else None
         row = self.rows("SELECT howdah.checkpoint(%s, %s, '1') AS kept", claim.id, claim.token)[0]
         assert expected is None or row["kept"] == expected
 
-    @rule(claim=claims)
     def complete(self, claim: Claim) -> None:
         expected = self.model.complete(claim)
         rows = self.rows("SELECT * FROM howdah.complete(ARRAY[%s], ARRAY[%s])", claim.id, claim.token)
         assert bool(rows) == expected
 
-    @rule(claim=claims, give_up=st.booleans())
-    def fail(self, claim: Claim, give_up: bool) -> None:
+    def give_up(self, claim: Claim) -> None:
+        self.fail(claim, give_up=True)
+
+    def fail(self, claim: Claim, give_up: bool = False) -> None:
         expected = self.model.fail(claim, give_up=give_up)
         rows = self.rows(
             "SELECT * FROM howdah.fail(ARRAY[%s], ARRAY[%s], ARRAY['boom'], p_give_ups => ARRAY[%s])",
@@ -170,16 +194,18 @@ class LifeOfAJob(RuleBasedStateMachine):
         )
         assert [row["status"] for row in rows] == ([self.shown(claim.id)] if expected else [])
 
-    @rule(claim=claims, delay=seconds)
-    def snooze(self, claim: Claim, delay: timedelta) -> None:
+    def snooze(self, claim: Claim) -> None:
+        delay = timedelta(seconds=3)
         expected = self.model.snooze(claim, self.model.now + delay)
         rows = self.rows(
             "SELECT * FROM howdah.snooze(ARRAY[%s], ARRAY[%s], p_delays => ARRAY[%s])", claim.id, claim.token, delay
         )
         assert bool(rows) == expected
 
-    @rule(claim=claims, interrupted=st.booleans())
-    def release(self, claim: Claim, interrupted: bool) -> None:
+    def interrupt(self, claim: Claim) -> None:
+        self.release(claim, interrupted=True)
+
+    def release(self, claim: Claim, interrupted: bool = False) -> None:
         expected = self.model.release(claim, interrupted=interrupted)
         rows = self.rows("SELECT * FROM howdah.release(ARRAY[%s], ARRAY[%s], %s)", claim.id, claim.token, interrupted)
         assert bool(rows) == expected
@@ -202,23 +228,21 @@ class LifeOfAJob(RuleBasedStateMachine):
         expected = self.model.leave(*boot)
         assert self.rows("SELECT howdah.leave_worker(%s, %s) AS left", *boot)[0]["left"] == expected
 
-    @rule(step=seconds.filter(bool))
     def time_passes(self, step: timedelta) -> None:
         self.model.now = self.clock.advance(step.total_seconds())
 
-    @rule()
-    def recover(self) -> None:
+    @rule(step=seconds)
+    def recover(self, step: timedelta) -> None:
+        self.time_passes(step)
         self.model.recover()
         self.rows("SELECT * FROM howdah.recover()")
 
-    @rule(timeout=seconds)
     def recover_stale_jobs(self, timeout: timedelta) -> None:
         expected = self.model.recover_stale_jobs(timeout)
         assert self.rows("SELECT howdah.recover_stale_jobs(%s) AS jobs", timeout)[0]["jobs"] == expected
 
     # Plain SQL clients
 
-    @rule(job=jobs)
     def plain_complete(self, job: uuid.UUID) -> None:
         expected = self.model.plain_complete(self.model.jobs[job])
         rows = self.rows(
@@ -226,7 +250,6 @@ class LifeOfAJob(RuleBasedStateMachine):
         )
         assert bool(rows) == expected
 
-    @rule(job=jobs)
     def plain_fail(self, job: uuid.UUID) -> None:
         expected = self.model.plain_fail(self.model.jobs[job])
         rows = self.rows(

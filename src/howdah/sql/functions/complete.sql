@@ -3,12 +3,15 @@ CREATE OR REPLACE FUNCTION howdah.complete(
     p_tokens bigint[],
     p_results jsonb[] DEFAULT NULL
 ) RETURNS TABLE (id uuid)
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
 SET enable_seqscan = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH ended AS MATERIALIZED (
         -- In one order everywhere, so that two writers of the same jobs wait for each other, not in a circle.
         SELECT * FROM unnest(p_ids, p_tokens, p_results) AS e (id, token, result) ORDER BY e.id
@@ -34,7 +37,8 @@ AS $$
         SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*)
         FROM gone GROUP BY job_type
     )
-    SELECT id FROM gone
+    SELECT id FROM gone;
+END
 $$;
 COMMENT ON FUNCTION howdah.complete IS
     'Ends held jobs as completed. Returns the ids that it changed: a job whose token is no longer the claim''s is not among them.';

@@ -3,12 +3,14 @@ CREATE OR REPLACE FUNCTION howdah.finish(
     p_statuses varchar[],
     p_errors text[] DEFAULT NULL
 ) RETURNS void
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
 SET enable_seqscan = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
     WITH ended AS MATERIALIZED (
         SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
     ), gone AS (
@@ -23,9 +25,9 @@ AS $$
             current_stage, last_error, errors, result, checkpoint, retry_policy, meta
         )
         SELECT
-            id, token, howdah.clock(), run_at, first_due_at, created_at, NULL, started_at, NULL,
+            id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, NULL,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
-            crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, NULL,
+            crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
             current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta
         FROM gone
     ), counted AS (
@@ -39,7 +41,8 @@ AS $$
     FROM (
         SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone WHERE order_key IS NOT NULL
     ) AS stopped
-    WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL
+    WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL;
+END
 $$;
 COMMENT ON FUNCTION howdah.finish IS
     'Moves jobs that the caller has locked to the archive, as failed or cancelled. Internal: it has no fence of its own.';

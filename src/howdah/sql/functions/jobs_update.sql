@@ -33,6 +33,12 @@ BEGIN
     ELSIF (v_job.status, v_job.attempts) IS DISTINCT FROM (OLD.status, OLD.attempts)
         OR (v_was_held AND v_job.claimed_at IS DISTINCT FROM OLD.claimed_at)
     THEN
+        -- Whoever claims with RETURNING, or asks for pending jobs, sees that it did not get this one. Whoever
+        -- selected it before, and believes that FOR UPDATE has locked it, would run it too.
+        IF NOT v_was_held AND v_is_held AND current_query() !~* 'returning|pending' THEN
+            RAISE EXCEPTION 'job % was claimed by somebody else', OLD.id USING
+                ERRCODE = 'JQ005', HINT = 'Claim with claim_job_batch, or with one UPDATE … RETURNING.';
+        END IF;
         RETURN NULL;
     END IF;
 

@@ -5,12 +5,15 @@ CREATE OR REPLACE FUNCTION howdah.progress(
     p_stages text[] DEFAULT NULL,
     p_lease interval DEFAULT '10 minutes'
 ) RETURNS TABLE (id uuid)
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
 SET enable_seqscan = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH report AS MATERIALIZED (
         SELECT DISTINCT ON (r.id, r.token) r.*
         FROM unnest(p_ids, p_tokens, p_percents, p_stages) WITH ORDINALITY AS r (id, token, percent, stage, place)
@@ -22,7 +25,8 @@ AS $$
         lease_until = CASE WHEN j.lease_until IS NOT NULL THEN howdah.lease_clock() + p_lease END
     FROM report
     WHERE j.id = ANY (p_ids) AND j.id = report.id AND j.token = report.token AND j.status <> 'pending'
-    RETURNING j.id
+    RETURNING j.id;
+END
 $$;
 COMMENT ON FUNCTION howdah.progress IS
     'Records how far held jobs are: percent and stage, each left as it is by a NULL. Renews the lease of an unregistered'

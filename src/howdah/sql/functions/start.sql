@@ -3,12 +3,15 @@ CREATE OR REPLACE FUNCTION howdah.start(
     p_tokens bigint[],
     p_lease interval DEFAULT '10 minutes'
 ) RETURNS TABLE (id uuid)
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
 SET enable_seqscan = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH begun AS MATERIALIZED (
         SELECT DISTINCT * FROM unnest(p_ids, p_tokens) AS b (id, token) ORDER BY b.id
     )
@@ -19,7 +22,8 @@ AS $$
         lease_until = CASE WHEN j.lease_until IS NOT NULL THEN howdah.lease_clock() + p_lease END
     FROM begun
     WHERE j.id = ANY (p_ids) AND j.id = begun.id AND j.token = begun.token AND j.status = 'claimed'
-    RETURNING j.id
+    RETURNING j.id;
+END
 $$;
 COMMENT ON FUNCTION howdah.start IS 'Marks claimed jobs as running. Returns the ids that it changed: only those may be run.';
 REVOKE ALL ON FUNCTION howdah.start FROM PUBLIC;

@@ -103,7 +103,7 @@ CREATE TABLE howdah.live (
     CONSTRAINT live_status CHECK (status IN ('pending', 'claimed', 'running'))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
 COMMENT ON TABLE howdah.live IS
-    'Jobs that have not ended. claimed_at stays from the last claim, so that no two claims of a job share it.';
+    'Jobs that have not ended. claimed_at stays from the last claim, here and in the archive, so that no two claims of a job share it.';
 
 CREATE INDEX live_lane ON howdah.live (job_type, priority DESC, run_at, id)
     WHERE status = 'pending' AND attempts < max_attempts;
@@ -205,8 +205,8 @@ SELECT
     progress,
     current_stage,
     events_count,
-    worker_id,
-    claimed_at,
+    CASE WHEN status = 'completed' THEN worker_id END::varchar(100),
+    CASE WHEN status = 'completed' THEN claimed_at END,
     created_at,
     started_at,
     completed_at,
@@ -265,8 +265,8 @@ SELECT
     progress,
     current_stage,
     events_count,
-    worker_id,
-    claimed_at,
+    CASE WHEN status = 'completed' THEN worker_id END::varchar(100),
+    CASE WHEN status = 'completed' THEN claimed_at END,
     created_at,
     started_at,
     completed_at,

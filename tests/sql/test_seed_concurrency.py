@@ -1,0 +1,156 @@
+"""Plain SQL clients and Howdah's own functions on the same jobs at the same time."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import RawCursor
+from psycopg.rows import dict_row
+
+from tests.conftest import Connect, Db
+from tests.sql import seed
+
+JOBS = 20_000 if os.environ.get("HOWDAH_SCALE") == "full" else 4_000
+TYPES = ["a", "b", "c"]
+
+
+@pytest.fixture
+def finals(db: Db) -> Iterator[Callable[[], Counter[uuid.UUID]]]:
+    """Counts final transitions with a trigger of the test's own."""
+    db.execute("CREATE TABLE final_transitions (id uuid, status text)")
+    db.execute(
+        "CREATE FUNCTION note_final() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO final_transitions VALUES (NEW.id, NEW.status); RETURN NULL; END $$"
+    )
+    db.execute("CREATE TRIGGER note_final AFTER INSERT ON archive FOR EACH ROW EXECUTE FUNCTION note_final()")
+    yield lambda: Counter(row["id"] for row in db.execute("SELECT id FROM final_transitions"))
+    db.execute("DROP TRIGGER note_final ON archive")
+    db.execute("DROP FUNCTION note_final")
+    db.execute("DROP TABLE final_transitions")
+
+
+def fill(db: Db, jobs: int) -> None:
+    for job_type in TYPES:
+        db.execute(
+            "SELECT enqueue_many(%s, array_fill('{}'::jsonb, ARRAY[%s::int]), p_max_attempts => 1000,"
+            " p_retry_policy => '{\"kind\": \"none\"}')",
+            (job_type, jobs // len(TYPES) + 1),
+        )
+
+
+def run_together(*loops: Callable[[], None]) -> None:
+    """Runs them in threads of their own; the first error of any of them is the test's."""
+    with ThreadPoolExecutor(len(loops)) as pool:
+        for future in [pool.submit(loop) for loop in loops]:
+            future.result()
+
+
+def test_seed_clients_and_howdah_live_together(
+    db: Db, connect: Connect, finals: Callable[[], Counter[uuid.UUID]]
+) -> None:
+    fill(db, JOBS)
+    all_ids = {row["id"] for row in db.execute("SELECT id FROM live")}
+    drained = threading.Event()
+
+    def send(conn: Db, statement: str, *arguments: Any) -> list[dict[str, Any]]:
+        cursor = RawCursor(conn, row_factory=dict_row)
+        cursor.execute(statement.encode(), arguments)
+        return cursor.fetchall() if cursor.description else []
+
+    def nothing_live(conn: Db) -> bool:
+        return not send(conn, "SELECT id FROM live LIMIT 1")
+
+    def seed_worker(conn: Db, name: str) -> None:
+        rng = random.Random(name)
+        while not drained.is_set():
+            for job in send(conn, seed.CLAIM, name, TYPES, 50):
+                if rng.random() < 0.1:
+                    send(conn, seed.FAIL, job["id"], f"{name} failed")
+                else:
+                    send(conn, seed.COMPLETE, job["id"])
+
+    def howdah_worker(conn: Db) -> None:
+        rng = random.Random(1)
+        while not drained.is_set():
+            held = send(conn, "SELECT id, token FROM claim('howdah', $1, 100, 50)", TYPES)
+            failing = [job for job in held if rng.random() < 0.1]
+            done = [job for job in held if job not in failing]
+            send(conn, "SELECT * FROM complete($1, $2)", [j["id"] for j in done], [j["token"] for j in done])
+            send(
+                conn, "SELECT * FROM fail($1, $2, $3)",
+                [j["id"] for j in failing], [j["token"] for j in failing], ["boom"] * len(failing),
+            )  # fmt: skip
+
+    def impatient_operator(conn: Db) -> None:
+        rng = random.Random(2)
+        while not nothing_live(conn):
+            send(conn, seed.RECOVER_STALE_JOBS, f"{rng.choice([0, 1, 5, 20])} milliseconds")
+            send(conn, "SELECT recover_stale_jobs($1)", "10 milliseconds")
+            send(conn, "SELECT * FROM recover()")
+        drained.set()
+
+    # A test's end must not wait for loops whose fellow has died.
+    def guarded(loop: Callable[..., None], *arguments: Any) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                loop(connect(), *arguments)
+            except BaseException:
+                drained.set()
+                raise
+
+        return run
+
+    run_together(
+        guarded(seed_worker, "go-1"), guarded(seed_worker, "go-2"), guarded(howdah_worker), guarded(impatient_operator)
+    )
+    counts = finals()
+    assert counts.keys() == all_ids, "every job ends"
+    assert set(counts.values()) == {1}, "and ends once"
+    statuses = {row["status"] for row in db.execute("SELECT DISTINCT status FROM jobs")}
+    assert statuses == {"completed"}
+
+
+@pytest.mark.parametrize("two_statements", [False, True], ids=["one statement", "select, then update"])
+def test_a_client_with_its_own_skip_locked_loop_gets_no_job_twice(
+    db: Db, connect: Connect, two_statements: bool
+) -> None:
+    fill(db, 1_050)
+    total = len(db.execute("SELECT id FROM live").fetchall())
+    got: list[uuid.UUID] = []
+
+    def in_one(conn: Db, name: str) -> list[uuid.UUID]:
+        cursor = RawCursor(conn, row_factory=dict_row)
+        return [row["id"] for row in cursor.execute(seed.OWN_CLAIM.encode(), [name, TYPES, 10])]
+
+    def in_two(conn: Db, name: str) -> list[uuid.UUID]:
+        cursor = RawCursor(conn, row_factory=dict_row)
+        try:
+            with conn.transaction():
+                ids = [row["id"] for row in cursor.execute(seed.SELECT_FOR_UPDATE.encode(), [TYPES, 10])]
+                cursor.execute(
+                    b"UPDATE jobs SET status = 'claimed', worker_id = $1, claimed_at = NOW(), attempts = attempts + 1"
+                    b" WHERE id = ANY($2)", [name, ids],
+                )  # fmt: skip
+                # The trap: a client that believes its SELECT and does not look at what was updated.
+                return ids
+        except psycopg.Error as error:
+            assert error.sqlstate == "JQ005", error
+            return []
+
+    def loop(name: str) -> None:
+        conn = connect()
+        while conn.execute("SELECT FROM live WHERE status = 'pending' LIMIT 1").fetchone() is not None:
+            got.extend((in_two if two_statements else in_one)(conn, name))
+
+    run_together(*(lambda name=f"client-{n}": loop(name) for n in range(4)))  # type: ignore[misc]
+    assert len(got) == total
+    assert len(set(got)) == total
