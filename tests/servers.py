@@ -41,12 +41,18 @@ class Server:
         shutil.rmtree(self.home)
 
     def _run(self, command: str, *arguments: str) -> None:
-        account = {"user": _account().pw_uid, "group": _account().pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
+        account = (
+            {"user": _account().pw_uid, "group": _account().pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
+        )
         # pg_ctl's server would keep a pipe of ours open: its output goes to a file instead.
         with tempfile.TemporaryFile() as output:
             result = subprocess.run(
                 [str(self.binaries / command), *arguments],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", **account,  # type: ignore[call-overload]
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                **account,  # type: ignore[call-overload]
             )
             if result.returncode:
                 output.seek(0)

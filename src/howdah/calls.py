@@ -23,7 +23,7 @@ from howdah.ids import new_id
 from howdah.job import FINAL_STATUSES, Job, Status, from_row
 from howdah.options import JobOrId, Seconds
 from howdah.payload import clean_text, to_jsonb
-from howdah.plan import Begin, Pause, Plan, Row, Take, call, read
+from howdah.plan import Begin, Call, Pause, Plan, Row, Take, call, given, read
 from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
 
 Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
@@ -79,17 +79,15 @@ def enqueue(
     """
     shared = _options(priority, run_at, delay, max_attempts, timeout, expires_at, retry_policy, meta)
     job_id = new_id() if id is None else options.job_id(id)
-    rows = yield from call(
-        "enqueue",
+    arguments = given(
         job_type=options.job_type(job_type),
         data=_payload(context, data),
         key=None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
         id=job_id,
         first_try=id is None,
-        repeat={"first_try": False},
         **shared,
     )
-    answer = rows[0]
+    answer = (yield Call("enqueue", arguments, repeat={"first_try": False}))[0]
     if not answer["created"]:
         existing = yield from get(context, answer["id"])
         return dataclasses.replace(existing, created=False)
@@ -198,7 +196,9 @@ def list_jobs(
     """
     filters = {
         "statuses": None if status is None else options.statuses(status),
-        "job_types": None if job_type is None else options.job_types([job_type] if isinstance(job_type, str) else job_type),
+        "job_types": None
+        if job_type is None
+        else options.job_types([job_type] if isinstance(job_type, str) else job_type),
         "data": None if data is None else _payload(context, data),
         "least_priority": None if least_priority is None else options.integer(least_priority, "least_priority"),
         "most_priority": None if most_priority is None else options.integer(most_priority, "most_priority"),
@@ -225,9 +225,7 @@ def list_jobs(
             return JobPage(found, next=position, complete=False)
 
 
-def cancel(
-    context: Context, job: JobOrId, reason: str | None = None, *, conn: Connection | None = None
-) -> Plan[bool]:
+def cancel(context: Context, job: JobOrId, reason: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
     """Cancels a job. What waits is cancelled at once; what runs is asked to stop.
 
     False: nothing changed, because the job has ended or was asked before. Raises JobNotFound.
@@ -258,17 +256,13 @@ def reschedule(
     return (yield from _changed(context, job, rows))
 
 
-def reprioritise(
-    context: Context, job: JobOrId, priority: int, *, conn: Connection | None = None
-) -> Plan[bool]:
+def reprioritise(context: Context, job: JobOrId, priority: int, *, conn: Connection | None = None) -> Plan[bool]:
     """Sets the priority of a pending job. False: it is not pending."""
     rows = yield from call("reprioritise", ids=[options.job_id(job)], priority=options.integer(priority, "priority"))
     return (yield from _changed(context, job, rows))
 
 
-def pause(
-    context: Context, job_type: str, because: str | None = None, *, conn: Connection | None = None
-) -> Plan[bool]:
+def pause(context: Context, job_type: str, because: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
     """From now on no job of the type is claimed; what runs goes on. False: it was paused already."""
     rows = yield from call("pause_type", job_type=options.job_type(job_type), because=because)
     return bool(rows[0]["pause_type"])
@@ -440,9 +434,7 @@ def snooze(
     _held(job, rows, "snooze")
 
 
-def release(
-    context: Context, job: Job, *, interrupted: bool = False, conn: Connection | None = None
-) -> Plan[None]:
+def release(context: Context, job: Job, *, interrupted: bool = False, conn: Connection | None = None) -> Plan[None]:
     """Hands a claimed job back at once, with no attempt spent. Raises LeaseLost.
 
     A job that was started can be handed back as ``interrupted``, a bounded number of times.
@@ -500,7 +492,9 @@ def _text(context: Context, text: str | None) -> str | None:
 
 def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | AsyncIterator[Any]:
     if isinstance(items, str | bytes | Mapping):
-        raise InvalidOption(f"enqueue_many takes an iterable of data, one item for each job, not a {type(items).__name__}")
+        raise InvalidOption(
+            f"enqueue_many takes an iterable of data, one item for each job, not a {type(items).__name__}"
+        )
     if isinstance(items, AsyncIterable):
         return aiter(items)
     try:
@@ -530,7 +524,9 @@ def _bad_item(error: InvalidInput, index: int, committed: int) -> InvalidItem:
 
 def _fence(job: Job) -> dict[str, list[Any]]:
     if not isinstance(job, Job):
-        raise InvalidOption(f"this takes a job that claim returned, not {job!r}: it has the token that proves the claim")
+        raise InvalidOption(
+            f"this takes a job that claim returned, not {job!r}: it has the token that proves the claim"
+        )
     return {"ids": [job.id], "tokens": [job.token]}
 
 
@@ -553,7 +549,7 @@ def _describe(error: BaseException | str) -> str:
         return error
     try:
         message = str(error)
-    except Exception:
+    except Exception:  # noqa: BLE001
         # An exception that cannot even be printed is still a failure to record.
         message = "(its message could not be read)"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

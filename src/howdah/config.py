@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from psycopg import conninfo
+from psycopg import ProgrammingError, conninfo
 
 from howdah.errors import InvalidOption
 
@@ -29,7 +29,7 @@ def _checked(dsn: str, origin: str) -> str:
         dsn = f"postgresql://{rest}"
     try:
         conninfo.conninfo_to_dict(dsn)
-    except Exception as error:
+    except ProgrammingError as error:
         # Not the driver's own message: it may repeat the DSN, and with it the password.
         raise InvalidOption(
             f"{origin} is not a PostgreSQL DSN: write postgresql://user:password@host:5432/database,"

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import datetime, timezone
 from itertools import islice
-from typing import Any, LiteralString, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import psycopg
 import psycopg_pool
@@ -45,6 +45,8 @@ Loop = asyncio.AbstractEventLoop
 
 # What a server says while it goes down, comes up or has no room; everything else is about the call.
 _UNAVAILABLE = ("08", "53300", "57P01", "57P02", "57P03")
+_EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
+_LATEST = datetime.max.replace(tzinfo=timezone.utc)
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
 
 
@@ -59,14 +61,16 @@ class Database:
         self._lock = threading.RLock()
         self._ready_dsn: str | None = None
         self._closed = False
-        self._forget_pools()
+        self._pools = _Pools()
 
     # Plans
 
     def run(self, plan: Plan[R], conn: object = None) -> R:
         """Runs a plan to its end and returns what it returns."""
         if conn is not None and not isinstance(conn, psycopg.Connection):
-            raise InvalidOption(f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async")
+            raise InvalidOption(
+                f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
+            )
         with ExitStack() as stack, _translated(self.schema):
             session = _SyncSession(self, conn, stack)
             answer, failure = None, None
@@ -77,13 +81,15 @@ class Database:
                     return cast(R, end.value)
                 try:
                     answer, failure = session.answer(step), None
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001
                     failure = error
 
     async def arun(self, plan: Plan[R], conn: object = None) -> R:
         """``run``, awaiting."""
         if conn is not None and not isinstance(conn, psycopg.AsyncConnection):
-            raise InvalidOption(f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…")
+            raise InvalidOption(
+                f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
+            )
         async with AsyncExitStack() as stack:
             with _translated(self.schema):
                 session = _AsyncSession(self, conn, stack)
@@ -95,7 +101,7 @@ class Database:
                         return cast(R, end.value)
                     try:
                         answer, failure = await session.answer(step), None
-                    except Exception as error:
+                    except Exception as error:  # noqa: BLE001
                         failure = error
 
     # Connections
@@ -105,33 +111,37 @@ class Database:
         return self._configured or embedded.join().dsn
 
     def connect(self, dsn: str) -> SyncConnection:
-        return psycopg.connect(dsn, **_connection_options(dsn))
+        with _translated(self.schema):
+            return psycopg.connect(dsn, **_connection_options(dsn))
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
         with self._lock:
             dsn = self._ready()
-            if self._sync_pool is None:
-                self._sync_pool = psycopg_pool.ConnectionPool(dsn, open=True, **self._pool_options(dsn))
-            return self._sync_pool
+            if self._pools.sync is None:
+                self._pools.sync = psycopg_pool.ConnectionPool(dsn, open=True, **self._pool_options(dsn))
+            return self._pools.sync
 
     async def apool(self) -> psycopg_pool.AsyncConnectionPool[AsyncConnection]:
-        dsn = await asyncio.to_thread(self._ready)
+        # Off the loop, because the first look at a database may start one.
+        dsn = self._ready_dsn if self._is_ready() else await asyncio.to_thread(self._ready)
         loop = asyncio.get_running_loop()
-        if loop not in self._async_pools:
-            self._async_pools[loop] = psycopg_pool.AsyncConnectionPool(dsn, open=False, **self._pool_options(dsn))
-        pool = self._async_pools[loop]
+        if loop not in self._pools.by_loop:
+            self._pools.by_loop[loop] = psycopg_pool.AsyncConnectionPool(
+                dsn or "", open=False, **self._pool_options(dsn or "")
+            )
+        pool = self._pools.by_loop[loop]
         await pool.open()
         return pool
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            pool, self._sync_pool = self._sync_pool, None
-        if pool is not None and self._pid == os.getpid():
+            pool, self._pools.sync = self._pools.sync, None
+        if pool is not None and self._pools.pid == os.getpid():
             pool.close()
 
     async def aclose(self) -> None:
-        pool = self._async_pools.pop(asyncio.get_running_loop(), None)
+        pool = self._pools.by_loop.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
         await asyncio.to_thread(self.close)
@@ -145,13 +155,16 @@ class Database:
             "name": "howdah",
         }
 
+    def _is_ready(self) -> bool:
+        return self._ready_dsn is not None and not self._closed and self._pools.pid == os.getpid()
+
     def _ready(self) -> str:
         """The DSN, once what it leads to has been looked at."""
         with self._lock:
             if self._closed:
                 raise QueueClosed()
-            if self._pid != os.getpid():
-                self._forget_pools()
+            if self._pools.pid != os.getpid():
+                self._pools = _Pools(inherited=self._pools)
             if self._ready_dsn is None:
                 dsn = self.dsn()
                 with self.connect(dsn) as conn:
@@ -162,14 +175,17 @@ class Database:
                 self._ready_dsn = dsn
             return self._ready_dsn
 
-    def _forget_pools(self) -> None:
-        # Kept from the garbage collector: closing a parent's connection would end it for the parent.
-        self._inherited = getattr(self, "_sync_pool", None), getattr(self, "_async_pools", None)
-        self._pid = os.getpid()
-        self._sync_pool: psycopg_pool.ConnectionPool[SyncConnection] | None = None
-        self._async_pools: weakref.WeakKeyDictionary[
-            Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]
-        ] = weakref.WeakKeyDictionary()
+
+class _Pools:
+    """The pools of one process."""
+
+    def __init__(self, inherited: _Pools | None = None) -> None:
+        self.pid = os.getpid()
+        self.sync: psycopg_pool.ConnectionPool[SyncConnection] | None = None
+        self.by_loop: weakref.WeakKeyDictionary[Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]]
+        self.by_loop = weakref.WeakKeyDictionary()
+        # A parent's pools are kept from the garbage collector: to close them would close them for the parent.
+        self._inherited = inherited
 
 
 class _SyncSession:
@@ -273,8 +289,7 @@ class _ClampedTimestamptz(TimestamptzLoader):
             return super().load(data)
         except psycopg.DataError:
             text = bytes(data)
-            limit = datetime.min if text.startswith(b"-") or text.endswith(b"BC") else datetime.max
-            return limit.replace(tzinfo=timezone.utc)
+            return _EARLIEST if text.startswith(b"-") or text.endswith(b"BC") else _LATEST
 
 
 def _connection_options(dsn: str) -> dict[str, Any]:
@@ -291,15 +306,14 @@ def _connection_options(dsn: str) -> dict[str, Any]:
     return {"autocommit": True, **{name: value for name, value in defaults.items() if name not in given}}
 
 
-def _statement(step: Call | Read | Script, schema: str) -> tuple[sql.Composable, Mapping[str, Any] | None]:
+def _statement(step: Call | Read | Script, schema: str) -> tuple[sql.SQL | sql.Composed, Mapping[str, Any] | None]:
     match step:
         case Call():
             return call_statement(schema, step.function, tuple(step.arguments)), step.arguments
         case Read():
             return read_statement(schema, step.name), step.arguments
         case Script():
-            # A file of ours, rendered: as literal as a string in the code.
-            return sql.SQL(cast(LiteralString, step.text)), None
+            return sql.SQL(step.text), None
 
 
 async def _taken(step: Take) -> list[Any]:

@@ -122,8 +122,7 @@ def join(project: Path | None = None, *, major: int = 18, announce: bool = True)
     """
     if sys.platform == "win32":
         raise EmbeddedServerError(
-            "The embedded PostgreSQL does not run on Windows. "
-            "Set HOWDAH_DSN to a PostgreSQL server, or use WSL."
+            "The embedded PostgreSQL does not run on Windows. Set HOWDAH_DSN to a PostgreSQL server, or use WSL."
         )
     folder = (project or Path.cwd()).resolve()
     key = (folder, os.getpid())

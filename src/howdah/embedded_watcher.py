@@ -270,9 +270,7 @@ def prepare_home(folder: Path, account: Account) -> tuple[Home, Account]:
         folder = folder.resolve()
     account = _owner_of_data(folder, account)
     if is_root() and not account.can_enter(folder.parent):
-        raise PermissionError(
-            errno.EACCES, f"PostgreSQL must not run as root, and {account.name} cannot get there"
-        )
+        raise PermissionError(errno.EACCES, f"PostgreSQL must not run as root, and {account.name} cannot get there")
     _own_home(folder, account)
     home = Home(folder)
     _ignore_for_git(home)

@@ -22,10 +22,20 @@ from howdah.statements import render, source
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
 OLDEST_CLIENT = 1
 
-_RELATIONS = (
-    "schema_version settings types workers live archive archive_default archive_counts id_counter"
-    " lane_head jobs job_details"
-).split()
+_RELATIONS = [
+    "archive",
+    "archive_counts",
+    "archive_default",
+    "id_counter",
+    "job_details",
+    "jobs",
+    "lane_head",
+    "live",
+    "schema_version",
+    "settings",
+    "types",
+    "workers",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

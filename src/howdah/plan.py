@@ -64,12 +64,16 @@ Step: TypeAlias = Call | Read | Script | Begin | Pause | Take
 Plan: TypeAlias = Generator[Step, Any, R]
 
 
-def call(function: str, *, repeat: Mapping[str, Any] | None = None, **arguments: Any) -> Plan[list[Row]]:
-    """Calls a function; an argument that is None is left to the function's own default."""
-    rows: list[Row] = yield Call(function, {k: v for k, v in arguments.items() if v is not None}, repeat)
+def call(function: str, /, **arguments: Any) -> Plan[list[Row]]:
+    rows: list[Row] = yield Call(function, given(**arguments))
     return rows
 
 
-def read(name: str, **arguments: Any) -> Plan[list[Row]]:
+def read(name: str, /, **arguments: Any) -> Plan[list[Row]]:
     rows: list[Row] = yield Read(name, arguments)
     return rows
+
+
+def given(**arguments: Any) -> dict[str, Any]:
+    """Arguments of a call without those that are None: they are left to the function's own defaults."""
+    return {name: value for name, value in arguments.items() if value is not None}

@@ -6,7 +6,7 @@ import functools
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -120,7 +120,7 @@ class JobQueue:
         with self._database.connect(self._database.dsn()) as conn:
             return self._database.run(migrate.migrate(self.schema, adopt=adopt), conn)
 
-    def check_schema(self) -> list[Difference]:
+    def check_schema(self) -> Sequence[Difference]:
         """What is not as a fresh installation of this version would have it."""
         with self._database.connect(self._database.dsn()) as conn:
             return self._database.run(migrate.check(self.schema), conn)

@@ -63,6 +63,7 @@ class TypeStats:
     cancelled: int = 0
     oldest_due: datetime | None = None
     paused: bool = False
+    paused_because: str | None = None
 
 
 class Stats(Mapping[str, TypeStats]):

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import re
 from importlib import resources
-from typing import LiteralString, cast
 
 from psycopg import sql
 
@@ -21,7 +20,7 @@ _ROOT = resources.files("howdah") / "sql"
 
 
 def check_schema_name(schema: str) -> str:
-    if not isinstance(schema, str) or not _SCHEMA_PATTERN.fullmatch(schema) or schema.startswith("pg_"):
+    if not _SCHEMA_PATTERN.fullmatch(schema) or schema.startswith("pg_"):
         raise InvalidOption(
             f"{schema!r} is not a schema name for Howdah: 1 to 48 lower-case letters, digits and underscores,"
             " beginning with a letter or an underscore, and not with pg_"
@@ -56,16 +55,11 @@ def digest() -> str:
 
 @functools.lru_cache(maxsize=1024)
 def read_statement(schema: str, name: str) -> sql.SQL:
-    # A file of ours is as literal as a string in the code.
-    return sql.SQL(cast(LiteralString, render(source(f"reads/{name}"), schema)))
+    return sql.SQL(render(source(f"reads/{name}"), schema))
 
 
 @functools.lru_cache(maxsize=1024)
 def call_statement(schema: str, function: str, arguments: tuple[str, ...]) -> sql.Composed:
     """The call of a function by named arguments, with a placeholder for each."""
-    named = (
-        sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in arguments
-    )
-    return sql.SQL("SELECT * FROM {}({})").format(
-        sql.Identifier(schema, function), sql.SQL(", ").join(named)
-    )
+    named = (sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in arguments)
+    return sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(named))

@@ -23,9 +23,7 @@ def link_python(copy: Path) -> None:
     _link(Path(sys.executable).resolve(), copy / "bin" / "python")
     for library in libraries.glob("libpython*"):
         _link(library, copy / "lib" / library.name)
-    shutil.copytree(
-        libraries / version, copy / "lib" / version, ignore=unneeded, copy_function=_link
-    )
+    shutil.copytree(libraries / version, copy / "lib" / version, ignore=unneeded, copy_function=_link)
     link_howdah(copy / "site")
     link_wheel(copy / "site")
 

@@ -91,9 +91,7 @@ MOMENTS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("watcher_dies_too", [False, True])
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_starter_may_be_killed_when(
-    project: Project, moment: str, watcher_dies_too: bool
-) -> None:
+def test_a_starter_may_be_killed_when(project: Project, moment: str, watcher_dies_too: bool) -> None:
     starter, next_one = project.client(), project.client()
     starter.ask()
     wait_until(lambda: MOMENTS[moment](project.home))

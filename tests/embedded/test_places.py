@@ -61,9 +61,7 @@ def test_an_ordinary_user(project: Project, ordinary: Persona, reachable: Path) 
 
 
 @needs_root
-def test_root_and_the_owner_of_the_project_share_one_server(
-    project: Project, ordinary: Persona
-) -> None:
+def test_root_and_the_owner_of_the_project_share_one_server(project: Project, ordinary: Persona) -> None:
     give_to(ordinary, project.folder)
     root, owner = project.client(), project.client(ordinary)
     server = root.join()
@@ -112,9 +110,7 @@ def test_a_project_that_is_closed_to_others_while_root(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_programs_that_are_closed_to_others_while_root(
-    used_project: Project, tmp_path: Path
-) -> None:
+def test_programs_that_are_closed_to_others_while_root(used_project: Project, tmp_path: Path) -> None:
     before = {*SYSTEM_SHELF.glob("postgresql-*")}
     link_wheel(tmp_path)
     search_path = f"{tmp_path}{os.pathsep}{MYSELF.environment['PYTHONPATH']}"

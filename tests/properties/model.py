@@ -167,14 +167,12 @@ class Model:
 
     def release(self, claim: Claim, *, interrupted: bool) -> bool:
         job = self._valid(claim, "running" if interrupted else "claimed")
-        if job and interrupted:
-            job.interruptions += 1
-        if job and job.interruptions <= MAX_INTERRUPTIONS:
-            self._refund(job, job.run_at)
-        elif job and not interrupted:
-            self._refund(job, job.run_at)
-        elif job:
-            self._spend(job, run_at=job.run_at)
+        if job:
+            job.interruptions += interrupted
+            if interrupted and job.interruptions > MAX_INTERRUPTIONS:
+                self._spend(job, run_at=job.run_at)
+            else:
+                self._refund(job, job.run_at)
         return job is not None
 
     # Workers

@@ -8,24 +8,46 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from tests.clock import TestClock
-from tests.properties.model import ORDERED, UNREGISTERED_LEASE, LEASE, Claim, Model, ModelJob
+from tests.properties.model import LEASE, ORDERED, UNREGISTERED_LEASE, Claim, Model, ModelJob
 
 PLAIN_TYPES = ("a", "b")
 JOB_TYPES = (*PLAIN_TYPES, ORDERED)
 WORKERS = ("registered-1", "registered-2", "psql")
 OPERATOR_VERBS = (
-    "enqueue_again", "cancel", "retry", "reschedule", "reprioritise", "plain_complete", "plain_fail",
+    "enqueue_again",
+    "cancel",
+    "retry",
+    "reschedule",
+    "reprioritise",
+    "plain_complete",
+    "plain_fail",
 )
 WORKER_VERBS = (
-    "start", "progress", "checkpoint", "complete", "fail", "give_up", "snooze", "release", "interrupt",
+    "start",
+    "progress",
+    "checkpoint",
+    "complete",
+    "fail",
+    "give_up",
+    "snooze",
+    "release",
+    "interrupt",
 )
 EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "60"))
 
@@ -60,7 +82,9 @@ class LifeOfAJob(RuleBasedStateMachine):
 
     # Few rules, each with many verbs: Hypothesis picks among rules evenly, and most of life is claims.
 
-    @initialize(target=jobs, count=st.integers(1, 4), job_type=st.sampled_from(JOB_TYPES), max_attempts=st.integers(1, 3))
+    @initialize(
+        target=jobs, count=st.integers(1, 4), job_type=st.sampled_from(JOB_TYPES), max_attempts=st.integers(1, 3)
+    )
     def some_jobs(self, count: int, job_type: str, max_attempts: int) -> Any:
         assert self.rows("SELECT * FROM howdah.jobs") == []
         now = timedelta(0)
@@ -91,8 +115,14 @@ class LifeOfAJob(RuleBasedStateMachine):
         expires_in=st.sampled_from([None, None, timedelta(seconds=3), timedelta(seconds=33)]),
     )
     def enqueue(
-        self, job_type: str, priority: int, delay: timedelta, max_attempts: int, key: str | None,
-        timeout: timedelta | None, expires_in: timedelta | None,
+        self,
+        job_type: str,
+        priority: int,
+        delay: timedelta,
+        max_attempts: int,
+        key: str | None,
+        timeout: timedelta | None,
+        expires_in: timedelta | None,
     ) -> Any:
         due = self.model.now + delay
         expires_at = None if expires_in is None else self.model.now + expires_in
@@ -104,7 +134,14 @@ class LifeOfAJob(RuleBasedStateMachine):
         row = self.rows(
             "SELECT * FROM howdah.enqueue(p_job_type => %s, p_priority => %s, p_delay => %s, p_max_attempts => %s,"
             " p_key => %s, p_timeout => %s, p_expires_at => %s, p_id => %s, p_retry_policy => %s)",
-            job_type, priority, delay, max_attempts, key, timeout, expires_at, job_id,
+            job_type,
+            priority,
+            delay,
+            max_attempts,
+            key,
+            timeout,
+            expires_at,
+            job_id,
             Jsonb({"kind": "fixed", "delay": 5}),
         )[0]
         assert (row["id"], row["created"]) == expected
@@ -143,12 +180,21 @@ class LifeOfAJob(RuleBasedStateMachine):
     # Claims
 
     @rule(
-        target=claims, worker=st.sampled_from(WORKERS), job_types=types, limit=st.integers(0, 4), start=st.integers(0, 3)
+        target=claims,
+        worker=st.sampled_from(WORKERS),
+        job_types=types,
+        limit=st.integers(0, 4),
+        start=st.integers(0, 3),
     )
     def claim(self, worker: str, job_types: list[str], limit: int, start: int) -> Any:
         expected = self.model.claim(worker, job_types, limit, start)
         rows = self.rows(
-            "SELECT * FROM howdah.claim(%s, %s, %s, %s, p_lease => %s)", worker, job_types, limit, start, UNREGISTERED_LEASE
+            "SELECT * FROM howdah.claim(%s, %s, %s, %s, p_lease => %s)",
+            worker,
+            job_types,
+            limit,
+            start,
+            UNREGISTERED_LEASE,
         )
         assert [Claim(row["id"], row["token"]) for row in rows] == expected
         return multiple(*expected)
@@ -162,19 +208,25 @@ class LifeOfAJob(RuleBasedStateMachine):
 
     def start(self, claim: Claim) -> None:
         expected = self.model.start(claim)
-        rows = self.rows("SELECT * FROM howdah.start(ARRAY[%s], ARRAY[%s], %s)", claim.id, claim.token, UNREGISTERED_LEASE)
+        rows = self.rows(
+            "SELECT * FROM howdah.start(ARRAY[%s], ARRAY[%s], %s)", claim.id, claim.token, UNREGISTERED_LEASE
+        )
         assert bool(rows) == expected
 
     def progress(self, claim: Claim) -> None:
         expected = self.model.progress(claim)
         rows = self.rows(
             "SELECT * FROM howdah.progress(ARRAY[%s], ARRAY[%s], ARRAY[42], p_lease => %s)",
-            claim.id, claim.token, UNREGISTERED_LEASE,
+            claim.id,
+            claim.token,
+            UNREGISTERED_LEASE,
         )
         assert bool(rows) == expected
 
     def checkpoint(self, claim: Claim) -> None:
-        expected = self.model.progress(Claim(claim.id, claim.token)) if self.model.jobs[claim.id].lease_until is None else None
+        expected = (
+            self.model.progress(Claim(claim.id, claim.token)) if self.model.jobs[claim.id].lease_until is None else None
+        )
         row = self.rows("SELECT howdah.checkpoint(%s, %s, '1') AS kept", claim.id, claim.token)[0]
         assert expected is None or row["kept"] == expected
 
@@ -190,7 +242,9 @@ class LifeOfAJob(RuleBasedStateMachine):
         expected = self.model.fail(claim, give_up=give_up)
         rows = self.rows(
             "SELECT * FROM howdah.fail(ARRAY[%s], ARRAY[%s], ARRAY['boom'], p_give_ups => ARRAY[%s])",
-            claim.id, claim.token, give_up,
+            claim.id,
+            claim.token,
+            give_up,
         )
         assert [row["status"] for row in rows] == ([self.shown(claim.id)] if expected else [])
 
@@ -254,7 +308,9 @@ class LifeOfAJob(RuleBasedStateMachine):
         expected = self.model.plain_fail(self.model.jobs[job])
         rows = self.rows(
             "UPDATE howdah.jobs SET status = CASE WHEN attempts >= max_attempts THEN 'failed' ELSE 'pending' END,"
-            " last_error = %s, worker_id = NULL, claimed_at = NULL WHERE id = %s", str(uuid.uuid4()), job,
+            " last_error = %s, worker_id = NULL, claimed_at = NULL WHERE id = %s",
+            str(uuid.uuid4()),
+            job,
         )
         assert bool(rows) == expected
 
@@ -282,7 +338,16 @@ class LifeOfAJob(RuleBasedStateMachine):
         assert found.keys() == self.model.jobs.keys()
         for job in self.model.jobs.values():
             row = found[job.id]
-            for field in ("job_type", "priority", "status", "attempts", "token", "crashes", "interruptions", "deadline_at"):
+            for field in (
+                "job_type",
+                "priority",
+                "status",
+                "attempts",
+                "token",
+                "crashes",
+                "interruptions",
+                "deadline_at",
+            ):
                 assert row[field] == getattr(job, field), (field, job)
             assert (row["errors"] or 0) == job.errors, job
             assert (row["run_at"], row["first_due_at"]) == (job.run_at, job.first_due_at) or not job.live, job
@@ -306,4 +371,4 @@ class LifeOfAJob(RuleBasedStateMachine):
 
 def test_the_life_of_a_job(dsn: str) -> None:
     machine = type("LifeOfAJobHere", (LifeOfAJob,), {"dsn": dsn})
-    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=40))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=40))

@@ -63,9 +63,7 @@ def test_a_claim_returns_the_best_jobs_in_order_and_never_more_than_asked_for(
 
 
 @settings(max_examples=60)
-@given(
-    rows=jobs, locked=st.sets(st.integers(0, 59)), limit=st.integers(1, 40), start=st.integers(0, 40)
-)
+@given(rows=jobs, locked=st.sets(st.integers(0, 59)), limit=st.integers(1, 40), start=st.integers(0, 40))
 def test_a_claim_passes_over_what_others_have_locked_and_locks_nothing_else(
     db: Db, connect: Connect, rows: list[tuple[str, int, int, int]], locked: set[int], limit: int, start: int
 ) -> None:
@@ -116,7 +114,9 @@ def test_a_cursor_hides_nothing_but_what_lies_before_it(
     assert [row["id"] for row in claimed] == [row["id"] for row in due if row["id"] not in behind][:limit]
 
 
-@pytest.mark.parametrize("setting", ["enable_indexscan", "enable_nestloop", "enable_hashjoin", "enable_sort", "enable_material"])
+@pytest.mark.parametrize(
+    "setting", ["enable_indexscan", "enable_nestloop", "enable_hashjoin", "enable_sort", "enable_material"]
+)
 def test_no_plan_makes_a_claim_take_more_than_it_was_asked_for(db: Db, setting: str) -> None:
     rng = random.Random(setting)
     insert(db, [(rng.choice(TYPES), rng.choice([30, 100, 150]), -rng.randrange(5), 0) for _ in range(500)])
@@ -165,7 +165,9 @@ def test_a_bad_batch_size_is_refused(queue: JobQueue, db: Db) -> None:
 @pytest.fixture
 def ordered(db: Db) -> Callable[..., None]:
     def declare(**options: Any) -> None:
-        db.execute("SELECT declare_type('o', p_ordered => true, p_pause_on_failure => %s)", (bool(options.get("pause")),))
+        db.execute(
+            "SELECT declare_type('o', p_ordered => true, p_pause_on_failure => %s)", (bool(options.get("pause")),)
+        )
 
     return declare
 

@@ -59,7 +59,7 @@ def test_a_job_can_be_inserted_in_each_of_the_six_statuses(send: Send, queue: Jo
 
 
 def test_a_seventh_status_is_refused(send: Send) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="valid_status|not a status"):
+    with pytest.raises(psycopg.errors.CheckViolation, match="not a status"):
         send("INSERT INTO jobs (job_type, status) VALUES ('x', 'waiting')")
     send(seed.INSERT, "x")
     with pytest.raises(psycopg.errors.CheckViolation, match="not a status"):
@@ -85,7 +85,11 @@ def test_claim_complete(send: Send) -> None:
 
 def test_claim_job_batch_takes_ten_by_default_in_the_order_of_priority_and_creation(send: Send, db: Db) -> None:
     for n, priority in enumerate([30, 100, 150] * 5):
-        send("INSERT INTO jobs (job_type, priority, data) VALUES ('a', $1, jsonb_build_object('n', $2::int))", priority, n)
+        send(
+            "INSERT INTO jobs (job_type, priority, data) VALUES ('a', $1, jsonb_build_object('n', $2::int))",
+            priority,
+            n,
+        )
     rows = send("SELECT * FROM claim_job_batch($1, $2)", "w", ["a"])
     assert [(row["priority"], row["data"]["n"]) for row in rows] == [
         *((150, n) for n in (2, 5, 8, 11, 14)), *((100, n) for n in (1, 4, 7, 10, 13))

@@ -42,7 +42,7 @@ def fill(db: Db, jobs: int) -> None:
     for job_type in TYPES:
         db.execute(
             "SELECT enqueue_many(%s, array_fill('{}'::jsonb, ARRAY[%s::int]), p_max_attempts => 1000,"
-            " p_retry_policy => '{\"kind\": \"none\"}')",
+            ' p_retry_policy => \'{"kind": "none"}\')',
             (job_type, jobs // len(TYPES) + 1),
         )
 
@@ -151,6 +151,6 @@ def test_a_client_with_its_own_skip_locked_loop_gets_no_job_twice(
         while conn.execute("SELECT FROM live WHERE status = 'pending' LIMIT 1").fetchone() is not None:
             got.extend((in_two if two_statements else in_one)(conn, name))
 
-    run_together(*(lambda name=f"client-{n}": loop(name) for n in range(4)))  # type: ignore[misc]
+    run_together(*(lambda name=f"client-{n}": loop(name) for n in range(4)))
     assert len(got) == total
     assert len(set(got)) == total

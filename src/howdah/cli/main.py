@@ -23,7 +23,6 @@ _EXIT_CODES: Final[dict[type[Exception], int]] = {
     InvalidInput: 2,
     SchemaError: 3,
     DatabaseUnavailable: 4,
-    psycopg.OperationalError: 4,
     EmbeddedServerError: 5,
 }
 

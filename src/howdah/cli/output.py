@@ -8,10 +8,11 @@ import json
 import os
 import sys
 import uuid
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NoReturn
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -51,11 +52,22 @@ def text(value: object, style: str = "") -> Text:
     return Text(safe(str(value)), style)
 
 
-def table(*headers: str, right: tuple[str, ...] = ()) -> Table:
-    """A table without lines: it reads well, and it can be searched with grep."""
+def cut(value: object, style: str = "") -> Text:
+    """``text`` for a flexible column of a table: it ends where the room does."""
+    made = text(value, style)
+    made.no_wrap, made.overflow = True, "ellipsis"
+    return made
+
+
+def table(*headers: str, right: Sequence[str] = (), flexible: Sequence[str] = ()) -> Table:
+    """A table without lines: it reads well, and it can be searched with grep.
+
+    Where the room is short, the flexible columns give way, and the others keep their width.
+    """
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for header in headers:
-        made.add_column(header, justify="right" if header in right else "left", no_wrap=True)
+        justify: JustifyMethod = "right" if header in right else "left"
+        made.add_column(header, justify=justify, no_wrap=header not in flexible, overflow="fold")
     return made
 
 

@@ -71,7 +71,7 @@ def build() -> Parser:
     )
     _add_shared_options(parser, {"dsn": None, "schema": None, "json": False})
     parser.set_defaults(run=None)
-    commands = parser.add_subparsers(metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(prog="howdah", metavar="COMMAND", help=argparse.SUPPRESS)
     for command in COMMANDS:
         added = commands.add_parser(
             command.name,

@@ -50,6 +50,8 @@ BEGIN
                 reason := SQLERRM;
         END;
         RETURN NEXT;
+        -- Whoever is in the way of one day is in the way of the next ones, and has been waited for.
+        EXIT WHEN NOT created;
     END LOOP;
 END
 $$;

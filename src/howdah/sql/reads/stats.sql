@@ -8,7 +8,8 @@ SELECT
     coalesce(sum(n.jobs) FILTER (WHERE n.status = 'failed'), 0)::bigint AS failed,
     coalesce(sum(n.jobs) FILTER (WHERE n.status = 'cancelled'), 0)::bigint AS cancelled,
     min(n.oldest_due) AS oldest_due,
-    bool_or(t.paused_at IS NOT NULL) AS paused
+    bool_or(t.paused_at IS NOT NULL) AS paused,
+    max(t.paused_because) AS paused_because
 FROM (
     SELECT
         j.job_type, j.status, count(*) AS jobs,

@@ -1,0 +1,82 @@
+"""JSON that somebody typed, piped or saved."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from howdah.errors import InvalidInput
+
+
+def parse_json(document: str, where: str) -> Any:
+    """The value. ``where`` begins the complaint about what is not JSON."""
+    try:
+        return json.loads(document)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"{where} is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{where} is not JSON that can be read: {error}") from error
+
+
+def json_argument(document: str) -> Any:
+    """``parse_json``, for an option of argparse."""
+    try:
+        return parse_json(document, repr(document))
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def read_stdin() -> str:
+    with _readable("standard input"):
+        return sys.stdin.read()
+
+
+def read_json_lines(path: str | None) -> Iterator[Any]:
+    """A value for each line that is not empty, of a file or of standard input, read as they are needed."""
+    name = "standard input" if path in (None, "-") else str(path)
+    with _readable(name), _opened(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield parse_json(line, f"line {number} of {name}")
+
+
+def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` as data: a value that is JSON is taken as such, any other is a string."""
+    data: dict[str, Any] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise InvalidInput(f"--data takes key=value, not {pair!r}")
+        data[key] = _json_or_string(value)
+    return data
+
+
+def _json_or_string(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+@contextlib.contextmanager
+def _opened(path: str | None) -> Iterator[TextIO]:
+    if path is None or path == "-":
+        yield sys.stdin
+    else:
+        with Path(path).open(encoding="utf-8") as file:
+            yield file
+
+
+@contextlib.contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is not text in UTF-8") from error
+    except OSError as error:
+        raise InvalidInput(f"{name} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,113 @@
+"""``howdah list``: the jobs that match, the newest first."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any, Final
+
+from howdah.cli.command import Command
+from howdah.cli.connect import open_queue
+from howdah.cli.job_json import job_as_json
+from howdah.cli.job_table import print_jobs
+from howdah.cli.json_input import json_argument
+from howdah.cli.moment import parse_past
+from howdah.cli.output import answers, print_json, remark
+from howdah.job import STATUSES
+from howdah.queue import JobQueue
+from howdah.results import JobPage
+
+_PAGE: Final = 50
+_LARGE_PAGE: Final = 1_000
+SCAN_LIMIT: Final = 100_000
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--type", metavar="TYPE", action="append", help="jobs of this type; repeat it for more types")
+    parser.add_argument(
+        "--status",
+        action="append",
+        choices=STATUSES,
+        metavar="STATUS",
+        help=f"{', '.join(STATUSES)}; repeat it for more",
+    )
+    parser.add_argument("--data", metavar="JSON", type=json_argument, help="""data that contains this: '{"user": 7}'""")
+    parser.add_argument("--priority-at-least", metavar="N", type=int, help="this priority or a higher one")
+    parser.add_argument("--priority-at-most", metavar="N", type=int, help="this priority or a lower one")
+    parser.add_argument("--since", metavar="WHEN", type=parse_past, help="created since: 2h (ago), or 2030-12-31T18:00")
+    parser.add_argument("--until", metavar="WHEN", type=parse_past, help="created before that")
+    parser.add_argument("--limit", metavar="N", type=int, help=f"how many at most (default: {_PAGE})")
+    parser.add_argument("--before", metavar="ID", help="go on after this job, the last one of the page before")
+    parser.add_argument("--all", action="store_true", help="page after page, until there are no more")
+
+
+def _run(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        pages = _pages(queue, args)
+        for number, page in enumerate(pages):
+            _print_page(page, as_json=args.json, first=number == 0)
+            if not args.all:
+                _say_how_to_go_on(page)
+    return 0
+
+
+def _pages(queue: JobQueue, args: argparse.Namespace) -> Iterator[JobPage]:
+    usual = _LARGE_PAGE if args.all else _PAGE
+    limit = usual if args.limit is None else args.limit
+    page = queue.list(**_filters(args), limit=limit, before=args.before)
+    yield page
+    while args.all and page.next is not None:
+        page = queue.list(**_filters(args), limit=limit, before=page.next)
+        yield page
+
+
+def _filters(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "job_type": args.type,
+        "status": args.status,
+        "data": args.data,
+        "least_priority": args.priority_at_least,
+        "most_priority": args.priority_at_most,
+        "since": args.since,
+        "until": args.until,
+        "scan_limit": SCAN_LIMIT,
+    }
+
+
+def _print_page(page: JobPage, *, as_json: bool, first: bool) -> None:
+    if as_json:
+        for job in page:
+            print_json(job_as_json(job))
+    elif page:
+        print_jobs(answers(), page, header=first)
+    elif first and page.next is None:
+        remark("no jobs match")
+
+
+def _say_how_to_go_on(page: JobPage) -> None:
+    if page.next is None:
+        return
+    if page.complete:
+        remark(f"There may be more: add --before {page.next}")
+    else:
+        remark(f"Only {SCAN_LIMIT:,} jobs were looked through, and older ones may match too.")
+        remark(f"To look further: add --before {page.next}")
+
+
+COMMAND = Command(
+    name="list",
+    summary="list jobs, the newest first",
+    story="""
+        Without filters, the newest jobs of every type and status. Filters narrow it down together. The column
+        age says how long ago a job was created, or in how long it is due; note, what it is doing or what went
+        wrong. With --json, each job is an object on a line of its own, with all its fields.
+    """,
+    examples=(
+        ("howdah list --status failed --since 1d", "what went wrong since yesterday"),
+        ("""howdah list --type send_invoice --data '{"user": 7}'""", "the invoices of one user"),
+        ("howdah list --priority-at-least 150 --status pending --status running", "what people wait for"),
+        ("howdah list --all --json --status failed | jq -r .id | howdah retry -", "try all failed ones again"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

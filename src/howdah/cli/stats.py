@@ -1,0 +1,66 @@
+"""``howdah stats``: how many jobs of each type are in each status."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.text import Text
+
+from howdah.cli.command import Command, no_arguments
+from howdah.cli.connect import open_queue
+from howdah.cli.moment import now
+from howdah.cli.output import answers, print_json, remark, table, text
+from howdah.cli.span import format_span
+from howdah.cli.status import STYLES
+from howdah.job import STATUSES
+from howdah.results import Stats, TypeStats
+
+
+def _run(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        stats = queue.stats()
+    if args.json:
+        print_json({"types": dict(stats), "total": stats.total})
+    elif stats:
+        _print_table(stats)
+    else:
+        remark("there are no jobs yet")
+    return 0
+
+
+def _print_table(stats: Stats) -> None:
+    made = table("type", *STATUSES, "later", "oldest", right=(*STATUSES, "later", "oldest"), flexible=("type",))
+    made.padding = (0, 1, 0, 0)
+    for job_type, counts in stats.items():
+        name = text(job_type, "bold")
+        made.add_row(name + Text(" (paused)", "yellow") if counts.paused else name, *_cells(counts))
+    made.add_section()
+    made.add_row(Text("total", "bold"), *_cells(stats.total), style="bold")
+    answers().print(made)
+
+
+def _cells(counts: TypeStats) -> list[Text]:
+    by_status = [_count(getattr(counts, status), STYLES[status]) for status in STATUSES]
+    oldest = "" if counts.oldest_due is None else format_span(now() - counts.oldest_due)
+    return [*by_status, _count(counts.scheduled), text(oldest)]
+
+
+def _count(count: int, style: str = "") -> Text:
+    return text(f"{count:,}", style if count else "dim")
+
+
+COMMAND = Command(
+    name="stats",
+    summary="count the jobs of each type in each status",
+    story="""
+        The column later counts the pending jobs that are not due yet, and oldest says for how long the job that
+        has waited longest has been due: if that grows, there are too few workers. Ended jobs are counted for as
+        long as they are kept (see howdah prune).
+    """,
+    examples=(
+        ("howdah stats", "a table"),
+        ("howdah stats --json | jq .total.pending", "one number, for a monitor"),
+    ),
+    add_arguments=no_arguments,
+    run=_run,
+)

@@ -1,0 +1,102 @@
+"""``stats``, ``recover`` and ``prune``."""
+
+from __future__ import annotations
+
+import psycopg
+
+from howdah import JobQueue
+from tests.cli.runner import failed_job, howdah, schema_of_its_own
+from tests.clock import TestClock
+
+DAY = 86_400
+
+
+def test_stats_count_by_type_and_in_total(dsn: str, queue: JobQueue) -> None:
+    failed_job(queue, "a", "broken")
+    queue.enqueue("a")
+    queue.enqueue("b", delay=3_600)
+    outcome = howdah("stats", dsn=dsn)
+    assert outcome.code == 0
+    header, a, b, total = (line.split() for line in outcome.out.splitlines())
+    assert header[:8] == ["type", "pending", "claimed", "running", "completed", "failed", "cancelled", "later"]
+    assert a[:8] == ["a", "1", "0", "0", "0", "1", "0", "0"]
+    assert b == ["b", "1", "0", "0", "0", "0", "0", "1"]
+    assert total[:8] == ["total", "2", "0", "0", "0", "1", "0", "1"]
+
+
+def test_stats_as_json(dsn: str, queue: JobQueue) -> None:
+    queue.enqueue("a")
+    (stats,) = howdah("stats", "--json", dsn=dsn).lines
+    assert stats["types"]["a"]["pending"] == stats["total"]["pending"] == 1
+    assert stats["types"]["a"]["paused"] is False
+
+
+def test_stats_of_an_empty_queue(dsn: str) -> None:
+    outcome = howdah("stats", dsn=dsn)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "no jobs" in outcome.err
+
+
+def test_the_sweep_says_what_it_took_back_and_why(dsn: str, queue: JobQueue) -> None:
+    assert howdah("recover", dsn=dsn).out == "nothing to recover\n"
+    first, second = queue.enqueue("x"), queue.enqueue("y")
+    queue.claim(["x", "y"], lease=0.001)
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE howdah.live SET lease_until = now() - interval '1 minute'")
+    outcome = howdah("recover", dsn=dsn, COLUMNS="80")
+    assert outcome.code == 0
+    for expected in (str(first.id), str(second.id), "pending", "the lease of worker", "2 jobs recovered"):
+        assert expected in outcome.out
+
+
+def test_recover_as_json(dsn: str, queue: JobQueue) -> None:
+    job = queue.enqueue("x", max_attempts=1)
+    queue.claim(["x"])
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE howdah.live SET lease_until = now() - interval '1 minute'")
+    (swept,) = howdah("recover", "--json", dsn=dsn).lines
+    assert swept["count"] == 1
+    assert (swept["jobs"][0]["id"], swept["jobs"][0]["status"]) == (str(job.id), "failed")
+
+
+def test_recover_with_a_timeout_takes_what_was_claimed_before(dsn: str, queue: JobQueue) -> None:
+    queue.enqueue("x")
+    queue.claim(["x"])
+    assert howdah("recover", "--timeout", "10m", dsn=dsn).out.startswith("0 jobs recovered")
+    outcome = howdah("recover", "--timeout", "0", dsn=dsn)
+    assert (outcome.code, outcome.out) == (0, "1 job recovered: claimed longer ago than 0ms\n")
+    assert howdah("recover", "--timeout", "0", "--json", dsn=dsn).lines == [{"count": 0, "jobs": None}]
+
+
+def test_prune_drops_old_days_and_names_who_is_in_the_way(dsn: str) -> None:
+    with schema_of_its_own(dsn, "cli_prune") as schema, JobQueue(dsn, schema) as queue:
+        queue.migrate()
+        with TestClock(dsn, schema) as clock:
+            failed_job(queue, "x", "broken")
+            day = f"{clock.now:%Y-%m-%d}"
+            assert howdah("prune", "--schema", schema, dsn=dsn).out == "no day of the archive is that old\n"
+            clock.advance(20 * DAY)
+            with psycopg.connect(dsn, application_name="slow reader") as reader:
+                reader.execute("SELECT count(*) FROM cli_prune.jobs")
+                blocked = howdah("prune", "--schema", schema, "--tries", "1", dsn=dsn)
+            assert blocked.code == 1
+            assert f"{day}  kept: in use by" in blocked.out
+            assert "slow reader" in blocked.out
+            kept = howdah("prune", "--schema", schema, "--keep", "4w", "--json", dsn=dsn)
+            assert (kept.code, kept.out) == (0, "")
+            dropped = howdah("prune", "--schema", schema, dsn=dsn)
+            assert dropped.code == 0
+            assert f"{day}  dropped" in dropped.out.splitlines()
+            assert not queue.list()
+
+
+def test_prune_as_json_and_bad_input(dsn: str) -> None:
+    with schema_of_its_own(dsn, "cli_prune") as schema, JobQueue(dsn, schema) as queue:
+        queue.migrate()
+        with TestClock(dsn, schema) as clock:
+            day = f"{clock.now:%Y-%m-%d}"
+            clock.advance(20 * DAY)
+            pruned = howdah("prune", "--schema", schema, "--json", dsn=dsn)
+            assert {"day": day, "dropped": True, "reason": None} in pruned.lines
+    for argv in (["--keep", "long"], ["--tries", "0"], ["--keep", "-1d"]):
+        assert howdah("prune", *argv, dsn=dsn).code == 2

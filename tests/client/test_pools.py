@@ -1,0 +1,271 @@
+"""Connections: opened when needed, one pool for threads and one for each loop, and gone at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from howdah import JobQueue, QueueClosed
+from tests.conftest import Db
+
+
+def connections(db: Db) -> int:
+    row = db.execute("SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = 'howdah'").fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
+def python(program: str, dsn: str, *options: str) -> str:
+    """Runs a program in a process of its own, in which every warning is an error, and returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", *options, "-c", program, dsn],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def test_nothing_is_opened_before_it_is_needed(dsn: str, db: Db) -> None:
+    before = connections(db)
+    with JobQueue(dsn) as queue:
+        assert connections(db) == before
+        queue.enqueue("mail")
+        assert connections(db) == before + 1
+    JobQueue("host=/nowhere").close()
+
+
+def test_a_queue_serves_more_threads_than_it_has_connections(dsn: str, db: Db) -> None:
+    most: list[int] = []
+    together = threading.Barrier(8)
+    with JobQueue(dsn, pool_size=2) as queue:
+
+        def produce() -> None:
+            together.wait()
+            for n in range(25):
+                queue.enqueue("mail", n)
+
+        threads = [threading.Thread(target=produce) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        most.append(connections(db))
+        assert len(queue.list(limit=1000)) == 200
+    assert most[0] <= 2
+
+
+def test_tasks_share_a_pool_from_their_first_call_on(dsn: str, db: Db) -> None:
+    async def main() -> int:
+        async with JobQueue(dsn, pool_size=3) as queue:
+            await asyncio.gather(*(queue.aenqueue("mail", n) for n in range(50)))
+            assert len(await queue.alist(limit=100)) == 50
+            return connections(db)
+
+    assert asyncio.run(main()) <= 3
+
+
+def test_one_queue_serves_one_loop_after_the_other(dsn: str, queue: JobQueue) -> None:
+    program = """
+import asyncio, sys
+from howdah import JobQueue
+queue = JobQueue(sys.argv[1])
+asyncio.run(queue.aenqueue("mail", 1))
+asyncio.run(queue.aenqueue("mail", 2))
+queue.enqueue("mail", 3)
+async def end():
+    print([job.data for job in await queue.alist()])
+    await queue.aclose()
+asyncio.run(end())
+"""
+    assert python(program, dsn) == "[3, 2, 1]\n"
+
+
+def test_the_connections_of_a_loop_that_has_ended_are_let_go(dsn: str, db: Db) -> None:
+    program = """
+import asyncio, gc, sys
+import psycopg
+from howdah import JobQueue
+queue = JobQueue(sys.argv[1])
+for n in range(20):
+    asyncio.run(queue.aenqueue("mail", n))
+gc.collect()
+with psycopg.connect(sys.argv[1]) as conn:
+    print(*conn.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'howdah'").fetchone())
+async def end():
+    await queue.aclose()
+asyncio.run(end())
+"""
+    before = connections(db)
+    assert int(python(program, dsn)) - before <= 2
+
+
+def test_two_loops_at_once_have_pools_of_their_own(dsn: str, queue: JobQueue) -> None:
+    program = """
+import asyncio, sys, threading
+from howdah import JobQueue
+queue = JobQueue(sys.argv[1])
+together = threading.Barrier(2)
+async def produce(n):
+    together.wait()
+    await asyncio.gather(*(queue.aenqueue("mail", n) for _ in range(20)))
+threads = [threading.Thread(target=asyncio.run, args=(produce(n),)) for n in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+queue.close()
+"""
+    python(program, dsn)
+    assert sorted(job.data for job in queue.list(limit=100)) == [0] * 20 + [1] * 20
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_closed_queue_says_so_and_has_no_connections(dsn: str, db: Db, used: bool) -> None:
+    before = connections(db)
+    queue = JobQueue(dsn)
+    if used:
+        queue.enqueue("mail")
+    queue.close()
+    queue.close()
+    assert connections(db) == before
+    for verb in (queue.stats, lambda: queue.enqueue("mail"), lambda: queue.enqueue_many("mail", [1])):
+        with pytest.raises(QueueClosed, match="Make a new JobQueue"):
+            verb()
+
+
+def test_a_closed_queue_says_so_to_the_awaited_verbs(dsn: str, db: Db) -> None:
+    async def main() -> None:
+        queue = JobQueue(dsn)
+        await queue.aenqueue("mail")
+        await queue.aclose()
+        await queue.aclose()
+        with pytest.raises(QueueClosed):
+            await queue.aenqueue("mail")
+        with pytest.raises(QueueClosed):
+            queue.enqueue("mail")
+
+    before = connections(db)
+    asyncio.run(main())
+    assert connections(db) == before
+
+
+def test_a_block_closes_what_it_opened_also_when_it_fails(dsn: str, db: Db) -> None:
+    before = connections(db)
+
+    def work() -> None:
+        with JobQueue(dsn) as queue:
+            opened.append(queue)
+            queue.enqueue("mail")
+            raise KeyError("of the caller's")
+
+    opened: list[JobQueue] = []
+    with pytest.raises(KeyError):
+        work()
+    assert connections(db) == before
+    with pytest.raises(QueueClosed):
+        opened[0].stats()
+
+
+def test_a_process_that_closes_its_queue_leaves_no_warning(dsn: str) -> None:
+    program = """
+import asyncio, sys
+from howdah import JobQueue
+with JobQueue(sys.argv[1]) as queue:
+    queue.enqueue("mail")
+async def main():
+    async with JobQueue(sys.argv[1]) as queue:
+        await queue.aenqueue("mail")
+        queue.enqueue("mail")
+asyncio.run(main())
+print("done")
+"""
+    assert python(program, dsn) == "done\n"
+
+
+def test_a_process_that_forgets_to_close_its_queue_ends_all_the_same(dsn: str) -> None:
+    program = """
+import asyncio, sys
+from howdah import JobQueue
+queue = JobQueue(sys.argv[1])
+queue.enqueue("mail")
+asyncio.run(queue.aenqueue("mail"))
+print("done", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program, dsn], capture_output=True, text=True, timeout=15, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+FORK = """
+import asyncio, os, sys, warnings
+from howdah import JobQueue
+
+warnings.simplefilter("ignore", DeprecationWarning)  # that threads and forks do not go well together
+queue = JobQueue(sys.argv[1])
+queue.enqueue("mail", "before")
+async def use(data):
+    await queue.aenqueue("mail", data)
+    await queue.aclose()
+child = os.fork()
+if child == 0:
+    {child}
+    sys.exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+# A claim is never repeated: it succeeds only if the parent's own connection is still whole.
+print(sorted(job.data for job in queue.claim(["mail"])))
+queue.enqueue("mail", "after")
+queue.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "claimed"),
+    [
+        ("pass", ["before"]),
+        ("queue.enqueue('mail', 'child'); queue.close()", ["before", "child"]),
+        ("queue.close()", ["before"]),
+        ("asyncio.run(use('child'))", ["before", "child"]),
+        ("del queue; import gc; gc.collect()", ["before"]),
+    ],
+)
+def test_parent_and_child_of_a_fork_both_go_on(dsn: str, queue: JobQueue, child: str, claimed: list[str]) -> None:
+    assert python(FORK.format(child=child), dsn) == f"{claimed}\n"
+    assert [job.data for job in queue.claim(["mail"])] == ["after"]
+
+
+def test_a_child_does_not_wait_for_a_lock_that_a_thread_of_its_parent_held(dsn: str, queue: JobQueue) -> None:
+    program = """
+import contextlib, os, sys, threading, warnings
+from howdah import JobQueue, ids
+warnings.simplefilter("ignore", DeprecationWarning)
+queue = JobQueue(sys.argv[1])
+queue.enqueue("mail", "before")
+held, leave = threading.Event(), threading.Event()
+def hold():
+    locks = [each for each in (*vars(queue._database).values(), *vars(ids).values()) if hasattr(each, "acquire")]
+    with contextlib.ExitStack() as stack:
+        for lock in locks:
+            stack.enter_context(lock)
+        held.set()
+        leave.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    import signal
+    signal.alarm(5)
+    queue.enqueue("mail", "child")
+    queue.close()
+    os._exit(0)
+leave.set()
+thread.join()
+print(os.waitpid(child, 0)[1])
+queue.close()
+"""
+    assert python(program, dsn) == "0\n"
+    assert [job.data for job in queue.claim(["mail"])] == ["before", "child"]

@@ -1,0 +1,77 @@
+"""The pages of the documentation, and the fenced blocks in them.
+
+What a page says to these tests, in comments that a reader does not see:
+
+- ``<!-- output -->`` before a text block: it is what the block before it prints;
+- ``<!-- not run: REASON -->`` before a block: it is only shown;
+- ``<!-- database: empty -->`` anywhere: the page begins with a database in which Howdah is not installed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+RUNNABLE = ("python", "sql", "console")
+ONLY_SHOWN = ("text", "mermaid")
+
+_FENCE = re.compile(r"```(?P<language>\w*)")
+_COMMENT = re.compile(r"<!-- (?P<text>.+) -->")
+
+
+@dataclasses.dataclass
+class Block:
+    """A fenced block; ``line`` is that of its first line of text."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    output: str | None = None
+    not_run: str | None = None
+
+    def __str__(self) -> str:
+        return f"{name_of(self.page)}:{self.line} ({self.language})"
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def wants_empty_database(page: Path) -> bool:
+    return "<!-- database: empty -->" in page.read_text(encoding="utf-8")
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """The blocks of a page in their order; a block of output is part of the block that prints it."""
+    blocks: list[Block] = []
+    comment = ""
+    lines = enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
+    for number, line in lines:
+        if not (fence := _FENCE.match(line)):
+            if line.strip():
+                found = _COMMENT.fullmatch(line.strip())
+                comment = found["text"] if found else ""
+            continue
+        text: list[str] = []
+        for _, inner in lines:
+            if inner == "```":
+                break
+            text.append(inner)
+        block = Block(page, number + 1, fence["language"], "\n".join(text))
+        if comment == "output":
+            blocks[-1].output = block.text
+        else:
+            block.not_run = comment.removeprefix("not run: ") if comment.startswith("not run:") else None
+            blocks.append(block)
+        comment = ""
+    return blocks
+
+
+def prose_of(page: Path) -> str:
+    """The text without what is in fences."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

@@ -1,0 +1,224 @@
+"""Runs the blocks of one page as a reader would: one Python session, one psql, one shell, one database."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from howdah import JobQueue
+from tests.docs.pages import ROOT, Block
+
+# What differs from one run to the next. Everything else that a page shows must be what comes out.
+_VARYING = (
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<id>"),
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?( UTC|[+-]\d\d(:?\d\d)?)?"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d"), "<day>"),
+    (re.compile(r"\b\d+(\.\d+)?(ms|[smhd])\b"), "<span>"),
+    (re.compile(r"[ \t]+"), " "),
+    (re.compile(r"-{3,}|-\+-"), "-"),
+)
+
+
+class Session:
+    """What the blocks of a page share."""
+
+    def __init__(self, dsn: str, folder: Path, *, search_path: str | None) -> None:
+        self.dsn = dsn
+        self.folder = folder
+        self.search_path = search_path
+        self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self.variables: dict[str, str] = {}
+        self.last_code = 0
+        self._psql: psycopg.Connection[Any] | None = None
+        self.environment = {
+            **os.environ,
+            "HOWDAH_DSN": dsn,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "COLUMNS": "100",
+            "NO_COLOR": "1",
+        }
+
+    def run(self, block: Block) -> None:
+        """Runs a block; fails if it does, or if what it prints is not what the page shows."""
+        kinds: dict[str, Callable[[Block], None]] = {
+            "python": self._run_python,
+            "sql": self._run_sql,
+            "console": self._run_console,
+        }
+        kinds[block.language](block)
+
+    def close(self) -> None:
+        for value in self.namespace.values():
+            if isinstance(value, JobQueue | psycopg.Connection):
+                value.close()
+        if self._psql is not None:
+            self._psql.close()
+
+    # Python
+
+    def _run_python(self, block: Block) -> None:
+        printed = io.StringIO()
+        code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec")
+        with contextlib.redirect_stdout(printed):
+            exec(code, self.namespace)
+        _compare(block, printed.getvalue(), block.output)
+
+    # SQL, in as much of psql as the pages use: \gset and :'name'
+
+    def _run_sql(self, block: Block) -> None:
+        printed: list[str] = []
+        for statement in _statements(block.text):
+            printed += self._psql_answers(statement)
+        if block.output is None:
+            failed = [line for line in printed if line.startswith("ERROR:")]
+            assert not failed, f"{block}: {failed}"
+        _compare(block, "\n".join(printed), block.output)
+
+    def _psql_answers(self, statement: str) -> Iterator[str]:
+        conn = self._psql_connection()
+        statement = re.sub(r":'(\w+)'", lambda name: sql.Literal(self.variables[name[1]]).as_string(conn), statement)
+        notices: list[str] = []
+
+        def note(notice: psycopg.errors.Diagnostic) -> None:
+            notices.append(f"{notice.severity}: {notice.message_primary}")
+            if notice.message_hint:
+                notices.append(f"HINT: {notice.message_hint}")
+
+        conn.add_notice_handler(note)
+        try:
+            cursor = conn.execute(statement.removesuffix(r"\gset"), prepare=False)
+        except psycopg.Error as error:
+            yield from notices
+            yield f"ERROR: {error.diag.message_primary}"
+            if error.diag.message_hint:
+                yield f"HINT: {error.diag.message_hint}"
+            return
+        finally:
+            conn.remove_notice_handler(note)
+        yield from notices
+        if cursor.description is None:
+            yield cursor.statusmessage or ""
+            return
+        names, rows = [column.name for column in cursor.description], cursor.fetchall()
+        if statement.endswith(r"\gset"):
+            (row,) = rows
+            self.variables.update({name: str(value) for name, value in zip(names, row, strict=True)})
+        else:
+            yield from _table(names, rows)
+
+    def _psql_connection(self) -> psycopg.Connection[Any]:
+        if self._psql is None:
+            self._psql = psycopg.connect(self.dsn, autocommit=True, cursor_factory=psycopg.ClientCursor)
+            for oid_name in ("jsonb", "timestamptz", "interval", "date", "numeric"):
+                # As psql shows it, not as Python would.
+                self._psql.adapters.register_loader(oid_name, psycopg.types.string.TextLoader)
+            if self.search_path:
+                self._psql.execute("SELECT set_config('search_path', %s, false)", (self.search_path,))
+        return self._psql
+
+    # The shell
+
+    def _run_console(self, block: Block) -> None:
+        for command, output in _commands(block):
+            if command == "echo $?":
+                _compare(block, str(self.last_code), output)
+            elif _is_for_the_shell(command):
+                self._run_command(block, command, output)
+            else:
+                assert _is_there(command), f"{block}: {command!r} is neither run nor known to exist"
+
+    def _run_command(self, block: Block, command: str, output: str) -> None:
+        capture = re.fullmatch(r"(\w+)=\$\((.+)\)", command)
+        done = subprocess.run(
+            ["sh", "-c", capture[2] if capture else command],
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.last_code = done.returncode
+        expects_failure = f"$ {command}\n{output}".rstrip() + "\n$ echo $?" in block.text
+        assert (done.returncode != 0) == expects_failure, (
+            f"{block}: {command!r} ended with {done.returncode}:\n{done.stdout}"
+        )
+        if capture:
+            self.environment[capture[1]] = done.stdout.strip()
+        else:
+            _compare(block, done.stdout, output or None)
+
+
+def _compare(block: Block, printed: str, shown: str | None) -> None:
+    if shown is not None:
+        assert _without_varying(printed) == _without_varying(shown), f"{block} prints:\n{printed}"
+
+
+def _without_varying(text: str) -> list[str]:
+    for pattern, name in _VARYING:
+        text = pattern.sub(name, text)
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _statements(text: str) -> Iterator[str]:
+    """The statements of a block; each ends a line with a semicolon or with a gset."""
+    text = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
+    for statement in re.findall(r".+?(?:;|\\gset)[ \t]*$", text, flags=re.MULTILINE | re.DOTALL):
+        yield statement.strip().removesuffix(";")
+
+
+def _table(names: list[str], rows: list[Any]) -> Iterator[str]:
+    yield " | ".join(names)
+    yield "-+-".join("---" for _ in names)
+    for row in rows:
+        yield " | ".join(_cell(value) for value in row)
+    yield f"({len(rows)} row{'' if len(rows) == 1 else 's'})"
+
+
+def _cell(value: object) -> str:
+    return {None: "", True: "t", False: "f"}[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _commands(block: Block) -> Iterator[tuple[str, str]]:
+    """The commands of a block, each with the output that is shown below it."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.replace("\\\n", "").partition("\n")
+        yield command.partition("  #")[0].strip(), output.strip()
+
+
+def _is_for_the_shell(command: str) -> bool:
+    return re.match(r"(\w+=\$\()?(howdah|printf|cat) ", command) is not None
+
+
+def _is_there(command: str) -> bool:
+    """Whether what a command names exists: such commands take long, or change the machine."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    match command.split():
+        case ["export", setting]:
+            return setting.partition("=")[0] in ("HOWDAH_DSN", "DATABASE_URL", "PGOPTIONS")
+        case ["make", *words]:
+            return all(word in targets for word in words if "=" not in word)
+        case [setting, "make", target, "JOBS=0"]:
+            return setting.startswith("HOWDAH_TEST_DSN=") and target in targets
+        case ["pip", "install", package]:
+            extra = re.fullmatch(r"'?howdah(?:\[(\w+)\])?'?", package)
+            return extra is not None and (extra[1] is None or extra[1] in project["optional-dependencies"])
+        case ["python", script] | [".venv/bin/python", script]:
+            return (ROOT / script).is_file()
+        case [".venv/bin/python", "-m", "pytest", folder, *_]:
+            return (ROOT / folder).is_dir()
+    return False

@@ -1,0 +1,102 @@
+"""Everything that a user can call is described."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any, LiteralString
+
+import pytest
+
+import howdah
+from howdah import JobQueue, statements
+from howdah.cli import parser
+from howdah.cli.command import Command
+from howdah.errors import BY_SQLSTATE
+from tests.conftest import Db
+from tests.docs.pages import ROOT
+
+CLIENT = (ROOT / "docs/client.md").read_text(encoding="utf-8")
+COMMAND = (ROOT / "docs/command.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SQL = (ROOT / "docs/sql.md").read_text(encoding="utf-8")
+
+INTERNAL = (
+    "Internal",
+    "Part of claim",
+    "The door for",
+    "Refuses ",
+    "Tests replace it",
+    "The clock for",
+    "Spares the",
+    "A job's list",
+)
+"""What the comment of a function says that is not for users."""
+
+
+@pytest.mark.parametrize("verb", [name for name in dir(JobQueue) if not name.startswith("_")])
+def test_every_verb_is_in_the_reference_of_the_client(verb: str) -> None:
+    assert re.search(rf"`(queue\.)?{verb}\b", CLIENT)
+
+
+@pytest.mark.parametrize("name", [name for name in howdah.__all__ if not name.startswith("_")])
+def test_every_public_name_is_in_the_reference_of_the_client(name: str) -> None:
+    assert re.search(rf"\b{name}\b", CLIENT)
+
+
+@pytest.mark.parametrize("command", parser.COMMANDS, ids=lambda command: command.name)
+def test_every_command_has_a_section(command: Command) -> None:
+    assert re.search(rf"^## .*`howdah {command.name}`", COMMAND, flags=re.MULTILINE)
+    assert re.search(rf"^\$ (\w+=\$\(|printf.*\| )?howdah {command.name}\b", COMMAND, flags=re.MULTILINE)
+
+
+def test_every_public_sql_function_is_described_with_its_arguments(db: Db) -> None:
+    rows = db.execute(
+        "SELECT p.proname, p.proargnames, p.proargmodes, p.pronargs, obj_description(p.oid, 'pg_proc') AS said"
+        " FROM pg_proc AS p WHERE p.pronamespace = 'howdah'::regnamespace AND p.proname = ANY (%s)",
+        (list(statements.names("functions")),),
+    ).fetchall()
+    public = [row for row in rows if not any(word in row["said"] for word in INTERNAL)]
+    assert len(public) > 20
+    for row in public:
+        described = re.search(rf"^\| `{row['proname']}\(.*$", SQL, flags=re.MULTILINE)
+        assert described, f"{row['proname']}: {row['said']}"
+        for argument in (row["proargnames"] or ())[: row["pronargs"]]:
+            assert re.search(rf"\b{argument}\b", described[0]), f"{row['proname']} takes {argument}"
+
+
+def test_every_sqlstate_is_described() -> None:
+    for state, error in BY_SQLSTATE.items():
+        assert re.search(rf"^\| `{state}` .*`{error.__name__}`", SQL, flags=re.MULTILINE)
+
+
+def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
+    shown = dict(re.findall(r"^\| ([a-z][^|]+) \| ([^|]+) \| [^|]+ \|$", README, flags=re.MULTILINE))
+    settings = _row(db, "SELECT * FROM settings")
+    job = _row(db, "SELECT * FROM enqueue('defaults')")
+    options = inspect.signature(JobQueue).parameters
+    assert shown["priority"] == str(job["priority"])
+    assert shown["attempts"] == str(job["max_attempts"])
+    assert shown["ended jobs are kept"] == f"{settings['archive_retention'].days} days"
+    assert shown["archive partitions made ahead"] == f"{settings['archive_days_ahead']} days"
+    assert shown["crashes before a job fails"] == str(settings["max_crashes"])
+    assert shown["interruptions that cost no attempt"] == str(settings["max_interruptions"])
+    assert shown["time for a cancelled job to stop"] == f"{settings['cancel_grace'].seconds} s"
+    assert shown["largest payload"].startswith(f"{options['max_payload_bytes'].default // 1024} KiB")
+    assert shown["connections"] == f"{options['pool_size'].default} at most"
+    assert shown["wait for a connection"] == f"{options['timeout'].default} s"
+    assert "interval '10 minutes'" in "".join(
+        map(statements.source, ("functions/jobs_update", "functions/jobs_insert"))
+    )
+    for function in ("claim", "start", "progress"):
+        assert "p_lease interval DEFAULT '10 minutes'" in statements.source(f"functions/{function}")
+    assert "p_lease interval DEFAULT '15 seconds'" in statements.source("functions/register_worker")
+    policy = '{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}'
+    assert policy in statements.source("functions/settle")
+    assert policy in CLIENT
+
+
+def _row(db: Db, query: LiteralString) -> dict[str, Any]:
+    row = db.execute(query).fetchone()
+    assert row is not None
+    return row

@@ -1,0 +1,73 @@
+"""What README and docs show works: every block runs against a real PostgreSQL, and prints what is shown."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from tests.docs.pages import ONLY_SHOWN, PAGES, RUNNABLE, Block, blocks_of, name_of, wants_empty_database
+from tests.docs.session import Session
+
+NOT_RUN = {
+    "docs/command.md": ["needs jq"],
+}
+"""The blocks that are only shown, with their reasons. A new one must be added here, on purpose."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_of_a_page_runs_in_order(
+    page: Path, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = wants_empty_database(page)
+    with _empty_database(dsn) if empty else contextlib.nullcontext(dsn) as page_dsn:
+        monkeypatch.setenv("HOWDAH_DSN", page_dsn)
+        monkeypatch.chdir(tmp_path)
+        session = Session(page_dsn, tmp_path, search_path=None if empty else "howdah")
+        try:
+            for block in _runnable(page):
+                session.run(block)
+        finally:
+            session.close()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_block_escapes(page: Path) -> None:
+    assert {block.language for block in blocks_of(page)} <= {*RUNNABLE, *ONLY_SHOWN}
+    indented = [
+        line for line in page.read_text(encoding="utf-8").splitlines() if line != line.lstrip() and "```" in line
+    ]
+    assert not indented
+    for block in blocks_of(page):
+        if block.language == "console":
+            assert block.text.startswith("$ "), f"{block} begins with no command"
+
+
+def test_what_is_not_run_is_listed_here() -> None:
+    found = {
+        name_of(page): reasons
+        for page in PAGES
+        if (reasons := [block.not_run for block in blocks_of(page) if block.not_run is not None])
+    }
+    assert found == NOT_RUN
+
+
+def _runnable(page: Path) -> Iterator[Block]:
+    return (block for block in blocks_of(page) if block.language in RUNNABLE and block.not_run is None)
+
+
+@contextlib.contextmanager
+def _empty_database(dsn: str) -> Iterator[str]:
+    name = sql.Identifier("howdah_docs")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(name))
+        conn.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        try:
+            yield make_conninfo(dsn, dbname="howdah_docs")
+        finally:
+            conn.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))

@@ -1,0 +1,105 @@
+"""A claim touches a bounded number of pages, whatever else is in the queue and whatever the planner knows.
+
+Scaled down unless HOWDAH_SCALE=full (`make scale`), which makes a million of each.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.conftest import Connect, Db
+
+EACH = 1_000_000 if os.environ.get("HOWDAH_SCALE") == "full" else 50_000
+# 100 rows claimed: each is read, locked, deleted from one page and written to another, and entered in
+# three indexes. A claim that waded through any of the three crowds would need thousands.
+MOST_BUFFERS = 4_000
+
+
+def fill(db: Db) -> None:
+    """Other types' backlog, jobs scheduled for later in the claimed type, history, and 2,000 jobs to claim."""
+    db.execute("ALTER TABLE live SET (autovacuum_enabled = off)")
+    insert = (
+        "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts)"
+        " SELECT new_id(), {job_type}, 100, {run_at}, now(), now(), 3 FROM generate_series(1, {count}) AS n"
+    )
+    for job_type, run_at, count in (
+        ("'foreign ' || n % 50", "now()", EACH),
+        ("'mine'", "now() + n * interval '1 second'", EACH),
+        ("'mine'", "now() - interval '1 hour'", 2_000),
+    ):
+        db.execute(insert.format(job_type=job_type, run_at=run_at, count=count).encode())
+    db.execute(
+        "INSERT INTO archive (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
+        " crashes, interruptions, progress, events_count, job_type, status, data)"
+        " SELECT new_id(), 1, now(), now(), now(), now(), 100, 1, 3, 0, 0, 100, 0, 'mine', 'completed', '{}'"
+        " FROM generate_series(1, %s)",
+        (EACH,),
+    )
+
+
+def buffers(db: Db, statement: str, *arguments: Any) -> int:
+    row = db.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}".encode(), arguments).fetchone()
+    assert row is not None
+    (plan,) = row["QUERY PLAN"]
+    return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+
+@pytest.fixture
+def crowded(db: Db) -> Db:
+    fill(db)
+    return db
+
+
+def test_a_claim_of_100_touches_a_bounded_number_of_buffers(crowded: Db, connect: Connect) -> None:
+    try:
+        without_statistics = [
+            buffers(connect(), "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 100)") for _ in range(3)
+        ]
+        crowded.execute("ANALYZE live")
+        crowded.execute("ANALYZE archive")
+        with_statistics = [buffers(connect(), "SELECT * FROM claim('w', ARRAY['mine'], 100)") for _ in range(3)]
+        # A plan made for an empty table, in a connection that lives on while it fills.
+        assert max(without_statistics) <= MOST_BUFFERS
+        assert max(with_statistics) <= MOST_BUFFERS
+        print(
+            f"buffers of a claim of 100, {EACH:,} each: without statistics {without_statistics}, with {with_statistics}"
+        )
+    finally:
+        crowded.execute("TRUNCATE live, archive, archive_counts")
+        crowded.execute("ALTER TABLE live RESET (autovacuum_enabled)")
+
+
+def test_a_plan_made_while_the_table_was_empty_holds_when_it_is_full(db: Db, connect: Connect) -> None:
+    veteran = connect()
+    for _ in range(7):
+        held = veteran.execute("SELECT id, token FROM claim('w', ARRAY['mine'], 100, 50)").fetchall()
+        arguments = ([row["id"] for row in held], [row["token"] for row in held])
+        for function in ("start", "complete", "release"):
+            veteran.execute(f"SELECT * FROM {function}(%s, %s)".encode(), arguments)
+        veteran.execute("SELECT * FROM fail(%s, %s, '{}')", arguments)
+        veteran.execute("SELECT * FROM progress(%s, %s, '{}')", arguments)
+        veteran.execute("SELECT * FROM recover()")
+    try:
+        fill(db)
+        assert buffers(veteran, "SELECT * FROM claim('w', ARRAY['mine'], 100, 50)") <= MOST_BUFFERS
+        held = veteran.execute("SELECT id, token, status FROM live WHERE worker_id = 'w' ORDER BY id").fetchall()
+        waiting = [row for row in held if row["status"] == "claimed"]
+        for function, rows, more in (
+            ("start", waiting, ""),
+            ("progress", held, ", array_fill(50, ARRAY[100])"),
+            ("fail", held[:30], ", array_fill('boom'::text, ARRAY[30])"),
+            ("complete", held[30:], ""),
+        ):
+            used = buffers(
+                veteran, f"SELECT * FROM {function}(%s, %s{more})",
+                [row["id"] for row in rows], [row["token"] for row in rows],
+            )  # fmt: skip
+            assert used <= MOST_BUFFERS, function
+        assert buffers(veteran, "SELECT * FROM recover()") <= MOST_BUFFERS
+        assert db.execute("SELECT count(*) AS n FROM archive WHERE claimed_at IS NOT NULL").fetchone() == {"n": 70}
+    finally:
+        db.execute("TRUNCATE live, archive, archive_counts")
+        db.execute("ALTER TABLE live RESET (autovacuum_enabled)")

@@ -1,0 +1,73 @@
+"""One bad row never fails its batch, and every batch says which rows it changed."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.conftest import Db
+
+
+def hold(db: Db, count: int, start: int = 0) -> list[dict[str, Any]]:
+    db.execute("SELECT enqueue_many('a', array_fill('{}'::jsonb, ARRAY[%s::int]))", (count,))
+    return db.execute("SELECT id, token FROM claim('w', ARRAY['a'], %s, %s)", (count, start)).fetchall()
+
+
+BATCHES = {
+    "start": "SELECT id FROM start(%(ids)s, %(tokens)s)",
+    "progress": "SELECT id FROM progress(%(ids)s, %(tokens)s, array_fill(50, ARRAY[10]))",
+    "complete": "SELECT id FROM complete(%(ids)s, %(tokens)s)",
+    "fail": "SELECT id FROM fail(%(ids)s, %(tokens)s, array_fill('boom'::text, ARRAY[10]))",
+    "release": "SELECT id FROM release(%(ids)s, %(tokens)s)",
+}
+
+
+@pytest.mark.parametrize("verb", BATCHES)
+def test_stale_unknown_null_and_repeated_rows_do_not_stop_the_others(db: Db, verb: str) -> None:
+    good, stale, twice = (row for row in hold(db, 3))
+    rows = [
+        (stale["id"], stale["token"] - 1), (uuid.uuid4(), 1), (None, None), (good["id"], good["token"]),
+        (twice["id"], twice["token"]), (twice["id"], twice["token"]), (stale["id"], None),
+    ]  # fmt: skip
+    arguments = {"ids": [id for id, _ in rows], "tokens": [token for _, token in rows]}
+    changed = db.execute(BATCHES[verb].encode(), arguments).fetchall()
+    assert sorted(row["id"] for row in changed) == sorted([good["id"], twice["id"]])
+    assert db.execute("SELECT status FROM jobs WHERE id = %s", (stale["id"],)).fetchone() == {"status": "claimed"}
+
+
+@pytest.mark.parametrize("verb", BATCHES)
+def test_an_empty_batch_changes_nothing(db: Db, verb: str) -> None:
+    hold(db, 1)
+    assert db.execute(BATCHES[verb].encode(), {"ids": [], "tokens": []}).fetchall() == []
+    assert db.execute("SELECT status FROM jobs").fetchall() == [{"status": "claimed"}]
+
+
+def test_results_and_errors_go_to_their_own_jobs(db: Db) -> None:
+    held = hold(db, 6)
+    done, failed = held[:3], held[3:]
+    db.execute(
+        "SELECT complete(%s, %s, ARRAY['\"r0\"', '\"r1\"', '\"r2\"']::jsonb[])",
+        ([row["id"] for row in reversed(done)], [row["token"] for row in done]),
+    )
+    db.execute(
+        "SELECT fail(%s, %s, ARRAY['e0', 'e1', 'e2'], ARRAY['t0', NULL, 't2'], p_give_ups => ARRAY[true, false, true])",
+        ([row["id"] for row in failed], [row["token"] for row in failed]),
+    )
+    rows = db.execute("SELECT id, status, result, last_error, errors FROM job_details ORDER BY id").fetchall()
+    by_id = {row["id"]: row for row in rows}
+    assert [by_id[row["id"]]["result"] for row in reversed(done)] == ["r0", "r1", "r2"]
+    assert [by_id[row["id"]]["last_error"] for row in failed] == ["e0", "e1", "e2"]
+    assert [by_id[row["id"]]["status"] for row in failed] == ["failed", "pending", "failed"]
+    assert by_id[failed[2]["id"]]["errors"][0]["traceback"] == "t2"
+
+
+def test_a_job_that_fails_for_ever_keeps_its_first_error_and_the_last_99(db: Db) -> None:
+    db.execute("SELECT enqueue('a', p_max_attempts => 1000, p_retry_policy => '{\"kind\": \"none\"}')")
+    for n in range(120):
+        (held,) = db.execute("SELECT id, token FROM claim('w', ARRAY['a'])").fetchall()
+        db.execute("SELECT fail(ARRAY[%s], ARRAY[%s], ARRAY[%s])", (held["id"], held["token"], f"error {n}"))
+    row = db.execute("SELECT errors FROM live").fetchone()
+    assert row is not None
+    assert [entry["error"] for entry in row["errors"]] == ["error 0", *(f"error {n}" for n in range(21, 120))]

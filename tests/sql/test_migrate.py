@@ -1,0 +1,228 @@
+"""Installing, updating, comparing and adopting: any number at once, killed or not."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from howdah import JobQueue, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate
+from tests.sql import seed
+
+SCHEMA = "migrate_test"
+Db = psycopg.Connection[dict[str, Any]]
+
+
+@pytest.fixture
+def db(server_dsn: str) -> Iterator[Db]:
+    with psycopg.connect(server_dsn, autocommit=True, row_factory=dict_row) as conn:
+        conn.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())
+        yield conn
+        conn.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())
+
+
+@pytest.fixture
+def queue(server_dsn: str, db: Db) -> Iterator[JobQueue]:
+    with JobQueue(server_dsn, SCHEMA) as queue:
+        yield queue
+
+
+@pytest.fixture
+def plain_jobs(db: Db) -> Db:
+    """The seed's own table, with jobs of every status in it."""
+    db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+    db.execute(f"SET search_path = {SCHEMA}".encode())
+    db.execute(seed.CREATE_TABLE.encode())
+    for n, status in enumerate(("pending", "claimed", "running", "completed", "failed", "cancelled") * 3):
+        db.execute(
+            "INSERT INTO jobs (job_type, status, priority, data, progress, attempts, last_error, completed_at, created_at)"
+            " VALUES ('old', %s, %s, jsonb_build_object('n', %s::int), NULL, NULL, 'e', '2020-01-01', now() - interval '1 year')",
+            (status, n, n),
+        )
+    return db
+
+
+def test_a_fresh_installation_is_what_it_should_be(queue: JobQueue) -> None:
+    done = queue.migrate()
+    assert (done.before, done.after, done.changed) == (0, migrate.SCHEMA_VERSION, True)
+    assert queue.check_schema() == []
+    assert not queue.migrate().changed
+
+
+def test_twenty_migrations_at_once_and_one_of_them_killed(server_dsn: str, db: Db, queue: JobQueue) -> None:
+    code = f"import howdah; howdah.JobQueue({server_dsn!r}, {SCHEMA!r}).migrate(); print('done')"
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(20)]
+    victim = random.choice(processes)
+    # As soon as anybody holds the lock, migrations are under way.
+    waiting = "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'"
+    while all(process.poll() is None for process in processes) and db.execute(waiting).fetchone() == {"n": 0}:
+        pass
+    victim.kill()
+    outputs = [(process, process.communicate()[0]) for process in processes]
+    assert [output for process, output in outputs if process is not victim] == ["done\n"] * 19
+    assert queue.check_schema() == []
+    queue.enqueue("a")
+    assert len(queue.claim(["a"])) == 1
+
+
+def test_a_migration_killed_in_the_middle_has_done_nothing(server_dsn: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(server_dsn) as conn:
+        for text in list(migrate._files(SCHEMA, 0))[:10]:
+            conn.execute(text.encode())
+        db.execute("SELECT pg_terminate_backend(%s)", (conn.info.backend_pid,))
+        with pytest.raises(psycopg.OperationalError):
+            conn.execute("SELECT 1")
+    with pytest.raises(SchemaMissing, match="howdah migrate --schema migrate_test"):
+        queue.enqueue("a")
+    queue.migrate()
+    assert queue.check_schema() == []
+
+
+def test_the_printed_script_installs_the_same(db: Db, queue: JobQueue) -> None:
+    db.execute(migrate.script(SCHEMA).encode())
+    assert queue.check_schema() == []
+    assert not queue.migrate().changed
+    queue.enqueue("a")
+
+
+def test_two_queues_in_one_database_do_not_see_each_other(server_dsn: str, queue: JobQueue) -> None:
+    queue.migrate()
+    queue.enqueue("only here")
+    with JobQueue(server_dsn) as other:
+        assert "only here" not in other.stats()
+        assert other.claim(["only here"]) == []
+
+
+def test_nothing_of_ours_names_the_default_schema_when_installed_elsewhere(db: Db, queue: JobQueue) -> None:
+    queue.migrate()
+    bodies = db.execute(
+        "SELECT prosrc FROM pg_proc WHERE pronamespace = %s::regnamespace AND prosrc ~ '\\mhowdah\\M'", (SCHEMA,)
+    )
+    assert bodies.fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "name"),
+    [
+        ("DROP INDEX live_held", "index", "live_held"),
+        ("ALTER TABLE live ALTER COLUMN run_at DROP NOT NULL", "column", "live.run_at"),
+        ("ALTER TABLE live ADD COLUMN mine int", "column", "live.mine"),
+        (
+            "CREATE OR REPLACE FUNCTION clock() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT now()'",
+            "function",
+            "clock",
+        ),
+        ("DROP TRIGGER jobs_update ON jobs", "trigger", "jobs.jobs_update"),
+        ("ALTER TABLE live DROP CONSTRAINT live_status", "constraint", "live.live_status"),
+    ],
+)
+def test_check_finds_what_somebody_changed(db: Db, queue: JobQueue, statement: str, kind: str, name: str) -> None:
+    queue.migrate()
+    db.execute(f"SET search_path = {SCHEMA}".encode())
+    db.execute(statement.encode())
+    assert (kind, name) in [(difference.kind, difference.name) for difference in queue.check_schema()]
+
+
+def test_an_older_schema_and_a_newer_one_say_what_to_run(server_dsn: str, db: Db, queue: JobQueue) -> None:
+    queue.migrate()
+    for version, oldest_client, error, command in (
+        (0, 0, SchemaOutdated, "howdah migrate --schema migrate_test"),
+        (99, 99, SchemaTooNew, "pip install --upgrade howdah"),
+    ):
+        db.execute(
+            f"UPDATE {SCHEMA}.schema_version SET version = %s, oldest_client = %s".encode(), (version, oldest_client)
+        )
+        with JobQueue(server_dsn, SCHEMA) as client, pytest.raises(error, match=command):
+            client.enqueue("a")
+    with pytest.raises(SchemaTooNew, match="pip install --upgrade howdah"):
+        queue.migrate()
+
+
+def test_a_newer_schema_that_still_knows_this_client_serves_it(server_dsn: str, db: Db, queue: JobQueue) -> None:
+    queue.migrate()
+    db.execute(f"UPDATE {SCHEMA}.schema_version SET version = 99".encode())
+    with JobQueue(server_dsn, SCHEMA) as client:
+        client.enqueue("a")
+
+
+def test_public_may_do_nothing(db: Db, queue: JobQueue) -> None:
+    queue.migrate()
+    schema = "%s::regnamespace"
+    for grants in (
+        f"SELECT proname FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner))) AS a WHERE pronamespace = {schema} AND a.grantee = 0",
+        f"SELECT relname FROM pg_class, aclexplode(relacl) AS a WHERE relnamespace = {schema} AND a.grantee = 0",
+        f"SELECT nspname FROM pg_namespace AS n, aclexplode(nspacl) AS a WHERE n.oid = {schema} AND a.grantee = 0",
+        f"SELECT proname FROM pg_proc WHERE pronamespace = {schema} AND prosecdef",
+    ):
+        assert db.execute(grants.encode(), (SCHEMA,)).fetchall() == []
+
+
+def test_a_plain_table_of_jobs_in_the_way_is_refused_and_not_touched(plain_jobs: Db, queue: JobQueue) -> None:
+    with pytest.raises(SchemaConflict, match="--adopt"):
+        queue.migrate()
+    assert plain_jobs.execute("SELECT count(*) AS n FROM jobs").fetchone() == {"n": 18}
+
+
+def test_a_plain_table_of_jobs_in_sight_is_refused_too_unless_told(plain_jobs: Db, server_dsn: str) -> None:
+    elsewhere = f"{SCHEMA}_elsewhere"
+    in_sight = f"{server_dsn} options='-c search_path={SCHEMA}'"
+    try:
+        with JobQueue(in_sight, elsewhere) as queue:
+            with pytest.raises(SchemaConflict, match="--no-adopt"):
+                queue.migrate()
+            assert queue.migrate(adopt=False).adopted is None
+            assert len(queue.list()) == 0
+    finally:
+        plain_jobs.execute(f"DROP SCHEMA IF EXISTS {elsewhere} CASCADE".encode())
+
+
+def test_adopting_loses_no_job(plain_jobs: Db, queue: JobQueue) -> None:
+    before = plain_jobs.execute("SELECT * FROM jobs ORDER BY id").fetchall()
+    assert queue.migrate(adopt=True).adopted == 18
+    after = plain_jobs.execute("SELECT * FROM jobs ORDER BY id").fetchall()
+    for old, new in zip(before, after, strict=True):
+        for column in ("id", "job_type", "status", "priority", "data", "last_error", "created_at", "max_attempts"):
+            assert new[column] == old[column]
+        assert (new["progress"], new["attempts"]) == (0, 0)
+    assert plain_jobs.execute("SELECT count(*) AS n FROM adopted_jobs").fetchone() == {"n": 18}
+    assert [job.data["n"] for job in queue.claim(["old"], 100)] == [12, 6, 0]
+    assert queue.check_schema() == []
+    assert queue.prune() == []
+    assert (queue.stats()["old"].completed, queue.stats()["old"].failed) == (3, 3)
+
+
+def test_a_table_of_jobs_of_another_shape_cannot_be_adopted(db: Db, queue: JobQueue) -> None:
+    db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+    db.execute(f"CREATE TABLE {SCHEMA}.jobs (id int)".encode())
+    for adopt in (None, True, False):
+        with pytest.raises(SchemaConflict, match="not Howdah's"):
+            queue.migrate(adopt=adopt)
+    assert db.execute(f"SELECT count(*) AS n FROM {SCHEMA}.jobs".encode()).fetchone() == {"n": 0}
+
+
+def test_migrations_and_work_at_the_same_time(server_dsn: str, db: Db, queue: JobQueue) -> None:
+    queue.migrate()
+
+    def migrate_again(_: int) -> None:
+        with JobQueue(server_dsn, SCHEMA) as other:
+            other.migrate()
+
+    def work(_: int) -> None:
+        with JobQueue(server_dsn, SCHEMA) as worker:
+            for _ in range(20):
+                worker.enqueue("a")
+                for job in worker.claim(["a"], 5):
+                    worker.complete(job)
+
+    with ThreadPoolExecutor(6) as pool:
+        db.execute(f"UPDATE {SCHEMA}.schema_version SET digest = 'old'".encode())
+        for future in [pool.submit(task, n) for n in range(3) for task in (work, migrate_again)]:
+            future.result()
+    assert queue.check_schema() == []

@@ -1,0 +1,74 @@
+"""The SQL files: one token, which is the schema's name, and the same manners everywhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import howdah
+from howdah import InvalidOption, statements
+
+ROOT = Path(howdah.__file__).parent / "sql"
+FILES = sorted(path.relative_to(ROOT).as_posix().removesuffix(".sql") for path in ROOT.rglob("*.sql"))
+FUNCTIONS = statements.names("functions")
+
+
+def test_the_files_are_found_as_the_package_finds_them() -> None:
+    assert {
+        f"{folder}/{name}" for folder in ("tables", "functions", "reads") for name in statements.names(folder)
+    } <= set(FILES)
+    assert len(FUNCTIONS) > 30
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_rendering_for_another_schema_leaves_nothing_of_the_default_one(path: str) -> None:
+    rendered = statements.render(statements.source(path), "elsewhere")
+    # The column howdah_version is a word of its own.
+    assert not re.search(r"\bhowdah\b", rendered)
+    assert rendered.count('"elsewhere"') == len(re.findall(r"\bhowdah\b", statements.source(path)))
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_rendering_for_the_default_schema_changes_nothing_but_quotes(path: str) -> None:
+    rendered = statements.render(statements.source(path), "howdah")
+    assert rendered.replace('"howdah"', "howdah") == statements.source(path)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_file_has_one_function_with_a_comment_and_nothing_for_public(name: str) -> None:
+    text = statements.source(f"functions/{name}")
+    assert set(re.findall(r"CREATE OR REPLACE FUNCTION howdah\.(\w+)", text)) == {name}
+    assert re.search(rf"^COMMENT ON FUNCTION howdah\.{name} IS", text, re.MULTILINE)
+    assert re.search(rf"^REVOKE ALL ON FUNCTION howdah\.{name} FROM PUBLIC;", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_nothing_runs_with_the_rights_of_its_owner(path: str) -> None:
+    assert not re.search(r"security\s+definer", statements.source(path), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_nothing_is_granted_to_public(path: str) -> None:
+    assert not re.search(r"\bGRANT\b.*\bTO\s+PUBLIC\b", statements.source(path), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("schema", ["howdah", "_", "jobs2", "a" * 48, "my_queue_1"])
+def test_a_schema_name_is_lower_case_letters_digits_and_underscores(schema: str) -> None:
+    assert statements.check_schema_name(schema) == schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["", "a" * 49, "Howdah", "1a", "a-b", "a b", 'a"b', "a;b", "a.b", "a\n", "é", "pg_mine", "pg_", None, 5, b"howdah"],
+    ids=repr,
+)
+def test_any_other_schema_name_is_refused(schema: object) -> None:
+    with pytest.raises(InvalidOption, match="is not a schema name"):
+        statements.check_schema_name(schema)  # type: ignore[arg-type]
+
+
+def test_a_call_names_every_argument_and_puts_no_value_into_the_text() -> None:
+    statement = statements.call_statement("elsewhere", "cancel", ("ids", "reason")).as_string()
+    assert statement == 'SELECT * FROM "elsewhere"."cancel"("p_ids" => %(ids)s, "p_reason" => %(reason)s)'
