@@ -7,7 +7,8 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 TESTS ?= tests
-JOBS ?= 2
+# Tests of one given database would be in each other's way.
+JOBS ?= $(if $(HOWDAH_TEST_DSN),0,2)
 
 .PHONY: help demo test check format scale clean
 

@@ -31,6 +31,7 @@ Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 BULK_SIZE: Final = 2_000
 WINDOW: Final = 10_000
 MAX_ERROR_LENGTH: Final = 100_000
+MAX_META_BYTES: Final = 64 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ def enqueue(
     answer = (yield Call("enqueue", arguments, repeat={"first_try": False}))[0]
     if not answer["created"]:
         existing = yield from get(context, answer["id"])
-        return dataclasses.replace(existing, created=False)
+        # A job of the id that was made here is this call's own, sent twice because a reply was lost.
+        return dataclasses.replace(existing, created=id is None and existing.id == job_id)
     return Job(
         id=job_id,
         job_type=job_type,
@@ -102,9 +104,9 @@ def enqueue(
         first_due_at=answer["run_at"],
         created_at=answer["created_at"],
         max_attempts=answer["max_attempts"],
-        timeout=shared["timeout"],
-        expires_at=expires_at,
-        retry_policy=retry_policy,
+        timeout=answer["timeout"],
+        expires_at=answer["expires_at"],
+        retry_policy=answer["retry_policy"],
         meta=meta,
     )
 
@@ -199,7 +201,7 @@ def list_jobs(
         "job_types": None
         if job_type is None
         else options.job_types([job_type] if isinstance(job_type, str) else job_type),
-        "data": None if data is None else _payload(context, data),
+        "data": None if data is None else _searched(context, data),
         "least_priority": None if least_priority is None else options.integer(least_priority, "least_priority"),
         "most_priority": None if most_priority is None else options.integer(most_priority, "most_priority"),
         "since": None if since is None else options.moment(since, "since"),
@@ -230,7 +232,11 @@ def cancel(context: Context, job: JobOrId, reason: str | None = None, *, conn: C
 
     False: nothing changed, because the job has ended or was asked before. Raises JobNotFound.
     """
-    rows = yield from call("cancel", ids=[options.job_id(job)], reason=_text(context, reason))
+    rows = yield from call(
+        "cancel",
+        ids=[options.job_id(job)],
+        reason=None if reason is None else _text(context, options.text(reason, "reason")),
+    )
     return (yield from _changed(context, job, rows))
 
 
@@ -264,7 +270,11 @@ def reprioritise(context: Context, job: JobOrId, priority: int, *, conn: Connect
 
 def pause(context: Context, job_type: str, because: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
     """From now on no job of the type is claimed; what runs goes on. False: it was paused already."""
-    rows = yield from call("pause_type", job_type=options.job_type(job_type), because=because)
+    rows = yield from call(
+        "pause_type",
+        job_type=options.job_type(job_type),
+        because=None if because is None else clean_text(options.text(because, "because")),
+    )
     return bool(rows[0]["pause_type"])
 
 
@@ -359,7 +369,15 @@ def claim(
         batch_size=options.integer(batch_size, "batch_size", least=0, most=100_000),
         lease=None if lease is None else options.span(lease, "lease", positive=True),
     )
-    return [from_row(row, context.codec) for row in rows]
+    jobs: list[Job] = []
+    for row in rows:
+        try:
+            jobs.append(from_row(row, context.codec))
+        except Exception as error:  # noqa: BLE001
+            # One that the codec cannot read must not take the others with it.
+            message = f"the codec could not read this job: {_describe(error)}"
+            yield from call("fail", ids=[row["id"]], tokens=[row["token"]], errors=[_text(context, message)])
+    return jobs
 
 
 def start(context: Context, job: Job, *, conn: Connection | None = None) -> Plan[None]:
@@ -480,10 +498,16 @@ def _payload(context: Context, value: Any, name: str = "data") -> Any:
     return to_jsonb(value, codec=context.codec, max_bytes=context.max_payload_bytes, name=name)
 
 
+def _searched(context: Context, data: Any) -> Any:
+    if context.codec is not PLAIN:
+        raise InvalidOption("data cannot be searched: this queue stores it through a codec")
+    return _payload(context, data)
+
+
 def _plain(value: Mapping[str, Any], name: str) -> Any:
     if not isinstance(value, Mapping):
         raise InvalidOption(f"{name} is a dict, not {value!r}")
-    return to_jsonb(dict(value), codec=PLAIN, max_bytes=None, name=name)
+    return to_jsonb(dict(value), codec=PLAIN, max_bytes=MAX_META_BYTES, name=name)
 
 
 def _text(context: Context, text: str | None) -> str | None:
@@ -558,5 +582,8 @@ def _describe(error: BaseException | str) -> str:
 def _traceback(error: BaseException | str) -> str | None:
     if isinstance(error, str) or error.__traceback__ is None:
         return None
-    frames = tracebacks.format_tb(error.__traceback__)
-    return "".join(["Traceback (most recent call last):\n", *frames, _describe(error)])
+    try:
+        return "".join(tracebacks.format_exception(error)).rstrip("\n")
+    except Exception:  # noqa: BLE001
+        frames = tracebacks.format_tb(error.__traceback__)
+        return "".join(["Traceback (most recent call last):\n", *frames, _describe(error)])

@@ -32,21 +32,16 @@ PLAIN = PlainCodec()
 
 
 def encode_text(codec: Codec, text: str) -> str:
-    """Text columns (errors) hold text: what a codec makes of it is kept as JSON, unless it is text too."""
-    encoded = codec.encode(text)
-    return encoded if isinstance(encoded, str) else json.dumps(encoded)
+    """Text columns (errors) hold text: what a codec makes of it is kept as JSON, marked as such."""
+    return text if codec is PLAIN else json.dumps({_MARK: codec.encode(text)})
 
 
 def decode_text(codec: Codec, text: str) -> str:
-    decoded = codec.decode(_parsed(text))
-    return decoded if isinstance(decoded, str) else text
+    """The text; as it is where the database itself wrote it (a lease that passed, a timeout)."""
+    if codec is PLAIN or not text.startswith(_BEGINNING):
+        return text
+    return str(codec.decode(json.loads(text)[_MARK]))
 
 
-def _parsed(text: str) -> Any:
-    """What encode_text was given back by the codec: JSON if it looks like an object, else text."""
-    if not text.startswith("{"):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+_MARK = "encoded"
+_BEGINNING = f'{{"{_MARK}": '

@@ -23,24 +23,27 @@ def configured_dsn(dsn: str | None, environ: Mapping[str, str] = os.environ) -> 
 
 
 def _checked(dsn: str, origin: str) -> str:
+    if not isinstance(dsn, str):
+        raise InvalidOption(f"{origin} is a str, not a {type(dsn).__name__}")
     # SQLAlchemy's and Django's spellings of the same thing.
     scheme, separator, rest = dsn.partition("://")
     if separator and scheme.startswith(("postgres+", "postgresql+", "postgres", "psql")):
         dsn = f"postgresql://{rest}"
     try:
         conninfo.conninfo_to_dict(dsn)
-    except ProgrammingError as error:
+    except ProgrammingError:
         # Not the driver's own message: it may repeat the DSN, and with it the password.
         raise InvalidOption(
             f"{origin} is not a PostgreSQL DSN: write postgresql://user:password@host:5432/database,"
             " or host=… dbname=… user=…"
-        ) from error.with_traceback(None)
+        ) from None
     return dsn
 
 
 def redacted(dsn: str) -> str:
     """The DSN for people to read: without the password."""
     parts = conninfo.conninfo_to_dict(dsn)
-    if "password" in parts:
-        parts["password"] = "***"
+    for name in parts:
+        if "password" in name or "secret" in name:
+            parts[name] = "***"
     return conninfo.make_conninfo("", **parts)

@@ -12,15 +12,16 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, TypeVar, cast
 
 import psycopg
 import psycopg_pool
 from psycopg import sql
+from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 from psycopg.types.datetime import TimestamptzLoader
@@ -62,6 +63,7 @@ class Database:
         self._ready_dsn: str | None = None
         self._closed = False
         self._pools = _Pools()
+        _databases.add(self)
 
     # Plans
 
@@ -71,7 +73,8 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
             )
-        with ExitStack() as stack, _translated(self.schema):
+        theirs: list[Exception] = []
+        with _translated(self.schema, theirs), ExitStack() as stack:
             session = _SyncSession(self, conn, stack)
             answer, failure = None, None
             while True:
@@ -83,6 +86,8 @@ class Database:
                     answer, failure = session.answer(step), None
                 except Exception as error:  # noqa: BLE001
                     failure = error
+                    if isinstance(step, Take):
+                        theirs.append(error)
 
     async def arun(self, plan: Plan[R], conn: object = None) -> R:
         """``run``, awaiting."""
@@ -90,8 +95,9 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
             )
-        async with AsyncExitStack() as stack:
-            with _translated(self.schema):
+        theirs: list[Exception] = []
+        with _translated(self.schema, theirs):
+            async with AsyncExitStack() as stack:
                 session = _AsyncSession(self, conn, stack)
                 answer, failure = None, None
                 while True:
@@ -103,6 +109,8 @@ class Database:
                         answer, failure = await session.answer(step), None
                     except Exception as error:  # noqa: BLE001
                         failure = error
+                        if isinstance(step, Take):
+                            theirs.append(error)
 
     # Connections
 
@@ -113,6 +121,12 @@ class Database:
     def connect(self, dsn: str) -> SyncConnection:
         with _translated(self.schema):
             return psycopg.connect(dsn, **_connection_options(dsn))
+
+    async def aconnect(self) -> AsyncConnection:
+        # Off the loop, because this may start a server.
+        dsn = await asyncio.to_thread(self.dsn)
+        with _translated(self.schema):
+            return await psycopg.AsyncConnection.connect(dsn, **_connection_options(dsn))
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
         with self._lock:
@@ -126,8 +140,14 @@ class Database:
         dsn = self._ready_dsn if self._is_ready() else await asyncio.to_thread(self._ready)
         loop = asyncio.get_running_loop()
         if loop not in self._pools.by_loop:
+            self._pools.let_go()
+            opened = self._pools.connections[loop] = weakref.WeakSet()
+
+            async def remember(conn: AsyncConnection) -> None:
+                opened.add(conn)
+
             self._pools.by_loop[loop] = psycopg_pool.AsyncConnectionPool(
-                dsn or "", open=False, **self._pool_options(dsn or "")
+                dsn or "", open=False, configure=remember, **self._pool_options(dsn or "")
             )
         pool = self._pools.by_loop[loop]
         await pool.open()
@@ -137,6 +157,8 @@ class Database:
         with self._lock:
             self._closed = True
             pool, self._pools.sync = self._pools.sync, None
+            if self._pools.pid == os.getpid():
+                self._pools.let_go()
         if pool is not None and self._pools.pid == os.getpid():
             pool.close()
 
@@ -152,6 +174,8 @@ class Database:
             "min_size": 0,
             "max_size": self._pool_size,
             "timeout": self._timeout,
+            # The pool tries ever more rarely: a request that comes after a long outage must not wait for its next try.
+            "reconnect_timeout": self._timeout,
             "name": "howdah",
         }
 
@@ -176,16 +200,35 @@ class Database:
             return self._ready_dsn
 
 
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    # A thread that held one of them does not exist in the child, and will never let it go.
+    for database in _databases:
+        database._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
 class _Pools:
     """The pools of one process."""
 
     def __init__(self, inherited: _Pools | None = None) -> None:
         self.pid = os.getpid()
         self.sync: psycopg_pool.ConnectionPool[SyncConnection] | None = None
-        self.by_loop: weakref.WeakKeyDictionary[Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]]
-        self.by_loop = weakref.WeakKeyDictionary()
+        self.by_loop: dict[Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]] = {}
+        self.connections: dict[Loop, weakref.WeakSet[AsyncConnection]] = {}
         # A parent's pools are kept from the garbage collector: to close them would close them for the parent.
         self._inherited = inherited
+
+    def let_go(self) -> None:
+        """Ends the connections of loops that have ended: nobody can await their pools' closing any more."""
+        for loop in [each for each in list(self.by_loop) if each.is_closed()]:
+            self.by_loop.pop(loop, None)
+            for conn in self.connections.pop(loop, ()):
+                conn.pgconn.finish()
 
 
 class _SyncSession:
@@ -203,6 +246,9 @@ class _SyncSession:
             case Begin():
                 if self._conn is None:
                     self._conn = self._stack.enter_context(self._database.pool().connection())
+                elif not self._conn.autocommit:
+                    # Begins the caller's transaction: if ours were the outermost, it would commit.
+                    self._conn.execute("SELECT")
                 self._stack.enter_context(self._conn.transaction(force_rollback=step.discard))
             case Take():
                 if isinstance(step.source, AsyncIterator):
@@ -229,7 +275,8 @@ class _SyncSession:
 
     def _execute(self, conn: SyncConnection, step: Call | Read | Script) -> list[Row]:
         statement, parameters = _statement(step, self._database.schema)
-        with conn.cursor(row_factory=dict_row) as cursor:
+        with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
+            cursor.adapters.register_dumper(timedelta, _SecondsDumper)
             cursor.adapters.register_loader("timestamptz", _ClampedTimestamptz)
             cursor.execute(statement, parameters, prepare=False)
             return cursor.fetchall() if cursor.description else []
@@ -251,6 +298,8 @@ class _AsyncSession:
                 if self._conn is None:
                     pool = await self._database.apool()
                     self._conn = await self._stack.enter_async_context(pool.connection())
+                elif not self._conn.autocommit:
+                    await self._conn.execute("SELECT")
                 await self._stack.enter_async_context(self._conn.transaction(force_rollback=step.discard))
             case Take():
                 return await _taken(step)
@@ -275,10 +324,20 @@ class _AsyncSession:
 
     async def _execute(self, conn: AsyncConnection, step: Call | Read | Script) -> list[Row]:
         statement, parameters = _statement(step, self._database.schema)
-        async with conn.cursor(row_factory=dict_row) as cursor:
+        async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
+            cursor.adapters.register_dumper(timedelta, _SecondsDumper)
             cursor.adapters.register_loader("timestamptz", _ClampedTimestamptz)
             await cursor.execute(statement, parameters, prepare=False)
             return await cursor.fetchall() if cursor.description else []
+
+
+class _SecondsDumper(Dumper):
+    """A timedelta as seconds alone: PostgreSQL's days have 23 or 25 hours where clocks change."""
+
+    oid = psycopg.adapters.types["interval"].oid
+
+    def dump(self, obj: timedelta) -> bytes:
+        return f"{obj.total_seconds():.6f} s".encode()
 
 
 class _ClampedTimestamptz(TimestamptzLoader):
@@ -344,14 +403,17 @@ def _is_outage(error: psycopg.Error) -> bool:
 
 
 @contextmanager
-def _translated(schema: str) -> Iterator[None]:
+def _translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]:
     """The driver's errors as ours. What is neither an outage nor ours (a deadlock, say) passes as it is."""
     try:
         yield
     except psycopg_pool.PoolClosed as error:
         raise QueueClosed() from error
     except psycopg.Error as error:
-        raise _translation(error, schema) from error
+        ours = error if any(error is each for each in theirs) else _translation(error, schema)
+        if ours is error:
+            raise
+        raise ours from error
 
 
 def _translation(error: psycopg.Error, schema: str) -> Exception:

@@ -27,8 +27,9 @@ An exception's docstring is its default message.
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import Final
+from typing import Any, Final
 
 
 class HowdahError(Exception):
@@ -65,6 +66,9 @@ class InvalidItem(InvalidInput):
         super().__init__(message)
         self.index = index
         self.enqueued = enqueued
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), index=self.index, enqueued=self.enqueued), self.args
 
 
 class JobNotFound(HowdahError, LookupError):
@@ -118,8 +122,5 @@ class QueueClosed(HowdahError):
 BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ001": InvalidOption,
     "JQ002": InvalidJobType,
-    "JQ003": InvalidPayload,
-    "JQ004": JobNotFound,
     "JQ005": JobNotChanged,
-    "JQ006": SchemaConflict,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 import time
@@ -9,6 +10,15 @@ import uuid
 
 _lock = threading.Lock()
 _last = 0
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+# A thread that held it does not exist in the child of a fork.
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def new_id() -> uuid.UUID:

@@ -59,6 +59,7 @@ class Job:
     timeout: timedelta | None = None
     deadline_at: datetime | None = None
     expires_at: datetime | None = None
+    lease: timedelta | None = None
     lease_until: datetime | None = None
     crashes: int = 0
     interruptions: int = 0

@@ -20,6 +20,15 @@ _LONGEST = timedelta(days=36_500)
 MAX_KEY_LENGTH = 200
 
 
+def shown(value: object) -> str:
+    """A value inside of a message: never long, and never an error of its own."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001
+        return f"a {type(value).__name__} that cannot be printed"
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
 def job_type(value: object) -> str:
     if not isinstance(value, str):
         raise InvalidJobType(f"a job type is a str, not a {type(value).__name__}")
@@ -34,27 +43,35 @@ def job_type(value: object) -> str:
 
 def job_types(value: object) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
-        raise InvalidJobType(f"job types are a list of str, not {value!r}")
+        raise InvalidJobType(f"job types are a list of str, not {shown(value)}")
     return [job_type(each) for each in value]
 
 
 def name(value: object, option: str, longest: int) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= longest or not _is_clean(value):
-        raise InvalidOption(f"{option} is a str of 1 to {longest} characters without control characters, not {value!r}")
+        raise InvalidOption(
+            f"{option} is a str of 1 to {longest} characters without control characters, not {shown(value)}"
+        )
+    return value
+
+
+def text(value: object, option: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidOption(f"{option} is a str, not {shown(value)}")
     return value
 
 
 def integer(value: object, option: str, *, least: int = -_INT_MAX - 1, most: int = _INT_MAX) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidOption(f"{option} is an int, not {value!r}")
+        raise InvalidOption(f"{option} is an int, not {shown(value)}")
     if not least <= value <= most:
-        raise InvalidOption(f"{option} is {value}; it must be between {least} and {most}")
+        raise InvalidOption(f"{option} is {shown(value)}; it must be between {least} and {most}")
     return int(value)
 
 
 def moment(value: object, option: str) -> datetime:
     if not isinstance(value, datetime):
-        raise InvalidOption(f"{option} is a datetime, not {value!r}")
+        raise InvalidOption(f"{option} is a datetime, not {shown(value)}")
     if value.utcoffset() is None:
         raise InvalidOption(f"{option} has no time zone: use datetime.now(timezone.utc), or {option}.astimezone()")
     return value
@@ -62,15 +79,15 @@ def moment(value: object, option: str) -> datetime:
 
 def span(value: object, option: str, *, positive: bool = False) -> timedelta:
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
-        raise InvalidOption(f"{option} is seconds or a timedelta, not {value!r}")
+        raise InvalidOption(f"{option} is seconds or a timedelta, not {shown(value)}")
     try:
         length = value if isinstance(value, timedelta) else timedelta(seconds=value)
     except (OverflowError, ValueError) as error:
-        raise InvalidOption(f"{option} is {value}, which is not a span of time") from error
+        raise InvalidOption(f"{option} is {shown(value)}, which is not a span of time") from error
     if length < timedelta(0) or (positive and not length):
-        raise InvalidOption(f"{option} is {value}; it must {'be positive' if positive else 'not be negative'}")
+        raise InvalidOption(f"{option} is {shown(value)}; it must {'be positive' if positive else 'not be negative'}")
     if length > _LONGEST:
-        raise InvalidOption(f"{option} is {value}; more than a hundred years is not supported")
+        raise InvalidOption(f"{option} is {shown(value)}; more than a hundred years is not supported")
     return length
 
 
@@ -82,14 +99,16 @@ def job_id(value: JobOrId) -> uuid.UUID:
     try:
         return uuid.UUID(value)
     except (ValueError, AttributeError, TypeError) as error:
-        raise InvalidOption(f"{value!r} is not a job, nor the id of one (a UUID)") from error
+        raise InvalidOption(f"{shown(value)} is not a job, nor the id of one (a UUID)") from error
 
 
 def statuses(value: Status | Sequence[Status]) -> list[str]:
+    if not isinstance(value, Sequence | set | frozenset):
+        raise InvalidOption(f"status is one or several of {', '.join(STATUSES)}, not {shown(value)}")
     wanted: list[Any] = [value] if isinstance(value, str) else list(value)
     for status in wanted:
         if status not in STATUSES:
-            raise InvalidOption(f"{status!r} is not a status: they are {', '.join(STATUSES)}")
+            raise InvalidOption(f"{shown(status)} is not a status: they are {', '.join(STATUSES)}")
     return wanted
 
 

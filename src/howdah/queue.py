@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import secrets
 import socket
@@ -125,6 +126,17 @@ class JobQueue:
         with self._database.connect(self._database.dsn()) as conn:
             return self._database.run(migrate.check(self.schema), conn)
 
+    async def amigrate(self, *, adopt: bool | None = None) -> Migration:
+        async with await self._database.aconnect() as conn:
+            return await self._database.arun(migrate.migrate(self.schema, adopt=adopt), conn)
+
+    async def acheck_schema(self) -> Sequence[Difference]:
+        async with await self._database.aconnect() as conn:
+            return await self._database.arun(migrate.check(self.schema), conn)
+
+    amigrate.__doc__ = migrate.__doc__
+    acheck_schema.__doc__ = check_schema.__doc__
+
     # Its end
 
     def close(self) -> None:
@@ -153,6 +165,22 @@ class JobQueue:
 
     def __repr__(self) -> str:
         return f"JobQueue(schema={self.schema!r})"
+
+
+def _name_verbs() -> None:
+    """A verb's help is that of a method, not that of the plan behind it."""
+    for name, verb in vars(JobQueue).items():
+        if hasattr(verb, "__wrapped__"):
+            plan = inspect.signature(verb.__wrapped__)
+            this, *others = plan.parameters.values()
+            verb.__signature__ = plan.replace(
+                parameters=[this.replace(name="self", annotation=this.empty), *others],
+                return_annotation=str(plan.return_annotation).removeprefix("Plan[").removesuffix("]"),
+            )
+            verb.__name__, verb.__qualname__ = name, f"JobQueue.{name}"
+
+
+_name_verbs()
 
 
 def _own_name() -> str:

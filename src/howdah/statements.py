@@ -19,8 +19,8 @@ _SCHEMA_PATTERN = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _ROOT = resources.files("howdah") / "sql"
 
 
-def check_schema_name(schema: str) -> str:
-    if not _SCHEMA_PATTERN.fullmatch(schema) or schema.startswith("pg_"):
+def check_schema_name(schema: object) -> str:
+    if not isinstance(schema, str) or not _SCHEMA_PATTERN.fullmatch(schema) or schema.startswith("pg_"):
         raise InvalidOption(
             f"{schema!r} is not a schema name for Howdah: 1 to 48 lower-case letters, digits and underscores,"
             " beginning with a letter or an underscore, and not with pg_"

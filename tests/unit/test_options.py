@@ -45,7 +45,9 @@ def test_any_readable_name_up_to_50_characters_is_a_job_type(value: str) -> None
     assert options.job_type(value) == value
 
 
-@pytest.mark.parametrize("value", ["mail", b"mail", 5, None, {"mail": 1}, iter(["mail"])], ids=repr)
+@pytest.mark.parametrize(
+    "value", ["mail", b"mail", 5, None, {"mail": 1}, iter(["mail"])], ids=lambda value: type(value).__name__
+)
 def test_job_types_are_a_list_and_not_one_name(value: object) -> None:
     with pytest.raises(InvalidJobType):
         options.job_types(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,9 +65,9 @@ def test_a_schema_name_is_lower_case_letters_digits_and_underscores(schema: str)
     ["", "a" * 49, "Howdah", "1a", "a-b", "a b", 'a"b', "a;b", "a.b", "a\n", "é", "pg_mine", "pg_", None, 5, b"howdah"],
     ids=repr,
 )
-def test_any_other_schema_name_is_refused(schema: object) -> None:
+def test_any_other_schema_name_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidOption, match="is not a schema name"):
-        statements.check_schema_name(schema)  # type: ignore[arg-type]
+        statements.check_schema_name(schema)
 
 
 def test_a_call_names_every_argument_and_puts_no_value_into_the_text() -> None:

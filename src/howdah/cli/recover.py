@@ -58,7 +58,7 @@ COMMAND = Command(
     name="recover",
     summary="take back the jobs that nobody works on any more",
     story="""
-        The sweep that every worker runs by itself, for when there is no worker: jobs of dead workers and of
+        The sweep, by hand or from cron: jobs of dead workers and of
         leases that have passed go back to pending, or become failed if their attempts are used up; what has
         timed out, expired or was cancelled is ended. A job whose worker lives is never taken.
     """,

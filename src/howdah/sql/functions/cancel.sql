@@ -2,6 +2,7 @@ CREATE OR REPLACE FUNCTION howdah.cancel(p_ids uuid[], p_reason text DEFAULT NUL
 RETURNS TABLE (id uuid, status varchar)
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE

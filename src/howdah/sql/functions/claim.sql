@@ -17,6 +17,7 @@ CREATE OR REPLACE FUNCTION howdah.claim(
 LANGUAGE plpgsql VOLATILE
 -- A plan made while the table was empty must not read all of it once it is full.
 SET enable_seqscan = off
+SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -30,7 +31,7 @@ DECLARE
     v_last_priority bigint;
     v_last_run_at timestamptz;
     v_last_id uuid;
-    v_lease_until timestamptz;
+    v_lease interval;
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
     IF p_batch_size IS NULL OR p_batch_size < 0 THEN
@@ -99,7 +100,7 @@ BEGIN
     OFFSET greatest(least(p_start, cardinality(v_picked)) - 1, 0)
     LIMIT sign(greatest(p_start, 0));
     IF NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = p_worker_id) THEN
-        v_lease_until := howdah.lease_clock() + p_lease;
+        v_lease := p_lease;
     END IF;
 
     RETURN QUERY
@@ -111,7 +112,8 @@ BEGIN
             claimed_at = greatest(howdah.clock(), j.claimed_at + interval '1 microsecond'),
             started_at = CASE WHEN part.starts THEN howdah.clock() END,
             deadline_at = CASE WHEN part.starts THEN howdah.clock() + j.timeout END,
-            lease_until = v_lease_until,
+            lease = v_lease,
+            lease_until = howdah.lease_clock() + v_lease,
             attempts = j.attempts + 1,
             token = j.token + 1
         FROM (VALUES (true), (false)) AS part (starts)

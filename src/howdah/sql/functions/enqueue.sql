@@ -15,11 +15,16 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     p_parent_id uuid DEFAULT NULL,
     p_workflow_id uuid DEFAULT NULL
 ) RETURNS TABLE (
-    id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int
+    id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
+    timeout interval, expires_at timestamptz, retry_policy jsonb
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_id uuid;
+    v_created boolean;
+    v_ended boolean;
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy);
@@ -41,37 +46,37 @@ BEGIN
         FROM (SELECT coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) AS at) AS due
         LEFT JOIN howdah.types AS t ON t.job_type = p_job_type
         ON CONFLICT DO NOTHING
-        RETURNING j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts
-        INTO id, created, priority, run_at, created_at, max_attempts;
+        RETURNING
+            j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
+        INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
 
-        IF FOUND AND p_id IS NOT NULL AND NOT p_first_try THEN
+        IF FOUND AND (p_id IS NULL OR p_first_try) THEN
+            RETURN NEXT;
+            RETURN;
+        ELSIF FOUND THEN
             -- A repeated call must find its job among the ended ones too. This look comes after the
             -- INSERT, because that may have waited for the very transaction that ended the job.
-            SELECT a.id, false, a.priority, a.run_at, a.created_at, a.max_attempts
-            INTO id, created, priority, run_at, created_at, max_attempts
-            FROM howdah.archive AS a
-            WHERE a.id = p_id AND a.finished_at >= howdah.earliest_end(p_id);
-            IF FOUND THEN
-                DELETE FROM howdah.live AS j WHERE j.id = p_id;
-            ELSE
-                SELECT j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts
-                INTO id, created, priority, run_at, created_at, max_attempts
-                FROM howdah.live AS j WHERE j.id = p_id;
-            END IF;
-        ELSIF NOT FOUND THEN
-            SELECT j.id, false, j.priority, j.run_at, j.created_at, j.max_attempts
-            INTO id, created, priority, run_at, created_at, max_attempts
-            FROM howdah.live AS j WHERE j.id = p_id;
-            IF NOT FOUND THEN
-                SELECT j.id, false, j.priority, j.run_at, j.created_at, j.max_attempts
-                INTO id, created, priority, run_at, created_at, max_attempts
-                FROM howdah.live AS j WHERE j.job_type = p_job_type AND j.key = p_key;
-            END IF;
+            v_id := p_id;
+            v_ended := EXISTS (
+                SELECT FROM howdah.archive AS a WHERE a.id = p_id AND a.finished_at >= howdah.earliest_end(p_id)
+            );
+            DELETE FROM howdah.live AS j WHERE j.id = p_id AND v_ended;
+            v_created := NOT v_ended;
+        ELSE
+            v_id := coalesce(
+                (SELECT j.id FROM howdah.live AS j WHERE j.id = p_id),
+                (SELECT j.id FROM howdah.live AS j WHERE j.job_type = p_job_type AND j.key = p_key)
+            );
+            v_created := false;
         END IF;
-        -- Not found here means that the job in the way ended meanwhile: its place is free now.
-        EXIT WHEN FOUND;
+        -- None means that the job in the way ended meanwhile: its place is free now.
+        EXIT WHEN v_id IS NOT NULL;
     END LOOP;
-    RETURN NEXT;
+
+    RETURN QUERY
+    SELECT
+        d.id, v_created, d.priority, d.run_at, d.created_at, d.max_attempts, d.timeout, d.expires_at, d.retry_policy
+    FROM howdah.job_details AS d WHERE d.id = v_id;
 END
 $$;
 COMMENT ON FUNCTION howdah.enqueue IS

@@ -26,7 +26,7 @@ BEGIN
 
     IF NEW.status IN ('pending', 'claimed', 'running') THEN
         INSERT INTO howdah.live (
-            id, token, run_at, first_due_at, created_at, claimed_at, started_at, lease_until, deadline_at,
+            id, token, run_at, first_due_at, created_at, claimed_at, started_at, lease, lease_until, deadline_at,
             expires_at, timeout, priority, attempts, max_attempts, progress, events_count, job_type, status, data,
             order_key, worker_id, current_stage, last_error, retry_policy
         ) VALUES (
@@ -34,7 +34,8 @@ BEGIN
             -- A plain client's order is by created_at, but created_at does not put a job off.
             least(NEW.created_at, howdah.clock()), least(NEW.created_at, howdah.clock()), NEW.created_at,
             CASE WHEN v_held THEN coalesce(NEW.claimed_at, howdah.clock()) ELSE NEW.claimed_at END,
-            NEW.started_at, CASE WHEN v_held THEN howdah.lease_clock() + interval '10 minutes' END,
+            NEW.started_at, CASE WHEN v_held THEN interval '10 minutes' END,
+            CASE WHEN v_held THEN howdah.lease_clock() + interval '10 minutes' END,
             CASE WHEN NEW.status = 'running' THEN howdah.clock() + v_type.timeout END,
             howdah.clock() + v_type.expires_in, v_type.timeout,
             NEW.priority, NEW.attempts, NEW.max_attempts, NEW.progress, NEW.events_count, NEW.job_type, NEW.status,

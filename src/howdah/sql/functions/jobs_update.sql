@@ -10,8 +10,11 @@ DECLARE
     v_was_held boolean := OLD.status IN ('claimed', 'running');
     v_is_held boolean := NEW.status IN ('claimed', 'running');
     v_holder_beats boolean;
-    -- RecoverStaleJobs and its like, as opposed to a Fail, which has something to say.
-    v_is_recovery boolean := v_was_held AND NEW.status = 'pending' AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error;
+    v_lease interval;
+    -- RecoverStaleJobs and its like, as opposed to a Fail, which has something to say (be it the same as before).
+    v_is_recovery boolean := v_was_held AND NEW.status = 'pending'
+        AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error AND current_query() !~* 'last_error';
+    v_is_failure boolean := v_was_held AND NEW.status IN ('pending', 'failed') AND NOT v_is_recovery;
 BEGIN
     IF NEW.id <> OLD.id THEN
         RAISE EXCEPTION 'the id of a job cannot be changed' USING ERRCODE = 'JQ005';
@@ -73,11 +76,14 @@ BEGIN
     END IF;
 
     -- As everywhere: whoever was asked to stop, and stops, is cancelled.
-    IF v_was_held AND NEW.status IN ('pending', 'failed') AND v_job.cancel_requested_at IS NOT NULL THEN
+    IF (v_is_failure OR v_is_recovery) AND v_job.cancel_requested_at IS NOT NULL THEN
         NEW.status := 'cancelled';
     END IF;
     IF NEW.job_type <> OLD.job_type THEN
         PERFORM howdah.check_job_type(NEW.job_type);
+    END IF;
+    IF v_is_held AND NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id) THEN
+        v_lease := coalesce(v_job.lease, interval '10 minutes');
     END IF;
     UPDATE howdah.live AS j SET
         job_type = NEW.job_type,
@@ -96,7 +102,7 @@ BEGIN
         END,
         last_error = CASE WHEN NEW.last_error IS DISTINCT FROM OLD.last_error THEN NEW.last_error ELSE j.last_error END,
         errors = howdah.with_error(j.errors, CASE
-            WHEN v_was_held AND NEW.status IN ('pending', 'failed') AND NOT v_is_recovery THEN
+            WHEN v_is_failure THEN
                 jsonb_strip_nulls(jsonb_build_object(
                     'attempt', j.attempts, 'token', j.token, 'at', howdah.clock(), 'worker', j.worker_id,
                     'kind', 'failed', 'error', coalesce(NEW.last_error, 'failed without an error message')
@@ -106,7 +112,7 @@ BEGIN
         -- Whoever held the job before is fenced, and so is whoever looked at it before it was claimed.
         token = j.token + CASE WHEN NEW.status <> OLD.status AND NOT (v_was_held AND v_is_held) THEN 1 ELSE 0 END,
         run_at = CASE
-            WHEN v_was_held AND NEW.status = 'pending' AND NOT v_is_recovery THEN
+            WHEN v_is_failure THEN
                 howdah.clock() + howdah.retry_delay(coalesce(j.retry_policy, '{"kind": "none"}'), j.attempts)
             ELSE j.run_at
         END,
@@ -117,11 +123,8 @@ BEGIN
             WHEN v_is_held THEN coalesce(NEW.claimed_at, j.claimed_at)
             ELSE j.claimed_at
         END,
-        lease_until = CASE
-            WHEN NOT v_is_held THEN NULL
-            WHEN EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id) THEN NULL
-            ELSE howdah.lease_clock() + interval '10 minutes'
-        END,
+        lease = v_lease,
+        lease_until = howdah.lease_clock() + v_lease,
         deadline_at = CASE
             WHEN NOT v_is_held THEN NULL
             WHEN OLD.status <> 'running' AND NEW.status = 'running' THEN howdah.clock() + j.timeout
@@ -135,7 +138,7 @@ BEGIN
             PERFORM howdah.complete(ARRAY[v_job.id], ARRAY[v_job.token]);
             NEW.progress := 100;
             NEW.completed_at := coalesce(NEW.completed_at, howdah.clock());
-        WHEN NEW.status = 'cancelled' AND OLD.status = 'running' AND v_holder_beats THEN
+        WHEN NEW.status = 'cancelled' AND OLD.status = 'running' AND v_holder_beats AND NOT v_is_failure THEN
             UPDATE howdah.live AS j SET cancel_requested_at = coalesce(j.cancel_requested_at, howdah.clock())
             WHERE j.id = OLD.id;
             NEW.status := 'running';

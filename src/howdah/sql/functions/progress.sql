@@ -2,12 +2,12 @@ CREATE OR REPLACE FUNCTION howdah.progress(
     p_ids uuid[],
     p_tokens bigint[],
     p_percents int[],
-    p_stages text[] DEFAULT NULL,
-    p_lease interval DEFAULT '10 minutes'
+    p_stages text[] DEFAULT NULL
 ) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
 SET enable_seqscan = off
+SET jit = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -22,7 +22,7 @@ BEGIN
     UPDATE howdah.live AS j SET
         progress = coalesce(least(greatest(report.percent, 0), 100), j.progress),
         current_stage = coalesce(left(report.stage, 100), j.current_stage),
-        lease_until = CASE WHEN j.lease_until IS NOT NULL THEN howdah.lease_clock() + p_lease END
+        lease_until = howdah.lease_clock() + j.lease
     FROM report
     WHERE j.id = ANY (p_ids) AND j.id = report.id AND j.token = report.token AND j.status <> 'pending'
     RETURNING j.id;

@@ -2,6 +2,7 @@ CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000)
 RETURNS TABLE (id uuid, status varchar, reason text)
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.recover_stale_jobs(p_timeout interval) RETURNS int
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off
+SET jit = off
 AS $$
 DECLARE
     v_recovered int := 0;

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.reprioritise(p_ids uuid[], p_priority int) RETURNS TABLE (id uuid)
 LANGUAGE sql VOLATILE
 SET enable_seqscan = off
+SET jit = off
 AS $$
     UPDATE howdah.live AS j SET priority = p_priority
     WHERE j.id = ANY (p_ids) AND j.status = 'pending'

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.reschedule(p_ids uuid[], p_run_at timestamptz DEFAULT NULL, p_delay interval DEFAULT NULL) RETURNS TABLE (id uuid)
 LANGUAGE sql VOLATILE
 SET enable_seqscan = off
+SET jit = off
 AS $$
     UPDATE howdah.live AS j SET
         run_at = coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()),

@@ -2,6 +2,7 @@ CREATE OR REPLACE FUNCTION howdah.retry(p_ids uuid[]) RETURNS TABLE (id uuid)
 LANGUAGE sql VOLATILE
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
 SET enable_seqscan = off
+SET jit = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$

@@ -2,13 +2,21 @@ CREATE OR REPLACE FUNCTION howdah.retry_delay(p_policy jsonb, p_attempts int) RE
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    v_delay float8 := (p_policy ->> 'delay')::float8;
-    v_longest float8 := coalesce((p_policy ->> 'max')::float8, 3600);
-    v_factor float8 := coalesce((p_policy ->> 'factor')::float8, 2);
-    v_jitter float8 := coalesce((p_policy ->> 'jitter')::float8, 0);
+    v_numbers boolean := NOT EXISTS (
+        SELECT FROM unnest(ARRAY['delay', 'max', 'factor', 'jitter']) AS n (name)
+        WHERE CASE jsonb_typeof(p_policy -> n.name)
+            WHEN 'number' THEN (p_policy ->> n.name)::numeric NOT BETWEEN -1e9 AND 1e9
+            ELSE p_policy -> n.name IS NOT NULL
+        END
+    );
+    v_policy jsonb := CASE WHEN v_numbers THEN p_policy END;
+    v_delay float8 := (v_policy ->> 'delay')::float8;
+    v_longest float8 := coalesce((v_policy ->> 'max')::float8, 3600);
+    v_factor float8 := coalesce((v_policy ->> 'factor')::float8, 2);
+    v_jitter float8 := coalesce((v_policy ->> 'jitter')::float8, 0);
     v_seconds float8;
 BEGIN
-    v_seconds := CASE p_policy ->> 'kind'
+    v_seconds := CASE v_policy ->> 'kind'
         WHEN 'none' THEN 0
         WHEN 'fixed' THEN v_delay
         WHEN 'linear' THEN v_delay * p_attempts
@@ -24,7 +32,7 @@ BEGIN
                 ' the other kinds are "fixed" and "linear" (with a delay) and "none". Delays are seconds.';
     END IF;
     v_seconds := least(v_seconds, v_longest);
-    RETURN make_interval(secs => v_seconds * (1 + v_jitter * (random() - 0.5) * 2));
+    RETURN make_interval(secs => least(v_seconds * (1 + v_jitter * (random() - 0.5) * 2), v_longest));
 END
 $$;
 COMMENT ON FUNCTION howdah.retry_delay IS 'How long a job waits after its n-th failed attempt, by a retry policy. Raises JQ001 for what is no policy.';

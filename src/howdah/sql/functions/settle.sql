@@ -25,6 +25,7 @@ CREATE OR REPLACE FUNCTION howdah.settle(
 LANGUAGE plpgsql VOLATILE
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
 SET enable_seqscan = off
+SET jit = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -126,6 +127,7 @@ BEGIN
         last_error = coalesce(v.error, j.last_error),
         errors = howdah.with_error(j.errors, v.entry),
         worker_id = NULL,
+        lease = NULL,
         lease_until = NULL,
         deadline_at = NULL
     FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions)

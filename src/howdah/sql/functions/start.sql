@@ -1,11 +1,11 @@
 CREATE OR REPLACE FUNCTION howdah.start(
     p_ids uuid[],
-    p_tokens bigint[],
-    p_lease interval DEFAULT '10 minutes'
+    p_tokens bigint[]
 ) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
 SET enable_seqscan = off
+SET jit = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -19,7 +19,7 @@ BEGIN
         status = 'running',
         started_at = howdah.clock(),
         deadline_at = howdah.clock() + j.timeout,
-        lease_until = CASE WHEN j.lease_until IS NOT NULL THEN howdah.lease_clock() + p_lease END
+        lease_until = howdah.lease_clock() + j.lease
     FROM begun
     WHERE j.id = ANY (p_ids) AND j.id = begun.id AND j.token = begun.token AND j.status = 'claimed'
     RETURNING j.id;

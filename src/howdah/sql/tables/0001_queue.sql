@@ -78,6 +78,7 @@ CREATE TABLE howdah.live (
     expires_at timestamptz,
     cancel_requested_at timestamptz,
     timeout interval,
+    lease interval,
     parent_id uuid,
     workflow_id uuid,
     priority int NOT NULL,
