@@ -8,6 +8,7 @@ its schema, so that a missing migration is said in words and not by a missing fu
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 import time
@@ -210,6 +211,13 @@ def _renew_locks() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_locks)
+
+
+@atexit.register
+def _close_all() -> None:
+    # A pool that is still open when the interpreter ends waits in vain for its threads, five seconds each.
+    for database in list(_databases):
+        database.close()
 
 
 class _Pools:

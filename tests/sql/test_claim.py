@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -163,7 +164,9 @@ def test_a_bad_batch_size_is_refused(queue: JobQueue, db: Db) -> None:
 
 
 @pytest.fixture
-def ordered(db: Db) -> Callable[..., None]:
+def ordered(connect: Connect) -> Callable[..., None]:
+    db = connect()
+
     def declare(**options: Any) -> None:
         db.execute(
             "SELECT declare_type('o', p_ordered => true, p_pause_on_failure => %s)", (bool(options.get("pause")),)
@@ -227,3 +230,39 @@ def test_a_plain_sql_client_cannot_break_the_order_either(db: Db, ordered: Calla
     rows = db.execute("UPDATE jobs SET status = 'claimed' WHERE job_type = 'o' RETURNING data").fetchall()
     assert [row["data"] for row in rows] == [1]
     assert db.execute("UPDATE jobs SET status = 'claimed' WHERE status = 'pending' RETURNING id").fetchall() == []
+
+
+def test_jobs_that_were_held_or_ended_when_their_type_became_ordered_are_not_stranded(
+    queue: JobQueue, ordered: Callable[..., None]
+) -> None:
+    ended = queue.enqueue("o", {"n": "ended"})
+    (job,) = queue.claim(["o"])
+    queue.complete(job)
+    queue.enqueue_many("o", [{"n": n} for n in range(4)])
+    held = queue.claim(["o"], 2)
+    ordered()
+    assert queue.claim(["o"], 10) == []
+    queue.release(held[0])
+    queue.fail(held[1], "boom", delay=0)
+    queue.retry(ended)
+    done = []
+    while jobs := queue.claim(["o"], 10):
+        (job,) = jobs
+        done.append(job.data["n"])
+        queue.complete(job)
+    assert done == [0, 1, 2, 3, "ended"]
+
+
+def test_a_job_added_while_its_type_becomes_ordered_is_not_stranded(
+    queue: JobQueue, db: Db, connect: Connect, ordered: Callable[..., None]
+) -> None:
+    adding = connect(autocommit=False)
+    adding.execute("SELECT enqueue('o')")
+    with ThreadPoolExecutor(1) as pool:
+        declaring = pool.submit(ordered)
+        blocked = "SELECT 1 FROM pg_locks WHERE relation = 'live'::regclass AND NOT granted"
+        while db.execute(blocked).fetchone() is None:
+            assert not declaring.done()
+        adding.commit()
+        declaring.result()
+    assert len(queue.claim(["o"])) == 1

@@ -28,8 +28,10 @@ BEGIN
         IS DISTINCT FROM
         (p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy, p_max_crashes);
 
-    -- Held jobs keep their lane: two of them would break the promise of one lease before it is made.
     IF p_ordered IS DISTINCT FROM v_was_ordered THEN
+        -- Whoever adds a job right now has looked at the type before: its job is waited for, and found.
+        LOCK TABLE howdah.live IN SHARE ROW EXCLUSIVE MODE;
+        -- Held jobs follow when they come back: two of them would break the promise of one lease before it is made.
         UPDATE howdah.live AS j SET order_key = CASE WHEN p_ordered THEN '' END
         WHERE j.job_type = p_job_type AND j.status = 'pending';
     END IF;

@@ -116,6 +116,11 @@ BEGIN
                 howdah.clock() + howdah.retry_delay(coalesce(j.retry_policy, '{"kind": "none"}'), j.attempts)
             ELSE j.run_at
         END,
+        order_key = CASE
+            WHEN NEW.status = 'pending'
+            THEN (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered)
+            ELSE j.order_key
+        END,
         worker_id = CASE WHEN v_is_held THEN NEW.worker_id WHEN NEW.status = 'pending' THEN NULL ELSE j.worker_id END,
         claimed_at = CASE
             WHEN NOT v_was_held AND v_is_held

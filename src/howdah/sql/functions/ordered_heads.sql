@@ -9,7 +9,8 @@ AS $$
         FROM unnest(p_job_types) AS lane (job_type)
         WHERE NOT EXISTS (
             SELECT FROM howdah.live AS j
-            WHERE j.job_type = lane.job_type AND j.order_key = '' AND j.status IN ('claimed', 'running')
+            -- Of whatever order_key: a job may be held since before its type became ordered.
+            WHERE j.job_type = lane.job_type AND j.status IN ('claimed', 'running')
         )
         UNION ALL
         SELECT

@@ -17,7 +17,8 @@ AS $$
         SELECT
             id, token + 1, howdah.clock(), howdah.clock(), created_at, claimed_at, NULL, timeout, parent_id,
             workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
-            data, key, order_key, NULL, last_error, errors, checkpoint, retry_policy, meta
+            data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
+            NULL, last_error, errors, checkpoint, retry_policy, meta
         FROM ended
         -- A live job may have its key by now: then the ended one stays where it is.
         ON CONFLICT DO NOTHING

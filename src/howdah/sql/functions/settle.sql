@@ -126,6 +126,8 @@ BEGIN
         interruptions = v.interruptions,
         last_error = coalesce(v.error, j.last_error),
         errors = howdah.with_error(j.errors, v.entry),
+        -- The type may have become ordered, or have ceased to be, while the job was held.
+        order_key = (SELECT '' FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.ordered),
         worker_id = NULL,
         lease = NULL,
         lease_until = NULL,
