@@ -177,46 +177,6 @@ CREATE SEQUENCE howdah.id_counter CACHE 32;
 CREATE TYPE howdah.lane_head AS (job_type varchar, priority int, run_at timestamptz, id uuid, ordered boolean);
 COMMENT ON TYPE howdah.lane_head IS 'A lane as a claim sees it: a type, and the first job that may be taken from it.';
 
-CREATE VIEW howdah.jobs AS
-SELECT
-    id,
-    job_type,
-    priority,
-    status,
-    data,
-    progress,
-    current_stage,
-    events_count,
-    CASE WHEN status <> 'pending' THEN worker_id END::varchar(100) AS worker_id,
-    CASE WHEN status <> 'pending' THEN claimed_at END AS claimed_at,
-    created_at,
-    started_at,
-    NULL::timestamptz AS completed_at,
-    attempts,
-    max_attempts,
-    last_error
-FROM howdah.live
-UNION ALL
-SELECT
-    id,
-    job_type,
-    priority,
-    status,
-    data,
-    progress,
-    current_stage,
-    events_count,
-    CASE WHEN status = 'completed' THEN worker_id END::varchar(100),
-    CASE WHEN status = 'completed' THEN claimed_at END,
-    created_at,
-    started_at,
-    completed_at,
-    attempts,
-    max_attempts,
-    last_error
-FROM howdah.archive;
-COMMENT ON VIEW howdah.jobs IS 'Every job, live or archived, in the columns that plain SQL clients know.';
-
 CREATE VIEW howdah.job_details AS
 SELECT
     id,
@@ -296,3 +256,24 @@ SELECT
     finished_at
 FROM howdah.archive;
 COMMENT ON VIEW howdah.job_details IS 'Every job, live or archived, with everything that is known of it.';
+
+CREATE VIEW howdah.jobs AS
+SELECT
+    id,
+    job_type,
+    priority,
+    status,
+    data,
+    progress,
+    current_stage,
+    events_count,
+    worker_id,
+    claimed_at,
+    created_at,
+    started_at,
+    completed_at,
+    attempts,
+    max_attempts,
+    last_error
+FROM howdah.job_details;
+COMMENT ON VIEW howdah.jobs IS 'Every job, live or archived, in the columns that plain SQL clients know.';
