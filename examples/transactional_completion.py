@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from howdah import JobQueue, embedded
-from howdah.config import configured_dsn
+from howdah import JobQueue
 
 JOB_TYPE = "example_transfer"
 
@@ -32,13 +31,13 @@ def balance(dsn: str) -> int:
 
 
 def main() -> None:
-    dsn = configured_dsn(None) or embedded.join().dsn
-    with psycopg.connect(dsn) as conn:
-        conn.execute("DROP TABLE IF EXISTS example_accounts")
-        conn.execute("CREATE TABLE example_accounts (balance int NOT NULL)")
-        conn.execute("INSERT INTO example_accounts VALUES (100)")
-
     with JobQueue() as queue:
+        dsn = queue.dsn
+        with psycopg.connect(dsn) as conn:
+            conn.execute("DROP TABLE IF EXISTS example_accounts")
+            conn.execute("CREATE TABLE example_accounts (balance int NOT NULL)")
+            conn.execute("INSERT INTO example_accounts VALUES (100)")
+
         queue.enqueue(JOB_TYPE, {"amount": 30})
         try:
             transfer(queue, dsn, interrupted=True)
@@ -50,8 +49,8 @@ def main() -> None:
         transfer(queue, dsn, interrupted=False)
         print(f"the balance is {balance(dsn)}")
 
-    with psycopg.connect(dsn) as conn:
-        conn.execute("DROP TABLE example_accounts")
+        with psycopg.connect(dsn) as conn:
+            conn.execute("DROP TABLE example_accounts")
 
 
 if __name__ == "__main__":

@@ -87,5 +87,10 @@ def _reachable(binaries: Path, home: Path) -> Path:
     )
     if probe.returncode == 0:
         return binaries
-    shutil.copytree(binaries.parent, home / "postgresql", symlinks=True)
-    return home / "postgresql" / "bin"
+    copy = home / "site" / binaries.parent.parent.name / binaries.parent.name
+    shutil.copytree(binaries.parent, copy, symlinks=True)
+    # The wheel's programs look for their libraries beside its package.
+    libraries = binaries.parent.parent.with_name(f"{binaries.parent.parent.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, home / "site" / libraries.name, symlinks=True)
+    return copy / "bin"

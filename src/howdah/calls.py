@@ -334,15 +334,17 @@ def prune(
     kept = None if keep is None else options.span(keep, "keep")
     tries = options.integer(tries, "tries", least=1, most=1_000)
     yield from call("create_partitions")
-    days: dict[Any, PrunedDay] = {}
+    dropped: list[PrunedDay] = []
     for attempt in range(tries):
-        rows = yield from call("prune", keep=kept)
-        days.update((row["day"], PrunedDay(**row)) for row in rows)
-        if all(row["dropped"] for row in rows) or attempt == tries - 1:
+        days = [PrunedDay(**row) for row in (yield from call("prune", keep=kept))]
+        dropped += [day for day in days if day.dropped]
+        # What is in use now; a day that was, and is not listed any more, was dropped by somebody else.
+        in_use = [day for day in days if not day.dropped]
+        if not in_use or attempt == tries - 1:
             break
         yield Pause(random.uniform(0.1, 0.5))
     yield from call("compact_counts")
-    return list(days.values())
+    return sorted(dropped + in_use, key=lambda day: day.day)
 
 
 # Workers that drive their own loop

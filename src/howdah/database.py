@@ -45,6 +45,8 @@ SyncConnection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
 Loop = asyncio.AbstractEventLoop
 
+DEFAULT_SCHEMA = "howdah"
+
 # What a server says while it goes down, comes up or has no room; everything else is about the call.
 _UNAVAILABLE = ("08", "53300", "57P01", "57P02", "57P03")
 _EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
@@ -193,8 +195,9 @@ class Database:
             if self._ready_dsn is None:
                 dsn = self.dsn()
                 with self.connect(dsn) as conn:
-                    # An embedded server is ours alone: nobody else would migrate it.
-                    if self._configured is None:
+                    # An embedded server is ours alone: nobody else would migrate it. But a schema that was
+                    # named may be misspelt.
+                    if self._configured is None and self.schema == DEFAULT_SCHEMA:
                         self.run(migrate.migrate(self.schema), conn)
                     self.run(migrate.check_version(self.schema), conn)
                 self._ready_dsn = dsn

@@ -348,6 +348,11 @@ def _wheel_folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
+def psql_program() -> Path:
+    """The psql that came with the newest server."""
+    return _wheel_folder() / _INSTALLATIONS[max(_INSTALLATIONS)] / "bin" / "psql"
+
+
 def _programs(major: int, account: Account) -> Path:
     if major not in _INSTALLATIONS:
         versions = " or ".join(map(str, _INSTALLATIONS))

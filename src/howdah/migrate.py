@@ -69,6 +69,7 @@ def script(schema: str) -> str:
             "-- Run: psql --set ON_ERROR_STOP=1 --file THIS_FILE",
             "BEGIN;",
             render(source("lock_migration"), schema),
+            source("fix_search_path"),
             *_files(schema, 0),
             f"{statements.call_statement(schema, 'create_partitions', ()).as_string()};",
             f"{record.rstrip()};",
@@ -82,13 +83,14 @@ def migrate(schema: str, *, adopt: bool | None = None) -> Plan[Migration]:
     yield Begin()
     yield Script(render(source("lock_migration"), schema))
     standing = yield from _standing()
-    installed = (yield from read("schema_version"))[0] if standing["installed"] else None
+    installed = (yield from _installed()) if standing["installed"] else None
     before = installed["version"] if installed else 0
     if installed and installed["version"] > SCHEMA_VERSION:
         raise _too_new(schema, installed["version"])
-    if installed and (installed["version"], installed["digest"]) == (SCHEMA_VERSION, statements.digest()):
+    if installed and installed["version"] == SCHEMA_VERSION and installed["is_current"]:
         return Migration(schema, before, before, changed=False)
 
+    yield Script(source("fix_search_path"))
     source_schema = None if installed else _to_adopt(standing, schema, adopt)
     if source_schema:
         yield Script(render(source("set_aside"), source_schema))
@@ -108,7 +110,7 @@ def check_version(schema: str) -> Plan[None]:
     standing = yield from _standing()
     if not standing["installed"]:
         raise SchemaMissing(f"Howdah is not installed in schema {schema} of this database. Run: {command(schema)}")
-    installed = (yield from read("schema_version"))[0]
+    installed = yield from _installed()
     if installed["version"] < SCHEMA_VERSION:
         raise SchemaOutdated(
             f"schema {schema} has version {installed['version']}; this Howdah needs version {SCHEMA_VERSION}."
@@ -122,6 +124,7 @@ def check(schema: str) -> Plan[list[Difference]]:
     """Compares what is installed with a fresh installation, made for that and undone."""
     yield Begin(discard=True)
     yield from check_version(schema)
+    yield Script(source("fix_search_path"))
     fresh_schema = f"howdah_check_{secrets.token_hex(6)}"
     yield Script(render(source("lock_migration"), fresh_schema))
     for text in _files(fresh_schema, 0):
@@ -142,6 +145,10 @@ def _version() -> dict[str, int | str]:
 
 def _standing() -> Plan[Row]:
     return (yield from read("standing"))[0]
+
+
+def _installed() -> Plan[Row]:
+    return (yield from read("schema_version", digest=statements.digest()))[0]
 
 
 def _files(schema: str, after: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from howdah import calls, migrate, options
 from howdah.calls import Context
 from howdah.codec import PLAIN, Codec
-from howdah.database import Database
+from howdah.database import DEFAULT_SCHEMA, Database
 from howdah.migrate import Difference, Migration
 from howdah.options import Seconds
 from howdah.plan import Plan
@@ -61,7 +61,7 @@ class JobQueue:
     def __init__(
         self,
         dsn: str | None = None,
-        schema: str = "howdah",
+        schema: str = DEFAULT_SCHEMA,
         *,
         codec: Codec | None = None,
         max_payload_bytes: int = 64 * 1024,
@@ -136,6 +136,14 @@ class JobQueue:
 
     amigrate.__doc__ = migrate.__doc__
     acheck_schema.__doc__ = check_schema.__doc__
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is, for connections of your own (``psycopg.connect(queue.dsn)``).
+
+        Starts the embedded server if that is it; it runs for as long as this process does.
+        """
+        return self._database.dsn()
 
     # Its end
 

@@ -17,6 +17,7 @@ NAMES = {
     "retry",
     "recover",
     "prune",
+    "psql",
     "pause",
     "resume",
 }

@@ -193,3 +193,19 @@ def test_counts_are_folded_without_changing_what_they_say(queue: JobQueue, db: D
     assert folded == {"n": 20}
     assert db.execute("SELECT count(*) AS n FROM archive_counts").fetchone() == {"n": 1}
     assert queue.stats()["a"] == before
+
+
+def test_the_days_do_not_depend_on_how_a_session_writes_dates(queue: JobQueue, db: Db, clock: TestClock) -> None:
+    clock.advance(20 * 24 * 3600)
+    db.execute("SET datestyle = 'SQL, DMY'")
+    db.execute("SET timezone = 'Asia/Kolkata'")
+    db.execute("SELECT * FROM create_partitions()")
+    assert home_of(db, finish_one(queue)) == f"archive_{today(clock):%Y%m%d}"
+    db.execute("SET datestyle = 'ISO'")
+    db.execute("SET timezone = 'UTC'")
+    bounds = db.execute(
+        "SELECT pg_get_expr(relpartbound, oid) AS bounds FROM pg_class WHERE oid = %s::regclass",
+        (f"{SCHEMA}.archive_{today(clock):%Y%m%d}",),
+    ).fetchone()
+    assert bounds is not None
+    assert f"'{today(clock)} 00:00:00+00'" in bounds["bounds"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.conftest import Db
+from tests.conftest import Connect, Db
 
 
 def hold(db: Db, count: int, start: int = 0) -> list[dict[str, Any]]:
@@ -71,3 +73,32 @@ def test_a_job_that_fails_for_ever_keeps_its_first_error_and_the_last_99(db: Db)
     row = db.execute("SELECT errors FROM live").fetchone()
     assert row is not None
     assert [entry["error"] for entry in row["errors"]] == ["error 0", *(f"error {n}" for n in range(21, 120))]
+
+
+@pytest.mark.parametrize("verb", ["fail", "release"])
+def test_a_stale_token_beside_the_current_one_of_the_same_job_does_not_hide_it(db: Db, verb: str) -> None:
+    (held,) = hold(db, 1)
+    arguments = {"ids": [held["id"]] * 2, "tokens": [held["token"] - 1, held["token"]]}
+    assert len(db.execute(BATCHES[verb].encode(), arguments).fetchall()) == 1
+
+
+def test_batches_that_overlap_wait_for_each_other_and_not_in_a_circle(db: Db, connect: Connect) -> None:
+    db.execute(
+        "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts)"
+        " SELECT gen_random_uuid(), 'a', 100, now(), now(), now(), 99 FROM generate_series(1, 2000)"
+    )
+    held = db.execute("SELECT id, token FROM claim('w', ARRAY['a'], 2000, 2000)").fetchall()
+    ids, tokens = [row["id"] for row in held], [row["token"] for row in held]
+
+    def report(seed: int) -> None:
+        order = random.Random(seed).sample(range(2000), 2000)
+        some = [ids[n] for n in order], [tokens[n] for n in order]
+        conn = connect()
+        for _ in range(3):
+            conn.execute("SELECT progress(%s, %s, array_fill(1, ARRAY[2000]))", some)
+            conn.execute("SELECT fail(%s, %s, '{}')", (some[0], [0] * 2000))
+            conn.execute("SELECT cancel(%s)", (some[0],))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(report, range(4)))
+    assert db.execute("SELECT count(*) AS n FROM live WHERE cancel_requested_at IS NOT NULL").fetchone() == {"n": 2000}

@@ -226,3 +226,28 @@ def test_migrations_and_work_at_the_same_time(server_dsn: str, db: Db, queue: Jo
         for future in [pool.submit(task, n) for n in range(3) for task in (work, migrate_again)]:
             future.result()
     assert queue.check_schema() == []
+
+
+def test_operators_that_somebody_put_in_the_way_are_neither_used_nor_depended_on(server_dsn: str, db: Db) -> None:
+    """varchar = varchar is nowhere in PostgreSQL itself, so one in the search path would be the best match."""
+    db.execute("CREATE SCHEMA hostile")
+    try:
+        db.execute("CREATE TABLE hostile.loot (who text)")
+        db.execute(
+            "CREATE FUNCTION hostile.equal(varchar, varchar) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
+            " INSERT INTO hostile.loot VALUES (current_user); RETURN $1::text = $2::text; END $$"
+        )
+        db.execute("CREATE OPERATOR hostile.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = hostile.equal)")
+        with JobQueue(f"{server_dsn} options='-c search_path=hostile,public'", SCHEMA) as queue:
+            queue.migrate()
+            queue.enqueue("a", key="k")
+            queue.pause("b")
+            (job,) = queue.claim(["a", "b"])
+            queue.fail(job, "boom")
+            queue.cancel(job.id)
+            queue.recover()
+            queue.recover_stale_jobs(0)
+        assert db.execute("SELECT * FROM hostile.loot").fetchall() == []
+        db.execute("DROP OPERATOR hostile.= (varchar, varchar)")
+    finally:
+        db.execute("DROP SCHEMA hostile CASCADE")

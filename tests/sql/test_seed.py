@@ -70,6 +70,10 @@ def test_an_id_that_an_ended_job_has_is_refused(send: Send) -> None:
     (row,) = send("INSERT INTO jobs (job_type, status) VALUES ('x', 'completed') RETURNING id")
     with pytest.raises(psycopg.errors.UniqueViolation):
         send("INSERT INTO jobs (id, job_type) VALUES ($1, 'x')", row["id"])
+    (live,) = send("INSERT INTO jobs (job_type) VALUES ('x') RETURNING id")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        send("INSERT INTO jobs (id, job_type, status) VALUES ($1, 'x', 'completed')", live["id"])
+    assert len(send("SELECT id FROM jobs")) == 2
 
 
 def test_claim_complete(send: Send) -> None:
@@ -232,3 +236,27 @@ def test_the_types_own_defaults_reach_plain_inserts(send: Send, db: Db) -> None:
     db.execute("SELECT declare_type('slow', p_priority => 5, p_max_attempts => 8)")
     (row,) = send("INSERT INTO jobs (job_type) VALUES ('slow') RETURNING *")
     assert (row["priority"], row["max_attempts"]) == (5, 8)
+
+
+def test_cancelling_by_update_asks_a_worker_that_beats_and_a_completion_that_comes_first_wins(
+    send: Send, db: Db, queue: JobQueue
+) -> None:
+    db.execute("SELECT register_worker('beats', %s)", (uuid.uuid4(),))
+    job = queue.enqueue("x", timeout=3600)
+    (held,) = queue.claim(["x"], worker_id="beats")
+    queue.start(held)
+    assert len(send("UPDATE jobs SET status = 'cancelled' WHERE id = $1", job.id)) == 1
+    asked = queue.get(job)
+    assert (asked.status, asked.token) == ("running", held.token)
+    assert asked.cancel_requested_at is not None
+    assert asked.deadline_at is not None
+    queue.complete(held)
+    assert queue.get(job).status == "completed"
+
+
+def test_the_same_error_twice_is_recorded_twice(send: Send, queue: JobQueue) -> None:
+    send(seed.INSERT, "flaky")
+    for _ in range(2):
+        (claimed,) = send(seed.CLAIM, "w", ["flaky"], 1)
+        send(seed.FAIL, claimed["id"], "the same")
+    assert [error.error for error in queue.get(claimed["id"]).errors] == ["the same"] * 2

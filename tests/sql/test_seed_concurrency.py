@@ -29,7 +29,7 @@ def finals(db: Db) -> Iterator[Callable[[], Counter[uuid.UUID]]]:
     db.execute("CREATE TABLE final_transitions (id uuid, status text)")
     db.execute(
         "CREATE FUNCTION note_final() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        " INSERT INTO final_transitions VALUES (NEW.id, NEW.status); RETURN NULL; END $$"
+        " INSERT INTO howdah.final_transitions VALUES (NEW.id, NEW.status); RETURN NULL; END $$"
     )
     db.execute("CREATE TRIGGER note_final AFTER INSERT ON archive FOR EACH ROW EXECUTE FUNCTION note_final()")
     yield lambda: Counter(row["id"] for row in db.execute("SELECT id FROM final_transitions"))
@@ -92,7 +92,7 @@ def test_seed_clients_and_howdah_live_together(
 
     def impatient_operator(conn: Db) -> None:
         rng = random.Random(2)
-        while not nothing_live(conn):
+        while not drained.is_set() and not nothing_live(conn):
             send(conn, seed.RECOVER_STALE_JOBS, f"{rng.choice([0, 1, 5, 20])} milliseconds")
             send(conn, "SELECT recover_stale_jobs($1)", "10 milliseconds")
             send(conn, "SELECT * FROM recover()")

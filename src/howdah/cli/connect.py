@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Final
 
+from howdah.database import DEFAULT_SCHEMA
 from howdah.queue import JobQueue
-
-DEFAULT_SCHEMA: Final = "howdah"
 
 
 def chosen_schema(args: argparse.Namespace) -> str:

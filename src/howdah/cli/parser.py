@@ -7,7 +7,7 @@ import sys
 from typing import Final, NoReturn
 
 from howdah import __about__
-from howdah.cli import change, enqueue, listing, migrate, pause, prune, recover, show, stats
+from howdah.cli import change, enqueue, listing, migrate, pause, prune, psql, recover, show, stats
 from howdah.cli.command import HELP_WIDTH, Command
 from howdah.cli.demo import command as demo
 from howdah.cli.safe import presentable
@@ -17,7 +17,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     "put jobs in": (enqueue.COMMAND,),
     "see how they are": (listing.COMMAND, show.COMMAND, stats.COMMAND),
     "change what happens": (change.CANCEL, change.RETRY, pause.PAUSE, pause.RESUME),
-    "keep house": (recover.COMMAND, prune.COMMAND),
+    "keep house": (recover.COMMAND, prune.COMMAND, psql.COMMAND),
 }
 COMMANDS: Final = tuple(command for group in GROUPS.values() for command in group)
 

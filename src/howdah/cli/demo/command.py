@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import random
 import secrets
+import shutil
+import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -95,8 +99,11 @@ def _print_end(console: Console, summaries: list[summary.KindSummary], schema: s
     console.print()
     summary.print_summary(console, summaries, KINDS)
     console.print()
-    say(f"See what went wrong:  howdah list --schema {schema} --status failed")
-    say("Add a job of yours:   howdah enqueue send_invoice --data invoice=17")
+    # Whoever came by `make demo` has no howdah on the PATH.
+    called = Path(sys.argv[0])
+    program = os.path.relpath(called) if called.name == "howdah" and not shutil.which("howdah") else "howdah"
+    say(f"See what went wrong:  {program} list --schema {schema} --status failed")
+    say(f"Add a job of yours:   {program} enqueue send_invoice --data invoice=17")
 
 
 COMMAND = Command(

@@ -46,8 +46,10 @@ def _lines(tally: Tally, console: Console) -> Iterator[None]:
     ended = threading.Event()
 
     def write_now_and_then() -> None:
-        while not ended.wait(_LINE_EVERY_SECONDS):
-            console.print(_line(tally), soft_wrap=True)
+        # A reader that has left is noticed by the main thread, with the last line.
+        with contextlib.suppress(BrokenPipeError):
+            while not ended.wait(_LINE_EVERY_SECONDS):
+                console.print(_line(tally), soft_wrap=True)
 
     writer = threading.Thread(target=write_now_and_then, name="demo-view", daemon=True)
     writer.start()

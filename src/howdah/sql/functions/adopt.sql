@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.adopt(p_table regclass) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_adopted bigint;

@@ -1,7 +1,9 @@
 CREATE OR REPLACE FUNCTION howdah.cancel(p_ids uuid[], p_reason text DEFAULT NULL)
 RETURNS TABLE (id uuid, status varchar)
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 AS $$
 #variable_conflict use_column

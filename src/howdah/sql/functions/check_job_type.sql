@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.check_job_type(p_job_type text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_job_type IS NULL OR p_job_type = '' THEN

@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.check_worker_id(p_worker_id text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_worker_id IS NULL OR p_worker_id = '' OR length(p_worker_id) > 100 THEN

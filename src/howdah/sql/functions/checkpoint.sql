@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.checkpoint(p_id uuid, p_token bigint, p_checkpoint jsonb) RETURNS boolean
 LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
     WITH changed AS (
         UPDATE howdah.live AS j SET checkpoint = p_checkpoint

@@ -15,6 +15,7 @@ CREATE OR REPLACE FUNCTION howdah.claim(
     p_lease interval DEFAULT '10 minutes'
 ) RETURNS SETOF howdah.live
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 -- A plan made while the table was empty must not read all of it once it is full.
 SET enable_seqscan = off
 SET jit = off
@@ -34,9 +35,10 @@ DECLARE
     v_lease interval;
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
-    IF p_batch_size IS NULL OR p_batch_size < 0 THEN
-        RAISE EXCEPTION 'batch_size is %, and must not be negative', p_batch_size USING ERRCODE = 'JQ001';
+    IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 0 AND 100000 THEN
+        RAISE EXCEPTION 'batch_size is %, and must be from 0 to 100000', p_batch_size USING ERRCODE = 'JQ001';
     END IF;
+    PERFORM howdah.check_span(p_lease, 'lease');
 
     SELECT
         array_agg(named.job_type) FILTER (WHERE NOT coalesce(t.ordered, false)),
@@ -100,7 +102,7 @@ BEGIN
     OFFSET greatest(least(p_start, cardinality(v_picked)) - 1, 0)
     LIMIT sign(greatest(p_start, 0));
     IF NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = p_worker_id) THEN
-        v_lease := p_lease;
+        v_lease := coalesce(p_lease, interval '10 minutes');
     END IF;
 
     RETURN QUERY
@@ -115,7 +117,8 @@ BEGIN
             lease = v_lease,
             lease_until = howdah.lease_clock() + v_lease,
             attempts = j.attempts + 1,
-            token = j.token + 1
+            token = j.token + 1,
+            order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END
         FROM (VALUES (true), (false)) AS part (starts)
         WHERE j.id = ANY (v_picked) AND part.starts = coalesce(
             (-j.priority::bigint, j.run_at, j.id) <= (v_last_priority, v_last_run_at, v_last_id), false

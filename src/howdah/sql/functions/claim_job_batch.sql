@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION howdah.claim_job_batch(
     p_batch_size int DEFAULT 10
 ) RETURNS SETOF howdah.jobs
 LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT
         id, job_type, priority, status, data, progress, current_stage, events_count, worker_id, claimed_at,

@@ -2,6 +2,7 @@
 -- looks again, with a new snapshot, and everybody else passes by.
 CREATE OR REPLACE FUNCTION howdah.claim_ordered(p_job_type varchar) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_id uuid;

@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.compact_counts(p_rows int DEFAULT 1000) RETURNS int
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_folded int;

@@ -4,8 +4,11 @@ CREATE OR REPLACE FUNCTION howdah.complete(
     p_results jsonb[] DEFAULT NULL
 ) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
+SET search_path = pg_catalog, pg_temp
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
@@ -14,8 +17,7 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH ended AS MATERIALIZED (
-        -- In one order everywhere, so that two writers of the same jobs wait for each other, not in a circle.
-        SELECT * FROM unnest(p_ids, p_tokens, p_results) AS e (id, token, result) ORDER BY e.id
+        SELECT * FROM unnest(p_ids, p_tokens, p_results) AS e (id, token, result)
     ), gone AS (
         DELETE FROM howdah.live AS j USING ended
         WHERE j.id = ANY (p_ids) AND j.id = ended.id AND j.token = ended.token AND j.status <> 'pending'

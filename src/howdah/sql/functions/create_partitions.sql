@@ -2,7 +2,10 @@
 -- the default partition is locked for it, for at most 100 ms, and that is empty as a rule.
 CREATE OR REPLACE FUNCTION howdah.create_partitions() RETURNS TABLE (day date, created boolean, reason text)
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
+SET timezone = 'UTC'
+SET datestyle = 'ISO'
 AS $$
 DECLARE
     v_today date := (howdah.clock() AT TIME ZONE 'UTC')::date;

@@ -10,27 +10,38 @@ CREATE OR REPLACE FUNCTION howdah.declare_type(
     p_max_crashes int DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    v_was_ordered boolean;
+    v_flips boolean := p_ordered IS DISTINCT FROM coalesce(
+        (SELECT t.ordered FROM howdah.types AS t WHERE t.job_type = p_job_type), false
+    );
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_expires_in, p_timeout, p_retry_policy);
-    INSERT INTO howdah.types AS t (job_type) VALUES (p_job_type) ON CONFLICT DO NOTHING;
-    SELECT t.ordered INTO v_was_ordered FROM howdah.types AS t WHERE t.job_type = p_job_type FOR UPDATE;
-
-    UPDATE howdah.types AS t SET
-        ordered = p_ordered, pause_on_failure = p_pause_on_failure, priority = p_priority,
-        max_attempts = p_max_attempts, timeout = p_timeout, expires_in = p_expires_in,
-        retry_policy = p_retry_policy, max_crashes = p_max_crashes, declared_at = howdah.clock()
-    WHERE t.job_type = p_job_type
-        AND (t.ordered, t.pause_on_failure, t.priority, t.max_attempts, t.timeout, t.expires_in, t.retry_policy, t.max_crashes)
-        IS DISTINCT FROM
-        (p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy, p_max_crashes);
-
-    IF p_ordered IS DISTINCT FROM v_was_ordered THEN
-        -- Whoever adds a job right now has looked at the type before: its job is waited for, and found.
+    IF v_flips THEN
+        -- Whoever adds a job right now has looked at the type before: its job is waited for, and found. Before
+        -- the type's own row, because whoever ends a job comes from there.
         LOCK TABLE howdah.live IN SHARE ROW EXCLUSIVE MODE;
+    END IF;
+    INSERT INTO howdah.types AS t (
+        job_type, ordered, pause_on_failure, priority, max_attempts, timeout, expires_in, retry_policy, max_crashes,
+        declared_at
+    ) VALUES (
+        p_job_type, p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy,
+        p_max_crashes, howdah.clock()
+    )
+    ON CONFLICT (job_type) DO UPDATE SET
+        ordered = excluded.ordered, pause_on_failure = excluded.pause_on_failure, priority = excluded.priority,
+        max_attempts = excluded.max_attempts, timeout = excluded.timeout, expires_in = excluded.expires_in,
+        retry_policy = excluded.retry_policy, max_crashes = excluded.max_crashes, declared_at = excluded.declared_at
+    -- Every worker declares its types when it starts: what does not change is not written.
+    WHERE (t.ordered, t.pause_on_failure, t.priority, t.max_attempts, t.timeout, t.expires_in, t.retry_policy, t.max_crashes)
+        IS DISTINCT FROM (
+            excluded.ordered, excluded.pause_on_failure, excluded.priority, excluded.max_attempts, excluded.timeout,
+            excluded.expires_in, excluded.retry_policy, excluded.max_crashes
+        );
+    IF v_flips THEN
         -- Held jobs follow when they come back: two of them would break the promise of one lease before it is made.
         UPDATE howdah.live AS j SET order_key = CASE WHEN p_ordered THEN '' END
         WHERE j.job_type = p_job_type AND j.status = 'pending';

@@ -19,6 +19,7 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     timeout interval, expires_at timestamptz, retry_policy jsonb
 )
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -28,6 +29,10 @@ DECLARE
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy);
+    IF p_id IS NOT NULL AND NOT p_first_try AND current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'an id of one''s own needs a READ COMMITTED transaction' USING
+            ERRCODE = 'JQ001', HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen.';
+    END IF;
     LOOP
         INSERT INTO howdah.live AS j (
             id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,

@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION howdah.enqueue_many(
     p_return_ids boolean DEFAULT false
 ) RETURNS TABLE (enqueued bigint, ids uuid[])
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -8,6 +8,7 @@ CREATE OR REPLACE FUNCTION howdah.fail(
     p_delays interval[] DEFAULT NULL
 ) RETURNS TABLE (id uuid, status varchar, run_at timestamptz)
 LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT s.id, s.status, s.run_at
     FROM howdah.settle('failed', p_ids, p_tokens, p_errors, p_tracebacks, ARRAY(

@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.heartbeat(p_worker_id varchar, p_boot uuid, p_running int DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE howdah.workers AS w SET heartbeat_at = howdah.lease_clock(), running = coalesce(p_running, w.running)

@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.jobs_delete() RETURNS trigger
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_finished_at timestamptz;
@@ -19,4 +20,14 @@ END
 $$;
 COMMENT ON FUNCTION howdah.jobs_delete IS 'The door for plain SQL clients: DELETE FROM jobs, for jobs that have ended.';
 REVOKE ALL ON FUNCTION howdah.jobs_delete FROM PUBLIC;
-CREATE OR REPLACE TRIGGER jobs_delete INSTEAD OF DELETE ON howdah.jobs FOR EACH ROW EXECUTE FUNCTION howdah.jobs_delete();
+DO $$
+BEGIN
+    -- Not OR REPLACE: that would wait for everybody who writes, and make the next ones wait.
+    IF NOT EXISTS (
+        SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.jobs'::regclass AND t.tgname = 'jobs_delete'
+    ) THEN
+        CREATE TRIGGER jobs_delete INSTEAD OF DELETE ON howdah.jobs
+            FOR EACH ROW EXECUTE FUNCTION howdah.jobs_delete();
+    END IF;
+END
+$$;

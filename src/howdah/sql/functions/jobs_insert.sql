@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.jobs_insert() RETURNS trigger
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_type howdah.types;
@@ -20,8 +21,6 @@ BEGIN
 
     IF NEW.status NOT IN ('pending', 'claimed', 'running', 'completed', 'failed', 'cancelled') THEN
         RAISE EXCEPTION '% is not a status', NEW.status USING ERRCODE = 'check_violation', CONSTRAINT = 'valid_status';
-    ELSIF EXISTS (SELECT FROM howdah.archive AS a WHERE a.id = NEW.id) THEN
-        RAISE EXCEPTION 'there is a job % already', NEW.id USING ERRCODE = 'unique_violation', CONSTRAINT = 'live_pkey';
     END IF;
 
     IF NEW.status IN ('pending', 'claimed', 'running') THEN
@@ -56,9 +55,23 @@ BEGIN
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
         VALUES ((howdah.clock() AT TIME ZONE 'UTC')::date, NEW.job_type, NEW.status, 1);
     END IF;
+    -- After the INSERT, because that may have waited for the very transaction that ended a job of this id.
+    IF 1 < (SELECT count(*) FROM howdah.job_details AS d WHERE d.id = NEW.id) THEN
+        RAISE EXCEPTION 'there is a job % already', NEW.id USING ERRCODE = 'unique_violation', CONSTRAINT = 'live_pkey';
+    END IF;
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION howdah.jobs_insert IS 'The door for plain SQL clients: INSERT INTO jobs.';
 REVOKE ALL ON FUNCTION howdah.jobs_insert FROM PUBLIC;
-CREATE OR REPLACE TRIGGER jobs_insert INSTEAD OF INSERT ON howdah.jobs FOR EACH ROW EXECUTE FUNCTION howdah.jobs_insert();
+DO $$
+BEGIN
+    -- Not OR REPLACE: that would wait for everybody who writes, and make the next ones wait.
+    IF NOT EXISTS (
+        SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.jobs'::regclass AND t.tgname = 'jobs_insert'
+    ) THEN
+        CREATE TRIGGER jobs_insert INSTEAD OF INSERT ON howdah.jobs
+            FOR EACH ROW EXECUTE FUNCTION howdah.jobs_insert();
+    END IF;
+END
+$$;

@@ -4,6 +4,7 @@
 -- what keeps a client that claims with its own SKIP LOCKED from getting a job that another has got.
 CREATE OR REPLACE FUNCTION howdah.jobs_update() RETURNS trigger
 LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_job howdah.live;
@@ -13,7 +14,7 @@ DECLARE
     v_lease interval;
     -- RecoverStaleJobs and its like, as opposed to a Fail, which has something to say (be it the same as before).
     v_is_recovery boolean := v_was_held AND NEW.status = 'pending'
-        AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error AND current_query() !~* 'last_error';
+        AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error AND current_query() !~* 'last_error\s*=';
     v_is_failure boolean := v_was_held AND NEW.status IN ('pending', 'failed') AND NOT v_is_recovery;
 BEGIN
     IF NEW.id <> OLD.id THEN
@@ -75,6 +76,12 @@ BEGIN
         RETURN NULL;
     END IF;
 
+    IF NEW.status = 'cancelled' AND OLD.status = 'running' AND v_holder_beats THEN
+        UPDATE howdah.live AS j SET cancel_requested_at = coalesce(j.cancel_requested_at, howdah.clock())
+        WHERE j.id = OLD.id;
+        NEW.status := 'running';
+        RETURN NEW;
+    END IF;
     -- As everywhere: whoever was asked to stop, and stops, is cancelled.
     IF (v_is_failure OR v_is_recovery) AND v_job.cancel_requested_at IS NOT NULL THEN
         NEW.status := 'cancelled';
@@ -143,10 +150,6 @@ BEGIN
             PERFORM howdah.complete(ARRAY[v_job.id], ARRAY[v_job.token]);
             NEW.progress := 100;
             NEW.completed_at := coalesce(NEW.completed_at, howdah.clock());
-        WHEN NEW.status = 'cancelled' AND OLD.status = 'running' AND v_holder_beats AND NOT v_is_failure THEN
-            UPDATE howdah.live AS j SET cancel_requested_at = coalesce(j.cancel_requested_at, howdah.clock())
-            WHERE j.id = OLD.id;
-            NEW.status := 'running';
         WHEN NEW.status IN ('failed', 'cancelled') THEN
             PERFORM howdah.finish(ARRAY[v_job.id], ARRAY[NEW.status]);
         ELSE
@@ -159,4 +162,14 @@ END
 $$;
 COMMENT ON FUNCTION howdah.jobs_update IS 'The door for plain SQL clients: UPDATE jobs.';
 REVOKE ALL ON FUNCTION howdah.jobs_update FROM PUBLIC;
-CREATE OR REPLACE TRIGGER jobs_update INSTEAD OF UPDATE ON howdah.jobs FOR EACH ROW EXECUTE FUNCTION howdah.jobs_update();
+DO $$
+BEGIN
+    -- Not OR REPLACE: that would wait for everybody who writes, and make the next ones wait.
+    IF NOT EXISTS (
+        SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.jobs'::regclass AND t.tgname = 'jobs_update'
+    ) THEN
+        CREATE TRIGGER jobs_update INSTEAD OF UPDATE ON howdah.jobs
+            FOR EACH ROW EXECUTE FUNCTION howdah.jobs_update();
+    END IF;
+END
+$$;

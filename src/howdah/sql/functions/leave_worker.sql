@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.leave_worker(p_worker_id varchar, p_boot uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     DELETE FROM howdah.workers AS w WHERE w.worker_id = p_worker_id AND w.boot = p_boot;

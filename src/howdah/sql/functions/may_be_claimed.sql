@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.may_be_claimed(p_job howdah.live) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_job.run_at > howdah.clock() OR p_job.expires_at <= howdah.clock() THEN

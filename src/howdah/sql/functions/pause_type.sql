@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.pause_type(p_job_type varchar, p_because text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);

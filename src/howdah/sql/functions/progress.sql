@@ -5,8 +5,11 @@ CREATE OR REPLACE FUNCTION howdah.progress(
     p_stages text[] DEFAULT NULL
 ) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
+SET search_path = pg_catalog, pg_temp
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000)
 RETURNS TABLE (id uuid, status varchar, reason text)
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off
 AS $$
@@ -16,10 +17,12 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     LOOP
         RETURN QUERY SELECT * FROM howdah.take_back(v_worker);
-        DELETE FROM howdah.workers AS w
-        WHERE w.worker_id = v_worker AND NOT EXISTS (
-            SELECT FROM howdah.live AS j WHERE j.worker_id = v_worker AND j.status IN ('claimed', 'running')
-        );
+        IF EXISTS (SELECT FROM howdah.live AS j WHERE j.worker_id = v_worker AND j.status IN ('claimed', 'running')) THEN
+            -- Something of it was locked, and is left to the next sweep. The worker must not beat as if nothing were lost.
+            UPDATE howdah.workers AS w SET boot = gen_random_uuid() WHERE w.worker_id = v_worker;
+        ELSE
+            DELETE FROM howdah.workers AS w WHERE w.worker_id = v_worker;
+        END IF;
     END LOOP;
 
     FOREACH v_cause IN ARRAY ARRAY['worker died', 'lease passed', 'timed out', 'cancel overdue'] LOOP
@@ -27,9 +30,10 @@ BEGIN
         WITH overdue AS MATERIALIZED (
             SELECT j.id, j.token FROM howdah.live AS j
             WHERE j.status IN ('claimed', 'running') AND CASE v_cause
-                -- A claim that was under way while its worker was given up for dead.
+                -- A claim that was under way while its worker was given up for dead, or began a new life.
                 WHEN 'worker died' THEN j.lease_until IS NULL AND NOT EXISTS (
-                    SELECT FROM howdah.workers AS w WHERE w.worker_id = j.worker_id
+                    SELECT FROM howdah.workers AS w
+                    WHERE w.worker_id = j.worker_id AND w.registered_at <= j.claimed_at
                 )
                 WHEN 'lease passed' THEN j.lease_until < howdah.lease_clock()
                 WHEN 'timed out' THEN j.status = 'running' AND j.deadline_at < howdah.clock()

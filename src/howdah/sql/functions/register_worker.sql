@@ -10,18 +10,20 @@ CREATE OR REPLACE FUNCTION howdah.register_worker(
     p_meta jsonb DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
+    PERFORM howdah.check_span(p_lease, 'lease');
     INSERT INTO howdah.workers AS w (
-        worker_id, boot, heartbeat_at, lease, started_at, host, pid, version, job_types, capacity, running, meta
+        worker_id, boot, heartbeat_at, registered_at, lease, started_at, host, pid, version, job_types, capacity, running, meta
     )
     VALUES (
-        p_worker_id, p_boot, howdah.lease_clock(), p_lease, howdah.clock(), p_host, p_pid, p_version, p_job_types,
+        p_worker_id, p_boot, howdah.lease_clock(), howdah.clock(), p_lease, howdah.clock(), p_host, p_pid, p_version, p_job_types,
         p_capacity, 0, p_meta
     )
     ON CONFLICT (worker_id) DO UPDATE SET
-        boot = excluded.boot, heartbeat_at = excluded.heartbeat_at, lease = excluded.lease,
+        boot = excluded.boot, heartbeat_at = excluded.heartbeat_at, registered_at = excluded.registered_at, lease = excluded.lease,
         started_at = CASE WHEN w.boot = excluded.boot THEN w.started_at ELSE excluded.started_at END,
         host = excluded.host, pid = excluded.pid, version = excluded.version, job_types = excluded.job_types,
         capacity = excluded.capacity, meta = excluded.meta;

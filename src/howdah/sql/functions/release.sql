@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION howdah.release(
     p_interrupted boolean DEFAULT false
 ) RETURNS TABLE (id uuid, status varchar)
 LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT s.id, s.status
     FROM howdah.settle(CASE WHEN p_interrupted THEN 'interrupted' ELSE 'released' END, p_ids, p_tokens) AS s

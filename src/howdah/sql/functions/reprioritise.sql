@@ -1,6 +1,8 @@
 CREATE OR REPLACE FUNCTION howdah.reprioritise(p_ids uuid[], p_priority int) RETURNS TABLE (id uuid)
 LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 AS $$
     UPDATE howdah.live AS j SET priority = p_priority

@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.resume_type(p_job_type varchar) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE howdah.types AS t SET paused_at = NULL, paused_because = NULL

@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.retry_delay(p_policy jsonb, p_attempts int) RETURNS interval
 LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_numbers boolean := NOT EXISTS (

@@ -23,8 +23,11 @@ CREATE OR REPLACE FUNCTION howdah.settle(
     p_give_ups boolean[] DEFAULT NULL
 ) RETURNS TABLE (id uuid, status varchar, run_at timestamptz, reason text)
 LANGUAGE plpgsql VOLATILE
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full one.
+SET search_path = pg_catalog, pg_temp
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
@@ -41,10 +44,10 @@ DECLARE
     v_interruptions int[];
 BEGIN
     WITH claim AS MATERIALIZED (
-        SELECT DISTINCT ON (c.id) c.*
+        SELECT DISTINCT ON (c.id, c.token) c.*
         FROM unnest(p_ids, p_tokens, p_errors, p_tracebacks, p_run_ats, p_give_ups)
             AS c (id, token, error, traceback, run_at, give_up)
-        ORDER BY c.id
+        ORDER BY c.id, c.token
     ), held AS MATERIALIZED (
         SELECT
             j.*, claim.error, claim.traceback, claim.run_at AS wanted_at, coalesce(claim.give_up, false) AS give_up,

@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION howdah.snooze(
     p_delays interval[] DEFAULT NULL
 ) RETURNS TABLE (id uuid, status varchar, run_at timestamptz)
 LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT s.id, s.status, s.run_at
     FROM howdah.settle('snoozed', p_ids, p_tokens, NULL, NULL, ARRAY(

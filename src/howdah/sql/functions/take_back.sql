@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.take_back(p_worker_id varchar)
 RETURNS TABLE (id uuid, status varchar, reason text)
 LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp
 AS $$
     WITH held AS MATERIALIZED (
         SELECT j.id, j.token FROM howdah.live AS j

@@ -1,1 +1,6 @@
-SELECT version, oldest_client, digest, howdah_version FROM howdah.schema_version
+-- What is installed depends on the server's version too: an upgrade of it calls for a migration.
+SELECT
+    version,
+    oldest_client,
+    digest = %(digest)s || '-pg' || current_setting('server_version_num')::int / 10000 AS is_current
+FROM howdah.schema_version

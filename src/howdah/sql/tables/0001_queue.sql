@@ -53,6 +53,7 @@ CREATE TABLE howdah.workers (
     worker_id varchar(100) PRIMARY KEY,
     boot uuid NOT NULL,
     heartbeat_at timestamptz NOT NULL,
+    registered_at timestamptz NOT NULL,
     lease interval NOT NULL CHECK (lease > '0'),
     started_at timestamptz NOT NULL,
     host text,

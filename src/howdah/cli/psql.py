@@ -1,0 +1,51 @@
+"""``howdah psql``: psql on the queue's database, with the queue's schema in sight."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+
+from howdah import embedded
+from howdah.cli.command import Command
+from howdah.cli.connect import open_queue
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="for psql; after -- if it begins with a dash")
+
+
+def _run(args: argparse.Namespace) -> int:
+    program = shutil.which("psql") or str(embedded.psql_program())
+    with open_queue(args) as queue:
+        environment = os.environ | {"PGOPTIONS": f"-c search_path={queue.schema}"}
+        # Ctrl-C is psql's: it cancels a query there.
+        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return subprocess.call(
+                [program, queue.dsn, *args.arguments], env=environment, preexec_fn=_interruptible, close_fds=True
+            )
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+
+def _interruptible() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+COMMAND = Command(
+    name="psql",
+    summary="open psql on the queue's database",
+    story="""
+        The view jobs and all functions are in sight without a prefix. On the embedded database it uses the psql that
+        came with it, and keeps the server up for as long as you stay. The exit code is psql\'s.
+    """,
+    examples=(
+        ("howdah psql", "look around: \\dv, \\df, SELECT * FROM jobs"),
+        ("howdah psql -- -c 'SELECT status, count(*) FROM jobs GROUP BY 1'", "one statement"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)
