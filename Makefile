@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up everything that they need, in .venv and .howdah, and nothing elsewhere.
+# `make demo` and `make test` set up everything that they need, in .venv and .howdah.
 
 .DEFAULT_GOAL := help
 VENV := .venv
