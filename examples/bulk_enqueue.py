@@ -22,7 +22,7 @@ def pages_with_a_bad_one() -> Iterator[dict[str, object]]:
 
 def main() -> None:
     with JobQueue() as queue:
-        count = queue.enqueue_many(JOB_TYPE, pages(2_000), priority=Priority.BACKFILL)
+        count = queue.enqueue_many(JOB_TYPE, pages(500), priority=Priority.BACKFILL)
         print(f"{count:,} jobs in one transaction")
 
         try:

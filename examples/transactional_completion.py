@@ -1,57 +1,58 @@
-"""The effect of a job and its completion in one transaction: both happen, or neither does."""
+"""The effect of a job and its completion in one transaction: both happen, or neither does.
+
+Jobs run at least once: a worker may die after its handler's effect and before the job is marked as done.
+Where the effect is in the same database, this makes it exactly once.
+"""
 
 from __future__ import annotations
 
+import asyncio
+
 import psycopg
 
-from howdah import JobQueue
+from howdah import Immediately, Job, JobQueue
 
-JOB_TYPE = "example_transfer"
+queue = JobQueue()
 
 
 class PowerCut(Exception):
-    """Stands for anything that ends a process between its effect and its commit."""
+    """Stands for anything that ends an attempt between its effect and its commit."""
 
 
-def transfer(queue: JobQueue, dsn: str, *, interrupted: bool) -> None:
-    (job,) = queue.claim([JOB_TYPE], batch_size=1)
-    with psycopg.connect(dsn) as conn:
-        conn.execute("UPDATE example_accounts SET balance = balance - %s", (job.data["amount"],))
-        queue.complete(job, {"amount": job.data["amount"]}, conn=conn)
-        if interrupted:
-            raise PowerCut
-    print(f"transferred: job {queue.get(job).status}")
+# A plain function: it runs in a thread, and may block.
+@queue.job(name="example_transfer", retry=Immediately())
+def transfer(job: Job, amount: int) -> None:
+    with psycopg.connect(queue.dsn) as conn:
+        conn.execute("UPDATE example_accounts SET balance = balance - %s", (amount,))
+        # Part of this transaction. Once it has committed, the worker writes nothing more.
+        job.complete({"transferred": amount}, conn=conn)
+        if job.attempts == 1:
+            raise PowerCut("the lights went out")
+    print(f"attempt {job.attempts}: committed, the balance is {balance()}")
 
 
-def balance(dsn: str) -> int:
-    with psycopg.connect(dsn) as conn:
+def balance() -> int:
+    with psycopg.connect(queue.dsn) as conn:
         row = conn.execute("SELECT balance FROM example_accounts").fetchone()
     assert row is not None
     return int(row[0])
 
 
-def main() -> None:
-    with JobQueue() as queue:
-        dsn = queue.dsn
-        with psycopg.connect(dsn) as conn:
-            conn.execute("DROP TABLE IF EXISTS example_accounts")
-            conn.execute("CREATE TABLE example_accounts (balance int NOT NULL)")
-            conn.execute("INSERT INTO example_accounts VALUES (100)")
-
-        queue.enqueue(JOB_TYPE, {"amount": 30})
-        try:
-            transfer(queue, dsn, interrupted=True)
-        except PowerCut:
-            print(f"interrupted: nothing happened, the balance is {balance(dsn)}")
-
-        # The dead claim is taken back: here at once, otherwise when its lease has passed.
-        queue.recover_stale_jobs(0)
-        transfer(queue, dsn, interrupted=False)
-        print(f"the balance is {balance(dsn)}")
-
-        with psycopg.connect(dsn) as conn:
-            conn.execute("DROP TABLE example_accounts")
+async def main() -> None:
+    with psycopg.connect(queue.dsn) as conn:
+        conn.execute("DROP TABLE IF EXISTS example_accounts")
+        conn.execute("CREATE TABLE example_accounts (balance int NOT NULL)")
+        conn.execute("INSERT INTO example_accounts VALUES (100)")
+    async with queue:
+        job = await transfer.aenqueue(amount=30)
+        await queue.run_worker(drain=True)
+        ended = await queue.aget(job)
+    for error in ended.errors:
+        print(f"attempt {error.attempt} was rolled back, job and balance: {error.error}")
+    print(f"the job is {ended.status} with {ended.result}, and the balance is {balance()}")
+    with psycopg.connect(queue.dsn) as conn:
+        conn.execute("DROP TABLE example_accounts")
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

@@ -69,9 +69,9 @@ def server_dsn(major: int) -> str:
 
 @pytest.fixture
 def dsn(server_dsn: str) -> str:
-    """The same, with no jobs, workers or types in it."""
+    """The same, with no jobs, workers, types or schedules in it."""
     with psycopg.connect(server_dsn, autocommit=True) as conn:
-        for table in ("live", "archive", "archive_counts", "types", "workers", "settings"):
+        for table in ("live", "archive", "archive_counts", "types", "workers", "schedules", "settings"):
             conn.execute(f"DELETE FROM howdah.{table}")
         conn.execute("INSERT INTO howdah.settings DEFAULT VALUES")
     return server_dsn

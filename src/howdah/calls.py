@@ -8,39 +8,27 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import traceback as tracebacks
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
-
-import psycopg
+from typing import Any, Final
 
 from howdah import options
-from howdah.codec import PLAIN, Codec, encode_text
+from howdah.codec import PLAIN
+from howdah.context import Connection, Context
 from howdah.errors import InvalidInput, InvalidItem, InvalidOption, JobNotFound, LeaseLost, WaitTimeout
+from howdah.failure import describe, traceback_of
 from howdah.ids import new_id
 from howdah.job import FINAL_STATUSES, Job, Status, from_row
 from howdah.options import JobOrId, Seconds
-from howdah.payload import clean_text, to_jsonb
+from howdah.payload import clean_text
 from howdah.plan import Begin, Call, Pause, Plan, Row, Take, call, given, read
 from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
-
-Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+from howdah.retry import Policy, as_data
+from howdah.stored import stored_json, stored_mapping, stored_result, stored_text
 
 BULK_SIZE: Final = 2_000
 WINDOW: Final = 10_000
-MAX_ERROR_LENGTH: Final = 100_000
-MAX_META_BYTES: Final = 64 * 1024
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Context:
-    """What the verbs need to know of the queue that they belong to."""
-
-    codec: Codec
-    max_payload_bytes: int
-    worker_id: str
 
 
 # Producers
@@ -59,7 +47,8 @@ def enqueue(
     id: uuid.UUID | str | None = None,
     timeout: Seconds | None = None,
     expires_at: datetime | None = None,
-    retry_policy: Mapping[str, Any] | None = None,
+    expires_in: Seconds | None = None,
+    retry_policy: Policy | Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
     conn: Connection | None = None,
 ) -> Plan[Job]:
@@ -73,16 +62,19 @@ def enqueue(
         with ``created=False``.
     id: a UUID of the caller's, for calls that may be repeated: the job is added once.
     timeout: how long one attempt may run.
-    expires_at: not worth starting after this moment.
+    expires_at, expires_in: not worth starting after this moment, or so long after it is due.
     retry_policy: when to try again after a failure, such as
-        ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type says.
+        ``Fixed(60)`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type says.
     meta: tags and trace context, kept beside the data.
     """
-    shared = _options(priority, run_at, delay, max_attempts, timeout, expires_at, retry_policy, meta)
+    job_type = options.job_type(job_type)
+    shared = _options(
+        context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
+    )
     job_id = new_id() if id is None else options.job_id(id)
     arguments = given(
-        job_type=options.job_type(job_type),
-        data=_payload(context, data),
+        job_type=job_type,
+        data=_data(context, job_type, data),
         key=None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
         id=job_id,
         first_try=id is None,
@@ -123,7 +115,8 @@ def enqueue_many(
     max_attempts: int | None = None,
     timeout: Seconds | None = None,
     expires_at: datetime | None = None,
-    retry_policy: Mapping[str, Any] | None = None,
+    expires_in: Seconds | None = None,
+    retry_policy: Policy | Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
     chunk_size: int | None = None,
     return_ids: bool = False,
@@ -136,8 +129,10 @@ def enqueue_many(
     one of its own, and the ``InvalidItem`` that a bad item raises says how many are in. ``key`` is
     called with each item; an item whose key a live job of the type has is left out of the count.
     """
-    shared = _options(priority, run_at, delay, max_attempts, timeout, expires_at, retry_policy, meta)
     job_type = options.job_type(job_type)
+    shared = _options(
+        context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
+    )
     size = BULK_SIZE if chunk_size is None else options.integer(chunk_size, "chunk_size", least=1, most=100_000)
     source = _iterator(items)
     enqueued, taken, ids = 0, 0, list[uuid.UUID]()
@@ -148,7 +143,7 @@ def enqueue_many(
         rows = yield from call(
             "enqueue_many",
             job_type=job_type,
-            data=[_item(context, item, taken + i, committed) for i, item in enumerate(chunk)],
+            data=[_item(context, job_type, item, taken + i, committed) for i, item in enumerate(chunk)],
             keys=None if key is None else [_key(key, item, taken + i, committed) for i, item in enumerate(chunk)],
             return_ids=return_ids,
             **shared,
@@ -235,7 +230,7 @@ def cancel(context: Context, job: JobOrId, reason: str | None = None, *, conn: C
     rows = yield from call(
         "cancel",
         ids=[options.job_id(job)],
-        reason=None if reason is None else _text(context, options.text(reason, "reason")),
+        reason=None if reason is None else stored_text(context, options.text(reason, "reason")),
     )
     return (yield from _changed(context, job, rows))
 
@@ -377,8 +372,8 @@ def claim(
             jobs.append(from_row(row, context.codec))
         except Exception as error:  # noqa: BLE001
             # One that the codec cannot read must not take the others with it.
-            message = f"the codec could not read this job: {_describe(error)}"
-            yield from call("fail", ids=[row["id"]], tokens=[row["token"]], errors=[_text(context, message)])
+            message = f"the codec could not read this job: {describe(error)}"
+            yield from call("fail", ids=[row["id"]], tokens=[row["token"]], errors=[stored_text(context, message)])
     return jobs
 
 
@@ -406,7 +401,7 @@ def complete(context: Context, job: Job, result: Any = None, *, conn: Connection
     With ``conn=``, the completion is part of the caller's transaction: effect and completion commit
     together, or not at all.
     """
-    stored = None if result is None else [_payload(context, result, "result")]
+    stored = None if result is None else [stored_result(context, result)]
     _held(job, (yield from call("complete", **_fence(job), results=stored)), "complete")
 
 
@@ -429,8 +424,8 @@ def fail(
     rows = yield from call(
         "fail",
         **_fence(job),
-        errors=[_text(context, _describe(error))],
-        tracebacks=[_text(context, _traceback(error))],
+        errors=[stored_text(context, describe(error))],
+        tracebacks=[stored_text(context, traceback_of(error))],
         run_ats=[due["run_at"]],
         delays=[due["delay"]],
         give_ups=[give_up],
@@ -466,24 +461,33 @@ def release(context: Context, job: Job, *, interrupted: bool = False, conn: Conn
 
 
 def _options(
+    context: Context,
+    job_type: str,
     priority: int | None,
     run_at: datetime | None,
     delay: Seconds | None,
     max_attempts: int | None,
     timeout: Seconds | None,
     expires_at: datetime | None,
-    retry_policy: Mapping[str, Any] | None,
+    expires_in: Seconds | None,
+    retry_policy: Policy | Mapping[str, Any] | None,
     meta: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    return {
+    if expires_at is not None and expires_in is not None:
+        raise InvalidOption("expires_at and expires_in say the same thing twice: pass one of them")
+    chosen = {
         **_due(run_at, delay),
         "priority": None if priority is None else options.integer(priority, "priority"),
         "max_attempts": None if max_attempts is None else options.integer(max_attempts, "max_attempts", least=1),
         "timeout": None if timeout is None else options.span(timeout, "timeout", positive=True),
         "expires_at": None if expires_at is None else options.moment(expires_at, "expires_at"),
-        "retry_policy": None if retry_policy is None else _plain(retry_policy, "retry_policy"),
-        "meta": None if meta is None else _plain(meta, "meta"),
+        "expires_in": None if expires_in is None else options.span(expires_in, "expires_in", positive=True),
+        "retry_policy": None if retry_policy is None else stored_mapping(as_data(retry_policy), "retry_policy"),
+        "meta": None if meta is None else stored_mapping(meta, "meta"),
     }
+    if known := context.known.get(job_type):
+        chosen.update((name, value) for name, value in known.defaults.items() if chosen[name] is None)
+    return chosen
 
 
 def _due(run_at: datetime | None, delay: Seconds | None) -> dict[str, datetime | timedelta | None]:
@@ -495,25 +499,16 @@ def _due(run_at: datetime | None, delay: Seconds | None) -> dict[str, datetime |
     }
 
 
-def _payload(context: Context, value: Any, name: str = "data") -> Any:
-    value = {} if value is None else value
-    return to_jsonb(value, codec=context.codec, max_bytes=context.max_payload_bytes, name=name)
+def _data(context: Context, job_type: str, data: Any, name: str = "data") -> Any:
+    if known := context.known.get(job_type):
+        known.check(data)
+    return stored_json(context, data, name)
 
 
 def _searched(context: Context, data: Any) -> Any:
     if context.codec is not PLAIN:
         raise InvalidOption("data cannot be searched: this queue stores it through a codec")
-    return _payload(context, data)
-
-
-def _plain(value: Mapping[str, Any], name: str) -> Any:
-    if not isinstance(value, Mapping):
-        raise InvalidOption(f"{name} is a dict, not {value!r}")
-    return to_jsonb(dict(value), codec=PLAIN, max_bytes=MAX_META_BYTES, name=name)
-
-
-def _text(context: Context, text: str | None) -> str | None:
-    return None if text is None else encode_text(context.codec, clean_text(text)[:MAX_ERROR_LENGTH])
+    return stored_json(context, data)
 
 
 def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | AsyncIterator[Any]:
@@ -529,9 +524,9 @@ def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | Asyn
         raise InvalidOption(f"enqueue_many takes an iterable of data, not {items!r}") from error
 
 
-def _item(context: Context, item: Any, index: int, committed: int) -> Any:
+def _item(context: Context, job_type: str, item: Any, index: int, committed: int) -> Any:
     try:
-        return _payload(context, item, f"item {index}")
+        return _data(context, job_type, item, f"item {index}")
     except InvalidInput as error:
         raise _bad_item(error, index, committed) from error
 
@@ -568,24 +563,3 @@ def _changed(context: Context, job: JobOrId, rows: list[Row]) -> Plan[bool]:
     if not rows:
         yield from get(context, job)
     return bool(rows)
-
-
-def _describe(error: BaseException | str) -> str:
-    if isinstance(error, str):
-        return error
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001
-        # An exception that cannot even be printed is still a failure to record.
-        message = "(its message could not be read)"
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def _traceback(error: BaseException | str) -> str | None:
-    if isinstance(error, str) or error.__traceback__ is None:
-        return None
-    try:
-        return "".join(tracebacks.format_exception(error)).rstrip("\n")
-    except Exception:  # noqa: BLE001
-        frames = tracebacks.format_tb(error.__traceback__)
-        return "".join(["Traceback (most recent call last):\n", *frames, _describe(error)])

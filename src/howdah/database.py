@@ -59,7 +59,7 @@ class Database:
 
     def __init__(self, dsn: str | None, schema: str, *, pool_size: int, timeout: float) -> None:
         self.schema = schema
-        self._configured = configured_dsn(dsn)
+        self.configured = configured_dsn(dsn)
         self._pool_size = pool_size
         self._timeout = timeout
         self._lock = threading.RLock()
@@ -67,6 +67,14 @@ class Database:
         self._closed = False
         self._pools = _Pools()
         _databases.add(self)
+
+    def elsewhere(self, dsn: str | None, schema: str) -> Database:
+        """The same settings, for another place."""
+        return Database(dsn, schema, pool_size=self._pool_size, timeout=self._timeout)
+
+    def prepare(self) -> None:
+        """Looks at the database, as the first use of it does: raises what tells the user which command to run."""
+        self._ready()
 
     # Plans
 
@@ -119,7 +127,7 @@ class Database:
 
     def dsn(self) -> str:
         """Where the database is. Starts the embedded one if that is it."""
-        return self._configured or embedded.join().dsn
+        return self.configured or embedded.join().dsn
 
     def connect(self, dsn: str) -> SyncConnection:
         with _translated(self.schema):
@@ -197,7 +205,7 @@ class Database:
                 with self.connect(dsn) as conn:
                     # An embedded server is ours alone: nobody else would migrate it. But a schema that was
                     # named may be misspelt.
-                    if self._configured is None and self.schema == DEFAULT_SCHEMA:
+                    if self.configured is None and self.schema == DEFAULT_SCHEMA:
                         self.run(migrate.migrate(self.schema), conn)
                     self.run(migrate.check_version(self.schema), conn)
                 self._ready_dsn = dsn

@@ -8,10 +8,14 @@
     │   ├── InvalidPayload               names the place inside the value
     │   │   └── PayloadTooLarge
     │   ├── InvalidOption                priority, delay, run_at, limits, …
+    │   ├── InvalidArguments             they do not fit the handler; has the field
     │   └── InvalidItem                  one item of a bulk; has its index
     ├── JobNotFound (LookupError)
+    ├── ScheduleNotFound (LookupError)
     ├── JobNotChanged                    the job was not in a state that allows the move
-    │   └── LeaseLost                    a worker's write came too late: it changed nothing
+    │   ├── LeaseLost                    a worker's write came too late: it changed nothing
+    │   ├── NotRunning                   a verb of the handler's job, outside of its handler
+    │   └── WorkerUnknown                the worker is not registered, or was given up for dead
     ├── WaitTimeout (TimeoutError)
     ├── SchemaError                      each says which command to run
     │   ├── SchemaMissing
@@ -59,6 +63,14 @@ class InvalidOption(InvalidInput):
     """An option is outside of what the queue accepts."""
 
 
+class InvalidArguments(InvalidInput):
+    """The arguments do not fit the handler."""
+
+    def __init__(self, message: str | None = None, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class InvalidItem(InvalidInput):
     """One item of a bulk enqueue was refused."""
 
@@ -75,12 +87,24 @@ class JobNotFound(HowdahError, LookupError):
     """There is no such job. It may have been pruned."""
 
 
+class ScheduleNotFound(HowdahError, LookupError):
+    """There is no schedule of this name."""
+
+
 class JobNotChanged(HowdahError):
     """The job is not in a state that allows this."""
 
 
 class LeaseLost(JobNotChanged):
     """This claim is over: the job was recovered, cancelled or claimed again. Nothing was changed."""
+
+
+class NotRunning(JobNotChanged):
+    """This verb belongs to the job that a handler runs. Elsewhere, use the queue's: queue.progress(job, …)."""
+
+
+class WorkerUnknown(JobNotChanged):
+    """The worker is not registered, or was given up for dead. It must register again before it claims."""
 
 
 class WaitTimeout(HowdahError, TimeoutError):
@@ -123,4 +147,6 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ001": InvalidOption,
     "JQ002": InvalidJobType,
     "JQ005": JobNotChanged,
+    "JQ006": WorkerUnknown,
+    "JQ007": ScheduleNotFound,
 }

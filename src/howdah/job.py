@@ -6,9 +6,10 @@ import dataclasses
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from howdah.codec import Codec, decode_text
+from howdah.errors import NotRunning
 
 Status: TypeAlias = Literal["pending", "claimed", "running", "completed", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -28,11 +29,27 @@ class AttemptError:
     token: int = 0
 
 
+class Attempt(Protocol):
+    """What stands behind a job while a handler runs it."""
+
+    cancelled: bool
+    resources: Mapping[str | type, Any]
+
+    def report(self, job: Job, percent: int | None, stage: str | None) -> None: ...
+
+    def complete(self, job: Job, result: Any, conn: Any) -> None: ...
+
+    async def acomplete(self, job: Job, result: Any, conn: Any) -> None: ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One job: what is to be done, where it stands, and how it went.
 
     A snapshot: it does not change when the job does. ``queue.get(job.id)`` takes a new one.
+
+    A handler's parameter annotated so receives the job that it runs. Only that one has verbs:
+    ``progress``, ``complete``, ``cancelled``, ``resources``.
     """
 
     id: uuid.UUID
@@ -75,10 +92,49 @@ class Job:
     created: bool = True
     """False where ``enqueue`` found a job that was there already."""
 
+    _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
+
     @property
     def ended(self) -> bool:
         """Whether the job has reached its final status."""
         return self.status in FINAL_STATUSES
+
+    # Inside of its handler
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the handler should stop: the job was cancelled, timed out or lost, or the worker ends."""
+        return self._running().cancelled
+
+    @property
+    def resources(self) -> Mapping[str | type, Any]:
+        """What the queue's lifespan opened for this worker."""
+        return self._running().resources
+
+    def progress(self, percent: int | None = None, stage: str | None = None) -> None:
+        """Says how far the job is. Returns at once; the worker writes the last word of each moment."""
+        self._running().report(self, percent, stage)
+
+    def complete(self, result: Any = None, *, conn: Any = None) -> None:
+        """Completes the job as part of the caller's transaction on ``conn``: both commit, or neither.
+
+        The worker then writes nothing more. Raises LeaseLost if the job is no longer this attempt's.
+        """
+        self._running().complete(self, result, conn)
+
+    async def acomplete(self, result: Any = None, *, conn: Any = None) -> None:
+        """``complete``, on an async connection."""
+        await self._running().acomplete(self, result, conn)
+
+    def _running(self) -> Attempt:
+        if self._attempt is None:
+            raise NotRunning()
+        return self._attempt
+
+
+def bind(job: Job, attempt: Attempt) -> None:
+    """Makes a job the one that a handler runs."""
+    object.__setattr__(job, "_attempt", attempt)
 
 
 def from_row(row: dict[str, Any], codec: Codec) -> Job:

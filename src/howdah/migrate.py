@@ -31,6 +31,7 @@ _RELATIONS = [
     "jobs",
     "lane_head",
     "live",
+    "schedules",
     "schema_version",
     "settings",
     "types",

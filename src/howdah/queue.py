@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from howdah import calls, migrate, options
-from howdah.calls import Context
+from howdah import cron as cron_rhythms
+from howdah import schedules as schedule_verbs
 from howdah.codec import PLAIN, Codec
+from howdah.context import Context, KnownType
 from howdah.database import DEFAULT_SCHEMA, Database
+from howdah.errors import InvalidOption
+from howdah.handler import Handler
 from howdah.migrate import Difference, Migration
 from howdah.options import Seconds
 from howdah.plan import Plan
 from howdah.statements import check_schema_name
+from howdah.worker import Worker, WorkerOptions, WorkerReport
+from howdah.worker.executor import Middleware
+from howdah.workers import workers as list_workers
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Verb = Callable[Concatenate["JobQueue", P], R]
+Resources: TypeAlias = Mapping[str | type, Any]
+Lifespan: TypeAlias = Callable[["JobQueue"], AbstractAsyncContextManager[Resources | None]]
 
 
 def _both(
@@ -52,6 +63,8 @@ class JobQueue:
     max_payload_bytes: larger data and results are refused.
     pool_size, timeout: how many connections at most, and how many seconds to wait for one.
     worker_id: the name under which ``claim`` holds jobs, if it is not given another.
+    lifespan: an async context manager, called with the queue, that each worker enters once. It yields a
+        mapping of resources, by name or by type, that handlers ask for.
 
     Plain verbs block; the same verbs with ``a`` in front (``await_for`` for ``wait_for``) are awaited.
     Nothing is opened before it is needed. Usable from many threads, from any number of event loops, and
@@ -68,12 +81,18 @@ class JobQueue:
         pool_size: int = 10,
         timeout: Seconds = 30,
         worker_id: str | None = None,
+        lifespan: Lifespan | None = None,
     ) -> None:
         self.schema = check_schema_name(schema)
+        self.handlers: dict[str, Handler[Any, Any]] = {}
+        self._middleware: builtins.list[Middleware] = []
+        self._lifespan = lifespan
+        self._periodic: builtins.list[dict[str, Any]] = []
         self._context = Context(
             codec=codec or PLAIN,
             max_payload_bytes=options.integer(max_payload_bytes, "max_payload_bytes", least=1),
             worker_id=_own_name() if worker_id is None else options.name(worker_id, "worker_id", 100),
+            known={},
         )
         self._database = Database(
             dsn,
@@ -90,6 +109,7 @@ class JobQueue:
     get, aget = _both(calls.get)
     list, alist = _both(calls.list_jobs)
     stats, astats = _both(calls.stats)
+    workers, aworkers = _both(list_workers)
     wait_for, await_for = _both(calls.wait_for)
     cancel, acancel = _both(calls.cancel)
     retry, aretry = _both(calls.retry)
@@ -109,6 +129,152 @@ class JobQueue:
     fail, afail = _both(calls.fail)
     snooze, asnooze = _both(calls.snooze)
     release, arelease = _both(calls.release)
+
+    # Schedules
+    schedule, aschedule = _both(schedule_verbs.schedule)
+    schedules, aschedules = _both(schedule_verbs.list_schedules)
+    get_schedule, aget_schedule = _both(schedule_verbs.get_schedule)
+    pause_schedule, apause_schedule = _both(schedule_verbs.pause_schedule)
+    resume_schedule, aresume_schedule = _both(schedule_verbs.resume_schedule)
+    run_schedule, arun_schedule = _both(schedule_verbs.run_schedule)
+    delete_schedule, adelete_schedule = _both(schedule_verbs.delete_schedule)
+
+    # Handlers and workers
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> Handler[P, R]: ...
+
+    @overload
+    def job(self, /, **chosen: Any) -> Callable[[Callable[P, R]], Handler[P, R]]: ...
+
+    def job(self, function: Callable[..., Any] | None = None, /, **chosen: Any) -> Any:
+        """Registers a function as the handler of a job type: ``@queue.job`` or ``@queue.job(priority=…, …)``.
+
+        Async functions run on the loop, plain ones in threads. The options, all of them optional:
+
+        name: the job type; the function's name if not given.
+        priority, max_attempts: what its jobs have unless ``enqueue`` says otherwise.
+        retry: when to try again: ``Exponential()``, ``Fixed(…)``, ``Linear(…)``, ``Immediately()``, a dict of
+            these by exception class, or a function of the job and the exception that returns seconds, or None
+            to give up.
+        give_up: exception classes after which no attempt is made any more.
+        timeout: how long one attempt may run. expires_in: how long a job is worth starting.
+        concurrency: how many at once in one worker.
+        ordered: one at a time, in order, across all workers. pause_on_failure: an ordered type stops when a
+            job of it has failed for good.
+        max_crashes: how many workers it may take down.
+        process: in a child process, which can be killed.
+        batch_size, batch_wait: one call gets a list of up to so many jobs, the first of which waits at most
+            so many seconds for the others; it returns None, or an outcome for each.
+        """
+        if function is None:
+            return functools.partial(self.job, **chosen)
+        if isinstance(function, Handler):
+            raise InvalidOption(f"{function.name!r} is a handler already")
+        handler = Handler(self, function, **chosen)
+        if handler.name in self.handlers:
+            raise InvalidOption(f"there are two handlers for {handler.name!r}: give one of them another name=")
+        self.handlers[handler.name] = handler
+        self._context.known[handler.name] = KnownType(handler.arguments.decode, handler.defaults)
+        return handler
+
+    def periodic(
+        self,
+        cron: str | None = None,
+        *,
+        every: Seconds | None = None,
+        name: str | None = None,
+        timezone: str = "UTC",
+        missed: str = "last",
+        overlap: bool = True,
+        **arguments: Any,
+    ) -> Callable[[Callable[P, R] | Handler[P, R]], Handler[P, R]]:
+        """Runs a handler again and again: ``@queue.periodic("*/5 * * * *", timezone="Europe/Berlin")``.
+
+        Above ``@queue.job``, or alone. Workers store the schedule when they start; ``arguments`` are what the
+        handler is called with. See ``schedule`` for the rest.
+        """
+
+        def decorate(function: Callable[P, R] | Handler[P, R]) -> Handler[P, R]:
+            handler = function if isinstance(function, Handler) else self.job(function)
+            rhythm = {"cron": cron, "every": every, "timezone": timezone, "missed": missed, "overlap": overlap}
+            cron_rhythms.check(cron, every, timezone)
+            cron_rhythms.missed_policy(missed)
+            self._periodic.append(
+                {
+                    "name": name or handler.name,
+                    "job_type": handler.name,
+                    "handler": handler,
+                    "data": arguments,
+                    **rhythm,
+                }
+            )
+            return handler
+
+        return decorate
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Registers an async function ``(job, call_next)`` that is called around every handler, the first outermost.
+
+        It awaits ``call_next(job)``, and returns its result or another. A batch handler's ``job`` is a list.
+        """
+        if not inspect.iscoroutinefunction(function):
+            raise InvalidOption("middleware is an async function of the job and of what to call next")
+        self._middleware.append(function)
+        return function
+
+    def worker(self, *, name: str | None = None, **chosen: Any) -> Worker:
+        """A worker for this queue's handlers, to be ``run``. Its options, with their defaults:
+
+        concurrency=50, threads=10, children=(cores): how many async handlers, sync handlers and child processes
+            at once. types=None: only these of the handlers.
+        drain=False: stop when nothing is due any more. grace=30: how long what runs may finish when stopped.
+        lease=15, heartbeat=3, sweep=5, poll=1: the rhythm, in seconds.
+        fair_share=0: the share of jobs that are taken by age instead of priority, against starvation.
+        max_leaked=10: how many handlers that will not end before the worker stops to be started anew.
+        name=None: the worker's name, which no two may have at once; made of host and process if not given.
+        """
+        return Worker(
+            self._database,
+            self._context,
+            self.handlers,
+            WorkerOptions.checked(_own_name() if name is None else name, **chosen),
+            middleware=tuple(self._middleware),
+            open_resources=self.open_resources,
+            prepare=self._prepare_worker,
+        )
+
+    async def run_worker(self, *, signals: bool = False, **chosen: Any) -> WorkerReport:
+        """Runs a worker (see ``worker``) until it is cancelled; with ``signals``, until SIGTERM or SIGINT."""
+        return await self.worker(**chosen).run(signals=signals)
+
+    async def open_resources(self, stack: AsyncExitStack) -> Resources:
+        """Enters the lifespan, and returns what it yields."""
+        if self._lifespan is None:
+            return {}
+        return await stack.enter_async_context(self._lifespan(self)) or {}
+
+    def _prepare_worker(self) -> None:
+        """Looks at the schema, and stores the schedules that were declared in code."""
+        self._database.prepare()
+        for declared in self._periodic:
+            chosen = dict(declared)
+            handler: Handler[Any, Any] = chosen.pop("handler")
+            self.schedule(**{**chosen, "data": handler.arguments.encode(chosen["data"])})
+
+    def connect_to(self, dsn: str | None = None, schema: str | None = None) -> None:
+        """Points the queue at another database or schema. Before it is used: what is open stays where it is."""
+        schema = self.schema if schema is None else check_schema_name(schema)
+        dsn = self._database.configured if dsn is None else dsn
+        if (dsn, schema) != (self._database.configured, self.schema):
+            self._database.close()
+            self._database = self._database.elsewhere(dsn, schema)
+            self.schema = schema
+
+    @property
+    def context(self) -> Context:
+        """What the verbs know of this queue."""
+        return self._context
 
     # The schema
 

@@ -20,6 +20,9 @@ NAMES = {
     "psql",
     "pause",
     "resume",
+    "schedule",
+    "work",
+    "health",
 }
 
 

@@ -16,6 +16,14 @@ EACH = 1_000_000 if os.environ.get("HOWDAH_SCALE") == "full" else 50_000
 # 100 rows claimed: each is read, locked, deleted from one page and written to another, and entered in
 # three indexes. A claim that waded through any of the three crowds would need thousands.
 MOST_BUFFERS = 4_000
+# What a claim for a worker asks for, and how long it may sleep. Limits that leave room for each other, limits that do not.
+ASKED_BY_WORKERS = (
+    "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 100, p_limits => ARRAY[60, 5, 30])",
+    "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 100, p_limits => ARRAY[10, NULL, NULL])",
+    "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 50, p_oldest => true)",
+    "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 50, p_limits => ARRAY[40, 40, 40], p_oldest => true)",
+    "SELECT next_due(ARRAY['mine', 'nobody', 'foreign 1'])",
+)
 
 
 def fill(db: Db) -> None:
@@ -72,6 +80,26 @@ def test_a_claim_of_100_touches_a_bounded_number_of_buffers(crowded: Db, connect
         crowded.execute("ALTER TABLE live RESET (autovacuum_enabled)")
 
 
+def test_what_a_worker_asks_for_touches_a_bounded_number_of_buffers(crowded: Db, connect: Connect) -> None:
+    try:
+        # More lanes of the same type, each with a crowd of its own that is not due.
+        crowded.execute(
+            "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts)"
+            " SELECT new_id(), 'mine', n %% 20, now() + (n - %s) * interval '1 second', now(), now(), 3"
+            " FROM generate_series(1, %s) AS n",
+            (EACH // 10, EACH),
+        )
+        without_statistics = [buffers(connect(), statement) for statement in ASKED_BY_WORKERS]
+        crowded.execute("ANALYZE live")
+        with_statistics = [buffers(connect(), statement) for statement in ASKED_BY_WORKERS]
+        assert max(without_statistics) <= MOST_BUFFERS
+        assert max(with_statistics) <= MOST_BUFFERS
+        print(f"buffers for a worker, {EACH:,} each: without statistics {without_statistics}, with {with_statistics}")
+    finally:
+        crowded.execute("TRUNCATE live, archive, archive_counts")
+        crowded.execute("ALTER TABLE live RESET (autovacuum_enabled)")
+
+
 def test_a_plan_made_while_the_table_was_empty_holds_when_it_is_full(db: Db, connect: Connect) -> None:
     veteran = connect()
     for _ in range(7):
@@ -82,6 +110,8 @@ def test_a_plan_made_while_the_table_was_empty_holds_when_it_is_full(db: Db, con
         veteran.execute("SELECT * FROM fail(%s, %s, '{}')", arguments)
         veteran.execute("SELECT * FROM progress(%s, %s, '{}')", arguments)
         veteran.execute("SELECT * FROM recover()")
+        for statement in ASKED_BY_WORKERS:
+            veteran.execute(statement.encode())
     try:
         fill(db)
         assert buffers(veteran, "SELECT * FROM claim('w', ARRAY['mine'], 100, 50)") <= MOST_BUFFERS
@@ -99,6 +129,8 @@ def test_a_plan_made_while_the_table_was_empty_holds_when_it_is_full(db: Db, con
             )  # fmt: skip
             assert used <= MOST_BUFFERS, function
         assert buffers(veteran, "SELECT * FROM recover()") <= MOST_BUFFERS
+        for statement in ASKED_BY_WORKERS:
+            assert buffers(veteran, statement) <= MOST_BUFFERS, statement
         assert db.execute("SELECT count(*) AS n FROM archive WHERE claimed_at IS NOT NULL").fetchone() == {"n": 70}
     finally:
         db.execute("TRUNCATE live, archive, archive_counts")

@@ -62,6 +62,10 @@ class Claim:
 class ModelWorker:
     boot: uuid.UUID
     heartbeat_at: datetime
+    fresh_since: datetime
+
+    def beats_steadily(self, now: datetime) -> bool:
+        return self.heartbeat_at >= now - LEASE / 2
 
 
 class Model:
@@ -128,7 +132,8 @@ class Model:
             job.attempts, job.token = job.attempts + 1, job.token + 1
             job.claimed_at = max(self.now, job.claimed_at + MICROSECOND) if job.claimed_at else self.now
             job.lease_until = None if worker in self.workers else self.now + UNREGISTERED_LEASE
-            if place < start:
+            # A suspect runs apart from others: it waits until that is arranged.
+            if place < start and not job.crashes:
                 self._begin(job)
         return [Claim(job.id, job.token) for job in claimed]
 
@@ -166,25 +171,41 @@ class Model:
         return job is not None
 
     def release(self, claim: Claim, *, interrupted: bool) -> bool:
-        job = self._valid(claim, "running" if interrupted else "claimed")
+        job = self._valid(claim, "claimed", "running") if interrupted else self._valid(claim, "claimed")
+        if job and job.status == "running":
+            job.interruptions += 1
+        if job and job.status == "running" and job.interruptions > MAX_INTERRUPTIONS:
+            self._spend(job, run_at=job.run_at)
+        elif job:
+            self._refund(job, job.run_at)
+        return job is not None
+
+    def crash(self, claim: Claim) -> bool:
+        job = self._valid(claim, "running")
         if job:
-            job.interruptions += interrupted
-            if interrupted and job.interruptions > MAX_INTERRUPTIONS:
-                self._spend(job, run_at=job.run_at)
-            else:
-                self._refund(job, job.run_at)
+            self._died_while_it_ran(job)
+        return job is not None
+
+    def abandon(self, claim: Claim) -> bool:
+        job = self._valid(claim, "claimed", "running")
+        if job:
+            self._end(job, "cancelled")
         return job is not None
 
     # Workers
 
     def register(self, worker: str, boot: uuid.UUID) -> None:
-        self.workers[worker] = ModelWorker(boot, self.now)
+        old = self.workers.get(worker)
+        goes_on = old is not None and old.boot == boot and old.beats_steadily(self.now)
+        self.workers[worker] = ModelWorker(boot, self.now, old.fresh_since if old and goes_on else self.now)
         self._take_back(worker)
 
     def heartbeat(self, worker: str, boot: uuid.UUID) -> bool:
         if worker not in self.workers or self.workers[worker].boot != boot:
             return False
-        self.workers[worker].heartbeat_at = self.now
+        row = self.workers[worker]
+        row.fresh_since = row.fresh_since if row.beats_steadily(self.now) else self.now
+        row.heartbeat_at = self.now
         return True
 
     def leave(self, worker: str, boot: uuid.UUID) -> bool:
@@ -196,8 +217,9 @@ class Model:
 
     # The sweep
 
-    def recover(self) -> None:
-        for worker in [name for name, row in self.workers.items() if row.heartbeat_at < self.now - LEASE]:
+    def recover(self, sweeper: str | None) -> None:
+        dead = [name for name, row in self.workers.items() if row.heartbeat_at < self.now - LEASE]
+        for worker in dead if self._may_judge(sweeper) else []:
             self._take_back(worker)
             del self.workers[worker]
         for job in self._held():
@@ -293,6 +315,12 @@ class Model:
         if job.lease_until is not None:
             job.lease_until = self.now + UNREGISTERED_LEASE
 
+    def _may_judge(self, sweeper: str | None) -> bool:
+        if sweeper is None:
+            return True
+        row = self.workers.get(sweeper)
+        return row is not None and row.beats_steadily(self.now) and row.fresh_since <= self.now - LEASE
+
     def _take_back(self, worker: str) -> None:
         for job in self._held():
             if job.worker == worker:
@@ -302,8 +330,11 @@ class Model:
         if job.status == "claimed":
             self._refund(job, job.run_at)
         else:
-            job.crashes += 1
-            self._spend(job, give_up=job.crashes >= MAX_CRASHES, run_at=job.run_at)
+            self._died_while_it_ran(job)
+
+    def _died_while_it_ran(self, job: ModelJob) -> None:
+        job.crashes += 1
+        self._spend(job, give_up=job.crashes >= MAX_CRASHES, run_at=job.run_at)
 
     def _refund(self, job: ModelJob, run_at: datetime) -> None:
         if job.cancel_requested_at is not None:

@@ -48,6 +48,8 @@ WORKER_VERBS = (
     "snooze",
     "release",
     "interrupt",
+    "crash",
+    "abandon",
 )
 EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "150"))
 
@@ -261,6 +263,16 @@ class LifeOfAJob(RuleBasedStateMachine):
         rows = self.rows("SELECT * FROM howdah.release(ARRAY[%s], ARRAY[%s], %s)", claim.id, claim.token, interrupted)
         assert bool(rows) == expected
 
+    def crash(self, claim: Claim) -> None:
+        expected = self.model.crash(claim)
+        rows = self.rows("SELECT * FROM howdah.crash(ARRAY[%s], ARRAY[%s])", claim.id, claim.token)
+        assert [row["status"] for row in rows] == ([self.shown(claim.id)] if expected else [])
+
+    def abandon(self, claim: Claim) -> None:
+        expected = self.model.abandon(claim)
+        rows = self.rows("SELECT * FROM howdah.abandon(ARRAY[%s], ARRAY[%s], ARRAY['why'])", claim.id, claim.token)
+        assert [row["status"] for row in rows] == (["cancelled"] if expected else [])
+
     # Workers and time
 
     @rule(target=boots, worker=st.sampled_from(WORKERS[:2]), boot=st.uuids())
@@ -282,11 +294,18 @@ class LifeOfAJob(RuleBasedStateMachine):
     def time_passes(self, step: timedelta) -> None:
         self.model.now = self.clock.advance(step.total_seconds())
 
-    @rule(step=seconds)
-    def recover(self, step: timedelta) -> None:
+    @rule(step=seconds, sweeper=st.sampled_from([None, None, *WORKERS[:2]]))
+    def recover(self, step: timedelta, sweeper: str | None) -> None:
         self.time_passes(step)
-        self.model.recover()
-        self.rows("SELECT * FROM howdah.recover()")
+        self.model.recover(sweeper)
+        self.rows("SELECT * FROM howdah.recover(p_worker_id => %s)", sweeper)
+
+    @rule(boot=boots)
+    def beat_for_a_lease_and_sweep(self, boot: tuple[str, uuid.UUID]) -> None:
+        for _ in range(3):
+            self.time_passes(timedelta(seconds=6))
+            self.heartbeat(boot)
+        self.recover(timedelta(0), boot[0])
 
     def recover_stale_jobs(self, timeout: timedelta) -> None:
         expected = self.model.recover_stale_jobs(timeout)

@@ -23,12 +23,17 @@ BATCHES = {
     "complete": "SELECT id FROM complete(%(ids)s, %(tokens)s)",
     "fail": "SELECT id FROM fail(%(ids)s, %(tokens)s, array_fill('boom'::text, ARRAY[10]))",
     "release": "SELECT id FROM release(%(ids)s, %(tokens)s)",
+    "interrupt": "SELECT id FROM release(%(ids)s, %(tokens)s, p_interrupted => true)",
+    "abandon": "SELECT id FROM abandon(%(ids)s, %(tokens)s)",
+    "crash": "SELECT id FROM crash(%(ids)s, %(tokens)s)",
 }
+OF_RUNNING_JOBS = {"interrupt", "crash"}
 
 
 @pytest.mark.parametrize("verb", BATCHES)
 def test_stale_unknown_null_and_repeated_rows_do_not_stop_the_others(db: Db, verb: str) -> None:
-    good, stale, twice = (row for row in hold(db, 3))
+    status, start = ("running", 3) if verb in OF_RUNNING_JOBS else ("claimed", 0)
+    good, stale, twice = (row for row in hold(db, 3, start))
     rows = [
         (stale["id"], stale["token"] - 1), (uuid.uuid4(), 1), (None, None), (good["id"], good["token"]),
         (twice["id"], twice["token"]), (twice["id"], twice["token"]), (stale["id"], None),
@@ -36,7 +41,7 @@ def test_stale_unknown_null_and_repeated_rows_do_not_stop_the_others(db: Db, ver
     arguments = {"ids": [id for id, _ in rows], "tokens": [token for _, token in rows]}
     changed = db.execute(BATCHES[verb].encode(), arguments).fetchall()
     assert sorted(row["id"] for row in changed) == sorted([good["id"], twice["id"]])
-    assert db.execute("SELECT status FROM jobs WHERE id = %s", (stale["id"],)).fetchone() == {"status": "claimed"}
+    assert db.execute("SELECT status FROM jobs WHERE id = %s", (stale["id"],)).fetchone() == {"status": status}
 
 
 @pytest.mark.parametrize("verb", BATCHES)
@@ -75,7 +80,7 @@ def test_a_job_that_fails_for_ever_keeps_its_first_error_and_the_last_99(db: Db)
     assert [entry["error"] for entry in row["errors"]] == ["error 0", *(f"error {n}" for n in range(21, 120))]
 
 
-@pytest.mark.parametrize("verb", ["fail", "release"])
+@pytest.mark.parametrize("verb", ["fail", "release", "interrupt", "abandon"])
 def test_a_stale_token_beside_the_current_one_of_the_same_job_does_not_hide_it(db: Db, verb: str) -> None:
     (held,) = hold(db, 1)
     arguments = {"ids": [held["id"]] * 2, "tokens": [held["token"] - 1, held["token"]]}

@@ -39,7 +39,8 @@ def test_a_job_that_kills_its_worker_every_time_ends_as_failed_with_the_reason(
     db.execute("SELECT enqueue('x', p_max_attempts => 100)")
     for crash in range(3):
         db.execute("SELECT register_worker('w', %s)", (uuid.uuid4(),))
-        (held,) = db.execute("SELECT id FROM claim('w', ARRAY['x'], 1, 1)").fetchall()
+        (held,) = db.execute("SELECT id, token FROM claim('w', ARRAY['x'])").fetchall()
+        db.execute("SELECT start(ARRAY[%s], ARRAY[%s])", (held["id"], held["token"]))
         clock.advance(16)
         (recovered,) = queue.recover()
         assert recovered.status == ("failed" if crash == 2 else "pending")

@@ -23,6 +23,7 @@ PLAIN = [each for each in EXCEPTIONS if each is not errors.InvalidItem]
         (errors.InvalidPayload, (errors.InvalidInput,)),
         (errors.PayloadTooLarge, (errors.InvalidPayload,)),
         (errors.InvalidOption, (errors.InvalidInput,)),
+        (errors.InvalidArguments, (errors.InvalidInput,)),
         (errors.InvalidItem, (errors.InvalidInput,)),
         (errors.JobNotFound, (LookupError,)),
         (errors.LeaseLost, (errors.JobNotChanged,)),
@@ -70,6 +71,11 @@ def test_an_exception_survives_the_way_between_processes(kind: type[HowdahError]
 def test_a_bad_item_survives_the_way_between_processes_with_its_index() -> None:
     copy = pickle.loads(pickle.dumps(errors.InvalidItem("item 3: no", index=3, enqueued=2)))
     assert (type(copy), str(copy), copy.index, copy.enqueued) == (errors.InvalidItem, "item 3: no", 3, 2)
+
+
+def test_wrong_arguments_survive_the_way_between_processes_with_their_field() -> None:
+    copy = pickle.loads(pickle.dumps(errors.InvalidArguments("argument 'a.b': no", field="a.b")))
+    assert (type(copy), str(copy), copy.field) == (errors.InvalidArguments, "argument 'a.b': no", "a.b")
 
 
 def test_each_sqlstate_of_ours_has_its_own_exception() -> None:

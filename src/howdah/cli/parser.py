@@ -7,14 +7,29 @@ import sys
 from typing import Final, NoReturn
 
 from howdah import __about__
-from howdah.cli import change, enqueue, listing, migrate, pause, prune, psql, recover, show, stats
+from howdah.cli import (
+    change,
+    enqueue,
+    health,
+    listing,
+    migrate,
+    pause,
+    prune,
+    psql,
+    recover,
+    schedule,
+    show,
+    stats,
+    work,
+)
 from howdah.cli.command import HELP_WIDTH, Command
 from howdah.cli.demo import command as demo
 from howdah.cli.safe import presentable
 
 GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     "begin": (demo.COMMAND, migrate.COMMAND),
-    "put jobs in": (enqueue.COMMAND,),
+    "put jobs in": (enqueue.COMMAND, schedule.COMMAND),
+    "get them done": (work.COMMAND, health.COMMAND),
     "see how they are": (listing.COMMAND, show.COMMAND, stats.COMMAND),
     "change what happens": (change.CANCEL, change.RETRY, pause.PAUSE, pause.RESUME),
     "keep house": (recover.COMMAND, prune.COMMAND, psql.COMMAND),
@@ -28,6 +43,7 @@ quick start:
   howdah demo                                      see a few hundred jobs move
   howdah enqueue send_invoice '{"invoice": 17}'    add a job of your own
   howdah list                                      see where it is
+  howdah work app:queue                            run the handlers of app.py
 
 """
 
@@ -37,10 +53,12 @@ where the jobs are:
   A database of yours needs howdah migrate once; the embedded one looks after itself.
 
 exit codes:
-  0  done                                 3  the schema is missing, older or newer: howdah migrate
-  1  a job was not found or not changed,  4  the database cannot be reached
-     or a check found something           5  the embedded PostgreSQL could not be started
-  2  the call was wrong                 130  interrupted
+  0  done                                 4  the database cannot be reached
+  1  a job was not found or not changed,  5  the embedded PostgreSQL could not be started
+     or a check found something           6  a worker's grace ran out, and jobs were handed back
+  2  the call was wrong                   7  a worker left to shed handlers that would not end
+  3  the schema is missing, older       130  interrupted
+     or newer: howdah migrate
 
 HOWDAH_DEBUG=1 adds the traceback to an error. NO_COLOR=1 leaves the colours out.
 """
@@ -81,10 +99,17 @@ def build() -> Parser:
             allow_abbrev=False,
         )
         command.add_arguments(added)
-        # Without defaults of its own, so that what was said before the command stands.
-        _add_shared_options(added, dict.fromkeys(("dsn", "schema", "json"), argparse.SUPPRESS))
+        for each in (added, *_actions_of(added)):
+            # Without defaults of its own, so that what was said before the command stands.
+            _add_shared_options(each, dict.fromkeys(("dsn", "schema", "json"), argparse.SUPPRESS))
         added.set_defaults(run=command.run)
     return parser
+
+
+def _actions_of(command: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The parsers of a command's actions, where its first argument names one."""
+    groups = [each for each in command._actions if isinstance(each, argparse._SubParsersAction)]
+    return [action for group in groups for action in group.choices.values()]
 
 
 def _add_shared_options(parser: argparse.ArgumentParser, defaults: dict[str, object]) -> None:

@@ -1,5 +1,6 @@
-"""``howdah demo``: a few hundred simulated jobs, to see the queue at work.
+"""``howdah demo``: two real workers and a few hundred jobs, to see what a queue goes through.
 
-``workload`` says what is to be done, ``crew`` does it, ``tally`` keeps count, ``view`` shows it live, and
-``summary`` reads back from the database how it went.
+``stage`` is the schema of the demo's own, ``workload`` what is enqueued there, ``handlers`` what the workers
+run, ``team`` their processes. ``show`` leads through it and watches the database; ``board`` holds what it has
+seen, ``view`` shows that live. ``summary`` reads back how it went, and ``promises`` checks it.
 """

@@ -5,100 +5,112 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import random
-import secrets
 import shutil
+import signal
 import sys
-import uuid
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from rich.console import Console
+import psycopg
+from rich.table import Column, Table
+from rich.text import Text
 
-from howdah.cli.command import Command
+from howdah.cli.command import HELP_WIDTH, Command
 from howdah.cli.connect import open_queue
-from howdah.cli.demo import summary
-from howdah.cli.demo.crew import BATCH_SIZE, WORKERS, Crew
-from howdah.cli.demo.tally import Tally
+from howdah.cli.demo import promises, stage, summary
+from howdah.cli.demo.board import Board
+from howdah.cli.demo.handlers import SCHEMA
+from howdah.cli.demo.promises import Evidence, Promise
+from howdah.cli.demo.show import Show
+from howdah.cli.demo.summary import TypeSummary
+from howdah.cli.demo.team import LEASE, SLOTS, WORKERS, Team
 from howdah.cli.demo.view import shown
-from howdah.cli.demo.workload import KINDS, Kind, data_for, share_out
-from howdah.cli.output import answers, print_json, say
+from howdah.cli.demo.workload import FEWEST, MOST, USUAL, kinds
+from howdah.cli.output import answers, plain, print_json, remark, say, text
 from howdah.errors import HowdahError, InvalidInput
 from howdah.queue import JobQueue
 
-SCHEMA: Final = "howdah_demo"
-_FEWEST, _MOST = 5, 5_000
+_NOT_SEEN: Final = 1
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jobs", metavar="N", type=int, default=300, help="how many jobs (default: 300)")
+    parser.formatter_class = _Help
     parser.add_argument(
-        "--seed", metavar="N", type=int, help="which jobs stumble, and how long each takes: the same again"
+        "--jobs", metavar="N", type=int, default=USUAL, help=f"how many jobs of the three priorities (default: {USUAL})"
     )
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """The help of the options that all commands share, except where the demo is different."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.dest == "schema":
+            return f"where it plays: a schema of its own, cleared each time (default: {SCHEMA})"
+        return action.help
+
+
 def _run(args: argparse.Namespace) -> int:
-    if not _FEWEST <= args.jobs <= _MOST:
-        raise InvalidInput(f"--jobs is {args.jobs}; the demo takes {_FEWEST} to {_MOST:,}")
-    with open_queue(args, args.schema or SCHEMA) as queue:
-        queue.migrate(adopt=False)
-        _perform(queue, args)
-    return 0
+    if not FEWEST <= args.jobs <= MOST:
+        raise InvalidInput(f"--jobs is {args.jobs}; the demo takes {FEWEST} to {MOST:,}")
+    with _interruptible(), open_queue(args, args.schema or SCHEMA) as queue:
+        stage.set_up(queue)
+        with _cleared_if_interrupted(queue), Team(queue.dsn, queue.schema) as team:
+            return _perform(queue, team, args)
 
 
-def _perform(queue: JobQueue, args: argparse.Namespace) -> None:
-    chance = random.Random(args.seed)
-    run = secrets.token_hex(2)
-    kinds = {kind.job_type(run): kind for kind in KINDS}
-    tally = Tally(share_out(args.jobs), WORKERS)
+def _perform(queue: JobQueue, team: Team, args: argparse.Namespace) -> int:
+    board = Board(kinds(args.jobs))
     console = answers()
     if not args.json:
-        say(f"{args.jobs:,} jobs of three priorities; {WORKERS} workers claim them in batches of {BATCH_SIZE}.")
-    ids = _enqueue_all(queue, kinds, tally, chance)
-    with contextlib.nullcontext() if args.json else shown(tally, console), _cleaned_up(queue, ids):
-        _cancel_one(queue, ids, tally)
-        Crew(queue, kinds, tally, chance).work()
-    summaries = summary.read_back(queue, kinds)
+        say(f"{WORKERS} workers with {SLOTS} slots each, as howdah work runs them; one of them will be killed.")
+    with contextlib.nullcontext() if args.json else shown(board, console):
+        facts = Show(queue, team, board, args.jobs).play()
+    jobs = summary.read_back(queue)
+    made = summary.summaries(board.kinds, jobs)
+    verdict = promises.judged(Evidence(board.kinds, jobs, facts))
+    is_good = all(promise.kept for promise in verdict)
+    team.keeps_logs = not is_good
     if args.json:
-        print_json(summary.as_json(summaries))
+        print_json(_as_json(board, made, verdict))
     else:
-        _print_end(console, summaries, queue.schema)
+        console.print()
+        console.print(summary.as_table(board.kinds, made))
+        _print_verdict(verdict, board.elapsed)
+        _print_hints(queue.schema)
+    if not is_good:
+        remark(f"howdah: the workers' logs are in {team.logs}")
+    return 0 if is_good else _NOT_SEEN
 
 
-def _enqueue_all(queue: JobQueue, kinds: dict[str, Kind], tally: Tally, chance: random.Random) -> list[uuid.UUID]:
-    """Enqueues what may wait first and what is urgent last; returns all ids, in that order."""
-    ids: list[uuid.UUID] = []
-    for job_type, kind in reversed(kinds.items()):
-        items = data_for(kind, tally.totals[kind], chance)
-        ids += queue.enqueue_many(job_type, items, priority=kind.priority, return_ids=True).ids or []
-    return ids
+def _as_json(board: Board, made: Sequence[TypeSummary], verdict: Sequence[Promise]) -> dict[str, Any]:
+    return {
+        "seconds": round(board.elapsed, 1),
+        "seen": all(promise.kept for promise in verdict),
+        "promises": [plain(promise) for promise in verdict],
+        "types": [plain(each) for each in made],
+        "story": [plain(event) for event in board.story],
+    }
 
 
-def _cancel_one(queue: JobQueue, ids: list[uuid.UUID], tally: Tally) -> None:
-    backfill = KINDS[-1]
-    # The last of them that would be worked on: no worker has it yet.
-    last = ids[tally.totals[backfill] - 1]
-    if queue.cancel(last, "nobody reads this page any more"):
-        tally.count_cancelled(backfill)
-
-
-@contextlib.contextmanager
-def _cleaned_up(queue: JobQueue, ids: list[uuid.UUID]) -> Iterator[None]:
-    """A show that was broken off leaves no jobs behind that nobody would ever claim."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(HowdahError):
-            for job_id in ids:
-                queue.cancel(job_id, "the demo was interrupted")
-        raise
-
-
-def _print_end(console: Console, summaries: list[summary.KindSummary], schema: str) -> None:
+def _print_verdict(verdict: Sequence[Promise], seconds: float) -> None:
+    console = answers()
     console.print()
-    summary.print_summary(console, summaries, KINDS)
+    for promise in verdict:
+        mark = text("seen     ", "green") if promise.kept else text("MISSING  ", "bold red")
+        line = Table.grid(Column(width=31), Column())
+        line.add_row(mark + text(promise.name, "bold"), text(promise.story))
+        console.print(line)
     console.print()
+    kept = sum(promise.kept for promise in verdict)
+    say(Text(f"{kept} of {len(verdict)} things that were to be seen were seen, in {seconds:.1f} seconds.", "bold"))
+
+
+def _print_hints(schema: str) -> None:
     # Whoever came by `make demo` has no howdah on the PATH.
     called = Path(sys.argv[0])
     program = os.path.relpath(called) if called.name == "howdah" and not shutil.which("howdah") else "howdah"
@@ -106,19 +118,47 @@ def _print_end(console: Console, summaries: list[summary.KindSummary], schema: s
     say(f"Add a job of yours:   {program} enqueue send_invoice --data invoice=17")
 
 
+@contextlib.contextmanager
+def _cleared_if_interrupted(queue: JobQueue) -> Iterator[None]:
+    """A show that was broken off leaves nothing behind."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(HowdahError, psycopg.Error):
+            stage.clear_away(queue)
+        raise
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """What ends a process otherwise is like Ctrl-C here: there are workers to be ended too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # Who started it with nohup does not want it to hear that the terminal is gone.
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 COMMAND = Command(
     name="demo",
-    summary="watch a few hundred jobs move",
+    summary="watch two workers go through what happens to a queue",
     story=f"""
-        Enqueues jobs of the three priorities into a schema of its own ({SCHEMA}), lets {WORKERS} simulated
-        workers claim them in batches, shows them move, and sums up what the database says in the end. Some
-        jobs fail once and are tried again, one fails for good, one is cancelled. Takes about ten seconds,
-        and touches nobody's jobs.
+        Starts {WORKERS} real workers on a few hundred jobs, in a schema of its own ({SCHEMA}), and shows what becomes of
+        them: three priorities, retries with backoff, a job for later, a periodic one, one that is cancelled as it runs,
+        batches, threads and child processes. In the middle one worker is killed, and its jobs come back on the other when
+        it has been silent for {LEASE:g} seconds. Takes about 15 seconds, and touches nobody else's jobs. Exits with 0
+        only if everything was seen.
     """,
     examples=(
         ("howdah demo", "on the configured database, or on the embedded one"),
-        ("howdah demo --jobs 1000 --seed 7", "more of them, and the same show each time"),
-        ("howdah demo --json", "no show: only the summary, for a program"),
+        ("howdah demo --jobs 2000", "with a longer line"),
+        ("howdah demo --json", "no show: only what was seen, for a program"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -1,4 +1,4 @@
-"""The demo as it happens: live bars in a terminal, plain lines elsewhere."""
+"""The demo as it happens: live bars in a terminal with the story above them, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,43 +13,44 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from howdah.cli.demo.crew import BATCH_SIZE
-from howdah.cli.demo.tally import Station, Tally
-from howdah.cli.demo.workload import KINDS, Kind
+from howdah.cli.demo.board import Board, Event
+from howdah.cli.demo.show import due_in
+from howdah.cli.demo.workload import Kind
+from howdah.cli.output import text
+from howdah.cli.status import STYLES as STATUS_STYLES
+from howdah.job import Job
 from howdah.priority import Priority
 
 STYLES: Final = {Priority.EXPLICIT: "red", Priority.DISCOVERED: "yellow", Priority.BACKFILL: "blue"}
-_FRAMES_A_SECOND: Final = 12
+_FRAMES_A_SECOND: Final = 10
 _LINE_EVERY_SECONDS: Final = 1.0
 
 
 @contextlib.contextmanager
-def shown(tally: Tally, console: Console) -> Iterator[None]:
-    """Shows the tally for as long as the block lasts."""
+def shown(board: Board, console: Console) -> Iterator[None]:
+    """Shows the board for as long as the block lasts."""
+    board.listener = lambda event: console.print(_told(event), soft_wrap=True)
     can_be_redrawn = console.is_terminal and not console.is_dumb_terminal
-    with _live(tally, console) if can_be_redrawn else _lines(tally, console):
+    with _live(board, console) if can_be_redrawn else _lines(board, console):
         yield
 
 
-def _live(tally: Tally, console: Console) -> Live:
-    return Live(
-        get_renderable=lambda: _picture(tally),
-        console=console,
-        refresh_per_second=_FRAMES_A_SECOND,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
+def _told(event: Event) -> Text:
+    return Text(f"{event.after:5.1f}s  ", "dim") + text(event.text, "bold red" if event.bad else "")
+
+
+# Plain lines
 
 
 @contextlib.contextmanager
-def _lines(tally: Tally, console: Console) -> Iterator[None]:
+def _lines(board: Board, console: Console) -> Iterator[None]:
     ended = threading.Event()
 
     def write_now_and_then() -> None:
-        # A reader that has left is noticed by the main thread, with the last line.
+        # A reader that has left is noticed by the main thread, with the next thing that it tells.
         with contextlib.suppress(BrokenPipeError):
             while not ended.wait(_LINE_EVERY_SECONDS):
-                console.print(_line(tally), soft_wrap=True)
+                console.print(f"{board.elapsed:5.1f}s  … {_counters(board)}", soft_wrap=True)
 
     writer = threading.Thread(target=write_now_and_then, name="demo-view", daemon=True)
     writer.start()
@@ -58,75 +59,73 @@ def _lines(tally: Tally, console: Console) -> Iterator[None]:
     finally:
         ended.set()
         writer.join()
-        console.print(_line(tally), soft_wrap=True)
 
 
-def _line(tally: Tally) -> str:
-    counts = "   ".join(f"{kind.priority.name} {tally.ended[kind]}/{tally.totals[kind]}" for kind in KINDS)
-    return f"{tally.elapsed:5.1f}s   {counts}   {_counters(tally)}"
+def _counters(board: Board) -> str:
+    ended = sum(board.ended(kind.job_type) for kind in board.kinds)
+    running = sum(board.running(kind.job_type) for kind in board.kinds)
+    waiting = sum(board.live(kind.job_type) for kind in board.kinds) - running
+    return f"{ended:,} jobs have ended, {running:,} run, {waiting:,} wait"
 
 
-def _picture(tally: Tally) -> RenderableType:
-    workers = () if tally.over.is_set() else (_workers(tally), Text())
-    return Group(Text(), _priorities(tally), Text(), *workers, Text(_counters(tally), "bold"))
+# A picture
 
 
-def _priorities(tally: Tally) -> Table:
+def _live(board: Board, console: Console) -> Live:
+    return Live(
+        get_renderable=lambda: _picture(board),
+        console=console,
+        refresh_per_second=_FRAMES_A_SECOND,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        transient=True,
+    )
+
+
+def _picture(board: Board) -> RenderableType:
+    return Group(Text(), _workers(board), Text(), _types(board), Text(), Text(_counters(board), "bold"))
+
+
+def _workers(board: Board) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for name, state in board.workers:
+        grid.add_row(text(name, "bold"), text(state, "bold red" if "killed" in state else ""))
+    return grid
+
+
+def _types(board: Board) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
     grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
     grid.add_column(ratio=1)
     grid.add_column(justify="right", no_wrap=True, min_width=7)
-    grid.add_column(justify="right", no_wrap=True, min_width=6)
-    for kind in KINDS:
-        style = STYLES[kind.priority]
-        seconds = tally.ended_after.get(kind)
+    grid.add_column(width=31, no_wrap=True, overflow="ellipsis")
+    for kind in board.kinds:
+        done, total, style = board.ended(kind.job_type), board.total(kind), STYLES[kind.priority]
         grid.add_row(
-            Text(f"{kind.priority.name} {kind.priority.value}", f"bold {style}"),
-            Text(kind.name),
-            _bar(tally.ended[kind], tally.totals[kind], style),
-            Text(f"{tally.ended[kind]}/{tally.totals[kind]}"),
-            Text("" if seconds is None else f"{seconds:.1f}s", "green"),
+            Text(kind.job_type, f"bold {style}"),
+            Text(str(kind.priority.value), style),
+            ProgressBar(total=max(total, 1), completed=done, complete_style=style, finished_style="green"),
+            Text(f"{done}/{total}"),
+            _note(board, kind),
         )
     return grid
 
 
-def _workers(tally: Tally) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for width in (8, 14, 20, 4, 8, 12):
-        grid.add_column(width=width, no_wrap=True)
-    grid.columns[3].justify = "right"
-    for number, station in enumerate(tally.stations, start=1):
-        # Taken once, because its worker goes on while this is drawn.
-        kind = station.kind
-        if kind is None:
-            grid.add_row(Text(f"worker {number}", "dim"), Text("looks for work", "dim"))
-        else:
-            grid.add_row(Text(f"worker {number}", "dim"), *_work(kind, station))
-    return grid
+def _note(board: Board, kind: Kind) -> Text:
+    job = board.special.get(kind.job_type)
+    if job is not None:
+        return text(_state(job), STATUS_STYLES[job.status])
+    running = board.running(kind.job_type)
+    if kind.count is None:
+        return Text("every second", "dim")
+    return Text(f"{running} in {kind.runs}" if running else f"in {kind.runs}", "dim")
 
 
-def _work(kind: Kind, station: Station) -> tuple[RenderableType, ...]:
-    style = STYLES[kind.priority]
-    return (
-        Text(station.subject, style),
-        _bar(station.percent, 100, style),
-        Text(f"{station.percent}%"),
-        Text(station.stage),
-        Text(f"+{station.waiting} claimed" if station.waiting else "", "dim"),
-    )
-
-
-def _bar(done: int, total: int, style: str) -> ProgressBar:
-    return ProgressBar(total=total, completed=done, complete_style=style, finished_style="green")
-
-
-def _counters(tally: Tally) -> str:
-    parts = [
-        f"{tally.ended.total()} of {tally.total} ended",
-        f"{tally.batches} batches of up to {BATCH_SIZE}",
-        f"{tally.retried} retried",
-        f"{tally.failed} failed",
-        f"{tally.cancelled} cancelled",
-    ]
-    return " · ".join(parts)
+def _state(job: Job) -> str:
+    if job.status == "pending" and (seconds := due_in(job)):
+        return f"attempt {job.attempts + 1} in {seconds:.1f}s" if job.attempts else f"in {seconds:.1f}s"
+    if job.status == "running":
+        where = f"on {job.worker_id}"
+        return f"{job.current_stage} {where}" if job.current_stage else where
+    return f"{job.status}, attempt {job.attempts}" if job.attempts > 1 else job.status

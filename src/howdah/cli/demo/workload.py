@@ -1,75 +1,103 @@
-"""What the demo has to do: three kinds of work, one for each priority, and who of them will stumble."""
+"""What the demo has to do: how many jobs of each type, and what is special about some of them."""
 
 from __future__ import annotations
 
 import dataclasses
-import random
+from collections.abc import Iterator
 from typing import Any, Final
 
+from howdah.cli.demo import handlers
+from howdah.cli.demo.handlers import BATCH_SIZE, FAILURES
+from howdah.job import Job
 from howdah.priority import Priority
+from howdah.queue import JobQueue
+from howdah.retry import Exponential
+
+FEWEST, USUAL, MOST = 60, 300, 5_000
+_SHARES: Final = (0.15, 0.35)
+_SLOT_SECONDS: Final = 60.0
+"""All pretended work of the three priorities together; two workers share it."""
+
+NEWSLETTERS: Final = 4 * BATCH_SIZE
+REPORTS: Final = 8
+PRIMES_BELOW: Final = (10_000, 15_000, 20_000, 25_000)
+REMINDER_DELAY: Final = 5.0
+BACKOFF: Final = Exponential(delay=0.5, factor=2, jitter=0)
+
+PERIODIC: Final = "take_pulse"
+FLAKY: Final = "call_partner"
+DELAYED: Final = "send_reminder"
+TO_CANCEL: Final = "export_everything"
+TO_SURVIVE: Final = "render_film"
+SPECIAL: Final = (FLAKY, DELAYED, TO_CANCEL, TO_SURVIVE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of work."""
+    """One type of job, and how many of them are enqueued; of periodic ones nobody knows beforehand."""
 
+    job_type: str
     priority: Priority
-    name: str
-    subject: str
-    stages: tuple[str, ...]
-    share: float
-    trouble: str
+    count: int | None = 1
 
-    def job_type(self, run: str) -> str:
-        """The type under which this run enqueues it: no run ever meets the jobs of another."""
-        return f"{self.name}:{run}"
-
-
-KINDS: Final = (
-    Kind(
-        Priority.EXPLICIT,
-        "send_invoice",
-        "invoice",
-        ("render", "sign", "mail"),
-        share=0.15,
-        trouble="the mail server did not answer",
-    ),
-    Kind(
-        Priority.DISCOVERED,
-        "resize_photo",
-        "photo",
-        ("download", "decode", "resize", "upload"),
-        share=0.35,
-        trouble="the photo ends in the middle",
-    ),
-    Kind(
-        Priority.BACKFILL,
-        "reindex_page",
-        "page",
-        ("fetch", "parse", "index"),
-        share=0.5,
-        trouble="the index is busy",
-    ),
-)
-
-FAILS_ONCE: Final = "once"
-FAILS_ALWAYS: Final = "always"
-_SHARE_THAT_FAILS_ONCE: Final = 0.04
+    @property
+    def runs(self) -> str:
+        """Where its handler runs."""
+        handler = handlers.queue.handlers[self.job_type]
+        places = {"async": "event loop", "thread": "threads", "process": "processes"}
+        return "batches" if handler.batch else places[handler.kind]
 
 
-def share_out(jobs: int) -> dict[Kind, int]:
-    """How many jobs of each kind: at least one, and together as many as asked for."""
-    explicit, discovered, backfill = KINDS
-    first = max(1, round(jobs * explicit.share))
-    second = max(1, round(jobs * discovered.share))
-    return {explicit: first, discovered: second, backfill: jobs - first - second}
+def kinds(jobs: int) -> tuple[Kind, ...]:
+    """All types, in the order in which they are shown. ``jobs`` is shared out among the three priorities."""
+    explicit, discovered = (max(1, round(jobs * share)) for share in _SHARES)
+    return (
+        Kind("send_invoice", Priority.EXPLICIT, explicit),
+        Kind("resize_photo", Priority.DISCOVERED, discovered),
+        Kind("reindex_page", Priority.BACKFILL, jobs - explicit - discovered),
+        Kind("send_newsletter", Priority.DISCOVERED, NEWSLETTERS),
+        Kind("write_report", Priority.DISCOVERED, REPORTS),
+        Kind("count_primes", Priority.DISCOVERED, len(PRIMES_BELOW)),
+        Kind(FLAKY, Priority.EXPLICIT),
+        Kind(DELAYED, Priority.EXPLICIT),
+        Kind(TO_CANCEL, Priority.EXPLICIT),
+        Kind(TO_SURVIVE, Priority.EXPLICIT),
+        Kind(PERIODIC, Priority.DISCOVERED, None),
+    )
 
 
-def data_for(kind: Kind, count: int, chance: random.Random) -> list[dict[str, Any]]:
-    """The data of the jobs of a kind. Some will fail once; one photo cannot be helped."""
-    items: list[dict[str, Any]] = [{kind.subject: number} for number in range(1, count + 1)]
-    for item in chance.sample(items, max(1, round(count * _SHARE_THAT_FAILS_ONCE))):
-        item["fails"] = FAILS_ONCE
-    if kind.priority is Priority.DISCOVERED:
-        chance.choice(items)["fails"] = FAILS_ALWAYS
-    return items
+def enqueue_all(queue: JobQueue, jobs: int) -> dict[str, Job]:
+    """Enqueues what may wait first and what is urgent last; returns the special jobs by their type."""
+    special: dict[str, Job] = {}
+    for kind in reversed(kinds(jobs)):
+        if kind.job_type in SPECIAL:
+            special[kind.job_type] = queue.enqueue(kind.job_type, priority=kind.priority, **_options(kind.job_type))
+        elif kind.count is not None:
+            queue.enqueue_many(kind.job_type, _data(kind, _SLOT_SECONDS / jobs), priority=kind.priority)
+    return special
+
+
+def _options(job_type: str) -> dict[str, Any]:
+    match job_type:
+        case "call_partner":
+            return {"retry_policy": BACKOFF, "max_attempts": FAILURES + 3}
+        case "send_reminder":
+            return {"delay": REMINDER_DELAY}
+    return {}
+
+
+def _data(kind: Kind, seconds: float) -> Iterator[dict[str, Any]]:
+    for number in range(1, (kind.count or 0) + 1):
+        match kind.job_type:
+            case "send_invoice":
+                yield {"invoice": number, "seconds": seconds}
+            case "resize_photo":
+                yield {"photo": number, "seconds": seconds, "broken": number == 1}
+            case "reindex_page":
+                yield {"page": number, "seconds": seconds}
+            case "count_primes":
+                yield {"below": PRIMES_BELOW[number - 1]}
+            case "write_report":
+                yield {"report": number}
+            case _:
+                yield {"reader": number}

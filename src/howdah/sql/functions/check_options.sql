@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.check_options(
-    p_max_attempts int, p_delay interval, p_timeout interval, p_retry_policy jsonb
+    p_max_attempts int, p_delay interval, p_timeout interval, p_retry_policy jsonb, p_expires_in interval DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -15,6 +15,9 @@ BEGIN
     END IF;
     IF p_timeout IS NOT NULL THEN
         PERFORM howdah.check_span(p_timeout, 'timeout');
+    END IF;
+    IF p_expires_in IS NOT NULL THEN
+        PERFORM howdah.check_span(p_expires_in, 'expires_in');
     END IF;
     IF p_retry_policy IS NOT NULL THEN
         PERFORM howdah.retry_delay(p_retry_policy, 1);

@@ -1,7 +1,8 @@
--- Claims are exact: at the statement's snapshot no unlocked due job of the named types sorts before a
--- returned one, by (priority descending, run_at, id). Lanes, one for each type, are merged level by
--- level of priority: a level with one lane is a single scan that skips what others hold; a level with
--- several is read a few rows of each lane at a time, as far as the rows read are known to come next.
+-- Claims are exact: at the statement's snapshot no unlocked due job of a named type that is below its
+-- limit sorts before a returned one, by (priority descending, run_at, id). Lanes, one for each type, are
+-- merged level by level of priority: a level with one lane is a single scan that skips what others hold,
+-- and so is each lane of a level where all limits together leave room for everybody; other levels are
+-- read a few rows of each lane at a time, as far as the rows read are known to come next.
 -- So about n + types rows are read, and none is locked that is not returned.
 CREATE OR REPLACE FUNCTION howdah.claim(
     p_worker_id varchar,
@@ -12,7 +13,10 @@ CREATE OR REPLACE FUNCTION howdah.claim(
     p_cursor_priorities int[] DEFAULT '{}',
     p_cursor_run_ats timestamptz[] DEFAULT '{}',
     p_cursor_ids uuid[] DEFAULT '{}',
-    p_lease interval DEFAULT '10 minutes'
+    p_lease interval DEFAULT '10 minutes',
+    p_boot uuid DEFAULT NULL,
+    p_limits int[] DEFAULT NULL,
+    p_oldest boolean DEFAULT false
 ) RETURNS SETOF howdah.live
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -23,12 +27,16 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_types varchar[];
+    v_mosts int[];
     v_ordered_types varchar[];
     v_picked uuid[] := '{}';
     v_found uuid[];
+    v_wanted int;
+    v_room bigint;
     v_level int;
     v_heads howdah.lane_head[];
     v_lanes howdah.lane_head[];
+    v_lane howdah.lane_head;
     v_last_priority bigint;
     v_last_run_at timestamptz;
     v_last_id uuid;
@@ -38,56 +46,106 @@ BEGIN
     IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 0 AND 100000 THEN
         RAISE EXCEPTION 'batch_size is %, and must be from 0 to 100000', p_batch_size USING ERRCODE = 'JQ001';
     END IF;
+    IF p_limits IS NOT NULL AND cardinality(p_limits) IS DISTINCT FROM cardinality(p_job_types) THEN
+        RAISE EXCEPTION 'there are % limits for % job types', cardinality(p_limits), coalesce(cardinality(p_job_types), 0)
+            USING ERRCODE = 'JQ001';
+    ELSIF 0 > ANY (p_limits) THEN
+        RAISE EXCEPTION 'a limit is %, and must not be negative', (SELECT min(most) FROM unnest(p_limits) AS most)
+            USING ERRCODE = 'JQ001';
+    END IF;
     PERFORM howdah.check_span(p_lease, 'lease');
+    IF NOT EXISTS (
+        SELECT FROM howdah.workers AS w WHERE w.worker_id = p_worker_id AND w.boot = coalesce(p_boot, w.boot)
+    ) THEN
+        IF p_boot IS NOT NULL THEN
+            RAISE EXCEPTION 'worker % is not registered (any more) under this boot', p_worker_id
+                USING ERRCODE = 'JQ006', HINT = 'Whatever it held was taken back. Register again.';
+        END IF;
+        v_lease := coalesce(p_lease, interval '10 minutes');
+    END IF;
 
     SELECT
         array_agg(named.job_type) FILTER (WHERE NOT coalesce(t.ordered, false)),
+        array_agg(named.most) FILTER (WHERE NOT coalesce(t.ordered, false)),
         array_agg(named.job_type) FILTER (WHERE t.ordered)
-    INTO v_types, v_ordered_types
-    FROM (SELECT DISTINCT unnest(p_job_types)) AS named (job_type)
-    LEFT JOIN howdah.types AS t ON t.job_type = named.job_type
-    WHERE t.paused_at IS NULL;
-
-    SELECT array_agg(ROW(head.job_type, head.priority, head.run_at, head.id, head.ordered)::howdah.lane_head)
-    INTO v_heads
+    INTO v_types, v_mosts, v_ordered_types
     FROM (
-        SELECT h.*, false AS ordered FROM howdah.lane_heads(
-            v_types, NULL,
-            p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
-        ) AS h
-        UNION ALL
-        SELECT h.*, true FROM howdah.ordered_heads(v_ordered_types) AS h WHERE v_ordered_types IS NOT NULL
-    ) AS head;
+        SELECT n.job_type, min(n.most) AS most FROM unnest(p_job_types, p_limits) AS n (job_type, most)
+        GROUP BY n.job_type
+    ) AS named
+    LEFT JOIN howdah.types AS t ON t.job_type = named.job_type
+    WHERE t.paused_at IS NULL AND named.most IS DISTINCT FROM 0;
+
+    IF p_oldest THEN
+        v_picked := howdah.claim_oldest(v_types, v_mosts, v_ordered_types, p_batch_size);
+    ELSE
+        SELECT array_agg(ROW(head.job_type, head.priority, head.run_at, head.id, head.ordered, head.most)::howdah.lane_head)
+        INTO v_heads
+        FROM (
+            SELECT h.*, false AS ordered, v_mosts[array_position(v_types, h.job_type)] AS most
+            FROM howdah.lane_heads(
+                v_types, NULL,
+                p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
+            ) AS h
+            UNION ALL
+            SELECT h.*, true, 1 FROM howdah.ordered_heads(v_ordered_types) AS h WHERE v_ordered_types IS NOT NULL
+        ) AS head;
+    END IF;
 
     WHILE v_heads IS NOT NULL AND cardinality(v_picked) < p_batch_size LOOP
+        v_wanted := p_batch_size - cardinality(v_picked);
         SELECT max(head.priority) INTO v_level FROM unnest(v_heads) AS head;
-        SELECT array_agg(head) INTO v_lanes FROM unnest(v_heads) AS head WHERE head.priority = v_level;
+        SELECT array_agg(head), sum(coalesce(head.most, p_batch_size)) INTO v_lanes, v_room
+        FROM unnest(v_heads) AS head WHERE head.priority = v_level;
 
-        IF cardinality(v_lanes) = 1 AND NOT v_lanes[1].ordered THEN
-            SELECT array_agg(taken.id) INTO v_found FROM (
-                SELECT j.id FROM howdah.live AS j
-                WHERE j.status = 'pending' AND j.attempts < j.max_attempts
-                    AND j.job_type = v_lanes[1].job_type AND j.priority = v_level
-                    AND j.run_at <= howdah.clock()
-                    AND (j.run_at, j.id) >= (v_lanes[1].run_at, v_lanes[1].id)
-                    AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
-                ORDER BY j.run_at, j.id
-                LIMIT p_batch_size - cardinality(v_picked)
-                FOR UPDATE SKIP LOCKED
-            ) AS taken;
+        IF cardinality(v_lanes) = 1 OR v_room <= v_wanted THEN
+            FOR v_place IN 1 .. cardinality(v_lanes) LOOP
+                v_lane := v_lanes[v_place];
+                IF v_lane.ordered THEN
+                    v_found := howdah.claim_ordered(v_lane.job_type);
+                ELSE
+                    SELECT array_agg(taken.id) INTO v_found FROM (
+                        SELECT j.id FROM howdah.live AS j
+                        WHERE j.status = 'pending' AND j.attempts < j.max_attempts
+                            AND j.job_type = v_lane.job_type AND j.priority = v_level
+                            AND j.run_at <= howdah.clock()
+                            AND (j.run_at, j.id) >= (v_lane.run_at, v_lane.id)
+                            AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+                        ORDER BY j.run_at, j.id
+                        LIMIT least(v_wanted, v_lane.most)
+                        FOR UPDATE SKIP LOCKED
+                    ) AS taken;
+                END IF;
+                v_picked := v_picked || v_found;
+                v_lanes[v_place].most := v_lane.most - coalesce(cardinality(v_found), 0);
+            END LOOP;
         ELSE
-            v_found := howdah.claim_level(v_lanes, p_batch_size - cardinality(v_picked));
+            v_found := howdah.claim_level(v_lanes, v_wanted);
+            v_picked := v_picked || v_found;
+            IF p_limits IS NOT NULL AND cardinality(v_found) < v_wanted THEN
+                SELECT array_agg(
+                    ROW(l.job_type, l.priority, l.run_at, l.id, l.ordered, l.most - coalesce(f.jobs, 0))::howdah.lane_head
+                )
+                INTO v_lanes
+                FROM unnest(v_lanes) AS l
+                LEFT JOIN (
+                    SELECT j.job_type, count(*) AS jobs FROM howdah.live AS j WHERE j.id = ANY (v_found) GROUP BY j.job_type
+                ) AS f ON f.job_type = l.job_type;
+            END IF;
         END IF;
-        v_picked := v_picked || v_found;
         EXIT WHEN cardinality(v_picked) >= p_batch_size;
 
         SELECT array_agg(head) INTO v_heads FROM (
             SELECT head FROM unnest(v_heads) AS head WHERE head.priority < v_level
             UNION ALL
-            SELECT ROW(h.job_type, h.priority, h.run_at, h.id, false)::howdah.lane_head
+            SELECT ROW(
+                h.job_type, h.priority, h.run_at, h.id, false, done.mosts[array_position(done.job_types, h.job_type)]
+            )::howdah.lane_head
             FROM (
-                SELECT array_agg(lane.job_type) AS job_types, array_agg(lane.priority::bigint) AS below
-                FROM unnest(v_lanes) AS lane WHERE NOT lane.ordered
+                SELECT
+                    array_agg(lane.job_type) AS job_types, array_agg(lane.priority::bigint) AS below,
+                    array_agg(lane.most) AS mosts
+                FROM unnest(v_lanes) AS lane WHERE NOT lane.ordered AND lane.most IS DISTINCT FROM 0
             ) AS done
             CROSS JOIN LATERAL howdah.lane_heads(
                 done.job_types, done.below, p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
@@ -95,15 +153,12 @@ BEGIN
         ) AS remaining (head);
     END LOOP;
 
-    -- Those up to the p_start-th place run at once.
+    -- Those up to the p_start-th place run at once, but for suspects, which wait for a process of their own.
     SELECT -j.priority::bigint, j.run_at, j.id INTO v_last_priority, v_last_run_at, v_last_id
     FROM howdah.live AS j WHERE j.id = ANY (v_picked)
     ORDER BY j.priority DESC, j.run_at, j.id
     OFFSET greatest(least(p_start, cardinality(v_picked)) - 1, 0)
     LIMIT sign(greatest(p_start, 0));
-    IF NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = p_worker_id) THEN
-        v_lease := coalesce(p_lease, interval '10 minutes');
-    END IF;
 
     RETURN QUERY
     WITH changed AS (
@@ -121,7 +176,7 @@ BEGIN
             order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END
         FROM (VALUES (true), (false)) AS part (starts)
         WHERE j.id = ANY (v_picked) AND part.starts = coalesce(
-            (-j.priority::bigint, j.run_at, j.id) <= (v_last_priority, v_last_run_at, v_last_id), false
+            j.crashes = 0 AND (-j.priority::bigint, j.run_at, j.id) <= (v_last_priority, v_last_run_at, v_last_id), false
         )
         RETURNING j.*
     )
@@ -130,5 +185,7 @@ END
 $$;
 COMMENT ON FUNCTION howdah.claim IS
     'Hands out up to p_batch_size due jobs of the named types, best first; the first p_start of them already running.'
-    ' Cursors are optional: for a type and priority, the (run_at, id) up to which the caller has seen everything.';
+    ' Cursors are optional: for a type and priority, the (run_at, id) up to which the caller has seen everything.'
+    ' p_boot: refused with SQLSTATE JQ006 unless the worker is registered so. p_limits: at most so many jobs of each of'
+    ' p_job_types, NULL for any number. p_oldest: those that have waited longest, whatever their priority.';
 REVOKE ALL ON FUNCTION howdah.claim FROM PUBLIC;

@@ -1,4 +1,7 @@
--- Merges lanes of one priority by (run_at, id), and locks what it returns.
+-- Merges lanes by (run_at, id), and locks what it returns. Lanes of one type share its limit.
+--
+-- Of a lane near its limit no more is read at first than it may give. If others hold some of that, it may
+-- give more after all: then the merge stops at the last row read of it, and the next round reads further.
 CREATE OR REPLACE FUNCTION howdah.claim_level(p_lanes howdah.lane_head[], p_wanted int) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -7,20 +10,36 @@ DECLARE
     v_lanes howdah.lane_head[] := p_lanes;
     v_picked uuid[] := '{}';
     v_found uuid[];
-    v_wanted int := p_wanted;
     v_reach int := p_wanted;
-    v_has_ordered boolean := EXISTS (SELECT FROM unnest(p_lanes) AS l WHERE l.ordered);
+    -- Whether a job may be taken can depend on what was got of those before it.
+    v_one_by_one boolean := EXISTS (SELECT FROM unnest(p_lanes) AS l WHERE l.ordered OR l.most < p_wanted);
+    v_limited varchar[];
+    v_mosts int[];
+    v_limit int;
     v_chunk int;
     v_last uuid;
     v_chosen uuid[];
-    v_chosen_ordered varchar[];
+    v_line howdah.lane_head[];
+    v_stops uuid[];
+    v_job howdah.lane_head;
 BEGIN
-    WHILE v_lanes IS NOT NULL AND v_wanted > 0 LOOP
+    IF v_one_by_one THEN
+        SELECT array_agg(l.job_type), array_agg(l.most) INTO v_limited, v_mosts
+        FROM (SELECT DISTINCT job_type, most FROM unnest(p_lanes) WHERE NOT ordered AND most < p_wanted) AS l;
+    END IF;
+
+    WHILE v_lanes IS NOT NULL AND cardinality(v_picked) < p_wanted LOOP
         v_chunk := 2 * v_reach / least(cardinality(v_lanes), v_reach) + 1;
         WITH lane AS MATERIALIZED (
-            SELECT l.*, row_number() OVER (ORDER BY l.run_at, l.id) AS place FROM unnest(v_lanes) AS l
+            SELECT
+                l.job_type, l.priority, l.run_at, l.id, l.ordered, limits.most,
+                row_number() OVER (ORDER BY l.run_at, l.id) AS place,
+                least(v_chunk, limits.most + v_reach - p_wanted) AS chunk
+            FROM unnest(v_lanes) AS l
+            CROSS JOIN LATERAL (SELECT v_mosts[array_position(v_limited, l.job_type)] AS most) AS limits
+            WHERE limits.most IS DISTINCT FROM 0
         ), candidate AS MATERIALIZED (
-            SELECT lane.job_type, lane.priority, lane.ordered, c.run_at, c.id
+            SELECT lane.place, lane.chunk, lane.most, lane.job_type, lane.priority, lane.ordered, c.run_at, c.id
             FROM lane
             CROSS JOIN LATERAL (
                 (
@@ -31,7 +50,7 @@ BEGIN
                         AND (j.run_at, j.id) >= (lane.run_at, lane.id) AND j.id IS DISTINCT FROM v_last
                         AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
                     ORDER BY j.run_at, j.id
-                    LIMIT v_chunk
+                    LIMIT lane.chunk
                 )
                 UNION ALL
                 SELECT lane.run_at, lane.id WHERE lane.ordered
@@ -39,14 +58,14 @@ BEGIN
             -- Each of these lanes has a job before the first one of any lane left out.
             WHERE lane.place <= v_reach
         ), cut_off AS MATERIALIZED (
-            SELECT DISTINCT ON (c.job_type) c.job_type, c.run_at, c.id
+            SELECT DISTINCT ON (c.place) c.place, c.run_at, c.id, coalesce(c.jobs >= c.most, false) AS may_be_spent
             FROM (
-                SELECT *, count(*) OVER (PARTITION BY job_type) AS jobs FROM candidate WHERE NOT ordered
+                SELECT *, count(*) OVER (PARTITION BY place) AS jobs FROM candidate WHERE NOT ordered
             ) AS c
-            WHERE c.jobs = v_chunk
-            ORDER BY c.job_type, c.run_at DESC, c.id DESC
+            WHERE c.jobs = c.chunk
+            ORDER BY c.place, c.run_at DESC, c.id DESC
         ), known_until AS MATERIALIZED (
-            SELECT cut_off.run_at, cut_off.id FROM cut_off
+            SELECT cut_off.run_at, cut_off.id FROM cut_off WHERE NOT cut_off.may_be_spent
             UNION ALL
             SELECT lane.run_at, lane.id FROM lane WHERE lane.place = v_reach + 1
             ORDER BY run_at, id
@@ -58,45 +77,79 @@ BEGIN
             ORDER BY c.run_at, c.id
             LIMIT v_reach
         ), continued AS (
-            SELECT DISTINCT ON (c.job_type) c.job_type, c.priority, c.run_at, c.id, c.ordered
+            SELECT DISTINCT ON (c.place) c.place, c.job_type, c.priority, c.run_at, c.id, c.ordered
             FROM candidate AS c WHERE c.id NOT IN (SELECT chosen.id FROM chosen)
-            ORDER BY c.job_type, c.run_at, c.id
+            ORDER BY c.place, c.run_at, c.id
         ), next_lane AS (
-            SELECT continued.* FROM continued
+            SELECT continued.job_type, continued.priority, continued.run_at, continued.id, continued.ordered FROM continued
             UNION ALL
             SELECT lane.job_type, lane.priority, cut_off.run_at, cut_off.id, false
-            FROM cut_off JOIN lane USING (job_type)
-            WHERE cut_off.job_type NOT IN (SELECT continued.job_type FROM continued)
+            FROM cut_off JOIN lane USING (place)
+            WHERE NOT cut_off.may_be_spent AND cut_off.place NOT IN (SELECT continued.place FROM continued)
             UNION ALL
             SELECT lane.job_type, lane.priority, lane.run_at, lane.id, lane.ordered
             FROM lane WHERE lane.place > v_reach
         )
         SELECT
-            (SELECT array_agg(chosen.id) FROM chosen WHERE NOT chosen.ordered),
-            (SELECT array_agg(chosen.job_type) FROM chosen WHERE chosen.ordered),
+            (SELECT array_agg(chosen.id) FROM chosen),
+            CASE WHEN v_one_by_one THEN (
+                SELECT array_agg(
+                    ROW(c.job_type, c.priority, c.run_at, c.id, c.ordered, NULL)::howdah.lane_head ORDER BY c.run_at, c.id
+                )
+                FROM chosen AS c
+            ) END,
+            (SELECT array_agg(cut_off.id) FROM cut_off WHERE cut_off.may_be_spent),
             coalesce((SELECT chosen.id FROM chosen ORDER BY chosen.run_at DESC, chosen.id DESC LIMIT 1), v_last),
-            (SELECT array_agg(ROW(n.job_type, n.priority, n.run_at, n.id, n.ordered)::howdah.lane_head) FROM next_lane AS n)
-        INTO v_chosen, v_chosen_ordered, v_last, v_lanes;
+            (SELECT array_agg(ROW(n.job_type, n.priority, n.run_at, n.id, n.ordered, NULL)::howdah.lane_head) FROM next_lane AS n)
+        INTO v_chosen, v_line, v_stops, v_last, v_lanes;
 
-        SELECT array_agg(taken.id) INTO v_found FROM (
-            SELECT j.id FROM howdah.live AS j
-            WHERE j.id = ANY (v_chosen) AND j.status = 'pending' AND j.attempts < j.max_attempts
-                AND j.run_at <= howdah.clock()
-            ORDER BY j.run_at, j.id
-            LIMIT v_wanted
-            FOR UPDATE SKIP LOCKED
-        ) AS taken;
-        v_picked := v_picked || v_found;
-
-        FOR v_place IN 1 .. coalesce(cardinality(v_chosen_ordered), 0) LOOP
-            v_picked := array_cat(v_picked, howdah.claim_ordered(v_chosen_ordered[v_place]));
-        END LOOP;
-        v_wanted := p_wanted - cardinality(v_picked);
-        -- What others hold is passed over in ever larger steps, but ordered types have to be tried one after the other.
-        v_reach := CASE WHEN v_has_ordered THEN v_wanted ELSE least(v_reach * 2, 100000) END;
+        IF v_one_by_one THEN
+            FOREACH v_job IN ARRAY coalesce(v_line, '{}') LOOP
+                v_limit := array_position(v_limited, v_job.job_type);
+                CONTINUE WHEN v_mosts[v_limit] = 0;
+                IF v_job.ordered THEN
+                    v_picked := array_cat(v_picked, howdah.claim_ordered(v_job.job_type));
+                ELSE
+                    PERFORM FROM howdah.live AS j
+                    WHERE j.id = v_job.id AND j.status = 'pending' AND j.attempts < j.max_attempts
+                        AND j.run_at <= howdah.clock()
+                    FOR UPDATE SKIP LOCKED;
+                    IF FOUND THEN
+                        v_picked := array_append(v_picked, v_job.id);
+                        IF v_limit IS NOT NULL THEN
+                            v_mosts[v_limit] := v_mosts[v_limit] - 1;
+                        END IF;
+                    END IF;
+                END IF;
+                EXIT WHEN cardinality(v_picked) = p_wanted;
+                IF v_mosts[v_limit] > 0 AND v_job.id = ANY (v_stops) THEN
+                    v_last := v_job.id;
+                    SELECT array_agg(l.lane) INTO v_lanes FROM (
+                        SELECT DISTINCT ON (lane.job_type, lane.priority) lane
+                        FROM unnest(v_lanes || v_line) AS lane
+                        WHERE (lane.run_at, lane.id) >= (v_job.run_at, v_job.id)
+                        ORDER BY lane.job_type, lane.priority, lane.run_at, lane.id
+                    ) AS l;
+                    EXIT;
+                END IF;
+            END LOOP;
+        ELSE
+            SELECT array_agg(taken.id) INTO v_found FROM (
+                SELECT j.id FROM howdah.live AS j
+                WHERE j.id = ANY (v_chosen) AND j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.run_at <= howdah.clock()
+                ORDER BY j.run_at, j.id
+                LIMIT p_wanted - cardinality(v_picked)
+                FOR UPDATE SKIP LOCKED
+            ) AS taken;
+            v_picked := v_picked || v_found;
+        END IF;
+        -- What others hold is passed over in ever larger steps.
+        v_reach := least(v_reach * 2, 100000);
     END LOOP;
     RETURN v_picked;
 END
 $$;
-COMMENT ON FUNCTION howdah.claim_level IS 'Takes the next jobs of several lanes of one priority, in order. Part of claim.';
+COMMENT ON FUNCTION howdah.claim_level IS
+    'Takes the next jobs of several lanes in the order in which they fell due. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.claim_level FROM PUBLIC;

@@ -40,7 +40,10 @@ BEGIN
         SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*)
         FROM gone GROUP BY job_type
     )
-    SELECT id FROM gone;
+    SELECT done.id FROM (
+        -- The next of an ordered type may go. (At most one of each is held, so this is not for many.)
+        SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.wake(ARRAY[job_type]) END FROM gone
+    ) AS done;
 END
 $$;
 COMMENT ON FUNCTION howdah.complete IS

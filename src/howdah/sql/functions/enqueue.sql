@@ -13,7 +13,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     p_retry_policy jsonb DEFAULT NULL,
     p_meta jsonb DEFAULT NULL,
     p_parent_id uuid DEFAULT NULL,
-    p_workflow_id uuid DEFAULT NULL
+    p_workflow_id uuid DEFAULT NULL,
+    p_expires_in interval DEFAULT NULL
 ) RETURNS TABLE (
     id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
     timeout interval, expires_at timestamptz, retry_policy jsonb
@@ -28,7 +29,7 @@ DECLARE
     v_ended boolean;
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
-    PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy);
+    PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
     IF p_id IS NOT NULL AND NOT p_first_try AND current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'an id of one''s own needs a READ COMMITTED transaction' USING
             ERRCODE = 'JQ001', HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen.';
@@ -45,7 +46,7 @@ BEGIN
             coalesce(p_max_attempts, t.max_attempts, 3),
             p_key, CASE WHEN t.ordered THEN '' END,
             coalesce(p_timeout, t.timeout),
-            coalesce(p_expires_at, due.at + t.expires_in),
+            coalesce(p_expires_at, due.at + coalesce(p_expires_in, t.expires_in)),
             coalesce(p_retry_policy, t.retry_policy),
             p_meta, p_parent_id, p_workflow_id
         FROM (SELECT coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) AS at) AS due
@@ -56,6 +57,10 @@ BEGIN
         INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
 
         IF FOUND AND (p_id IS NULL OR p_first_try) THEN
+            -- Later ones are waited for by those who sleep: they look at what is due next.
+            IF run_at <= howdah.clock() + interval '2 seconds' AND howdah.somebody_sleeps(p_job_type) THEN
+                PERFORM howdah.wake(ARRAY[p_job_type]);
+            END IF;
             RETURN NEXT;
             RETURN;
         ELSIF FOUND THEN
@@ -78,6 +83,9 @@ BEGIN
         EXIT WHEN v_id IS NOT NULL;
     END LOOP;
 
+    IF v_created AND run_at <= howdah.clock() + interval '2 seconds' THEN
+        PERFORM howdah.wake(ARRAY[p_job_type]);
+    END IF;
     RETURN QUERY
     SELECT
         d.id, v_created, d.priority, d.run_at, d.created_at, d.max_attempts, d.timeout, d.expires_at, d.retry_policy

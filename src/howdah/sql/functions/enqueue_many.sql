@@ -10,7 +10,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue_many(
     p_expires_at timestamptz DEFAULT NULL,
     p_retry_policy jsonb DEFAULT NULL,
     p_meta jsonb DEFAULT NULL,
-    p_return_ids boolean DEFAULT false
+    p_return_ids boolean DEFAULT false,
+    p_expires_in interval DEFAULT NULL
 ) RETURNS TABLE (enqueued bigint, ids uuid[])
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -18,7 +19,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
-    PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy);
+    PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
     WITH wanted AS MATERIALIZED (
         SELECT howdah.new_id() AS id, item.data, item.key, item.place
         FROM unnest(p_data, p_keys) WITH ORDINALITY AS item (data, key, place)
@@ -34,7 +35,7 @@ BEGIN
             coalesce(p_max_attempts, t.max_attempts, 3),
             wanted.key, CASE WHEN t.ordered THEN '' END,
             coalesce(p_timeout, t.timeout),
-            coalesce(p_expires_at, due.at + t.expires_in),
+            coalesce(p_expires_at, due.at + coalesce(p_expires_in, t.expires_in)),
             coalesce(p_retry_policy, t.retry_policy),
             p_meta
         FROM wanted
@@ -50,6 +51,9 @@ BEGIN
         CASE WHEN p_return_ids THEN array_agg(added.id ORDER BY wanted.place) FILTER (WHERE added.id IS NOT NULL) END
     INTO enqueued, ids
     FROM wanted LEFT JOIN added USING (id);
+    IF enqueued > 0 AND coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) <= howdah.clock() + interval '2 seconds' THEN
+        PERFORM howdah.wake(ARRAY[p_job_type]);
+    END IF;
     RETURN NEXT;
 END
 $$;

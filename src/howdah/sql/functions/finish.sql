@@ -14,6 +14,8 @@ SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_ordered_types varchar[];
 BEGIN
     WITH ended AS MATERIALIZED (
         SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
@@ -38,14 +40,20 @@ BEGIN
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
         SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, ended_as, count(*)
         FROM gone GROUP BY job_type, ended_as
+    ), paused AS (
+        UPDATE howdah.types AS t SET
+            paused_at = howdah.clock(),
+            paused_because = format('job %s of this ordered type ended as %s', stopped.id, stopped.ended_as)
+        FROM (
+            SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone WHERE order_key IS NOT NULL
+        ) AS stopped
+        WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL
     )
-    UPDATE howdah.types AS t SET
-        paused_at = howdah.clock(),
-        paused_because = format('job %s of this ordered type ended as %s', stopped.id, stopped.ended_as)
-    FROM (
-        SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone WHERE order_key IS NOT NULL
-    ) AS stopped
-    WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL;
+    SELECT array_agg(DISTINCT job_type) INTO v_ordered_types FROM gone WHERE order_key IS NOT NULL;
+    IF v_ordered_types IS NOT NULL THEN
+        -- The next of its order may go.
+        PERFORM howdah.wake(v_ordered_types);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION howdah.finish IS

@@ -1,13 +1,31 @@
-CREATE OR REPLACE FUNCTION howdah.heartbeat(p_worker_id varchar, p_boot uuid, p_running int DEFAULT NULL) RETURNS boolean
+CREATE OR REPLACE FUNCTION howdah.heartbeat(
+    p_worker_id varchar,
+    p_boot uuid,
+    p_running int DEFAULT NULL,
+    p_since_claim interval DEFAULT NULL,
+    p_loop_lag interval DEFAULT NULL,
+    p_leaked int DEFAULT NULL
+) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    UPDATE howdah.workers AS w SET heartbeat_at = howdah.lease_clock(), running = coalesce(p_running, w.running)
+    UPDATE howdah.workers AS w SET
+        heartbeat_at = howdah.lease_clock(),
+        fresh_since = CASE
+            WHEN w.fresh_since IS NULL OR w.heartbeat_at < howdah.lease_clock() - w.lease / 2 THEN howdah.lease_clock()
+            ELSE w.fresh_since
+        END,
+        running = coalesce(p_running, w.running),
+        last_claim_at = coalesce(howdah.lease_clock() - p_since_claim, w.last_claim_at),
+        loop_lag = coalesce(p_loop_lag, w.loop_lag),
+        leaked = coalesce(p_leaked, w.leaked)
     WHERE w.worker_id = p_worker_id AND w.boot = p_boot;
     RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION howdah.heartbeat IS
-    'A worker''s sign of life. False if it was given up for dead, or its name was taken over: what it holds is no longer its own.';
+    'A worker''s sign of life, and what it says of its health: how many jobs it runs, how long ago it last claimed, how late its'
+    ' event loop is, how many threads it had to give up. False if it was given up for dead, or its name was taken over: what it'
+    ' holds is no longer its own.';
 REVOKE ALL ON FUNCTION howdah.heartbeat FROM PUBLIC;

@@ -59,6 +59,9 @@ BEGIN
     IF 1 < (SELECT count(*) FROM howdah.job_details AS d WHERE d.id = NEW.id) THEN
         RAISE EXCEPTION 'there is a job % already', NEW.id USING ERRCODE = 'unique_violation', CONSTRAINT = 'live_pkey';
     END IF;
+    IF NEW.status = 'pending' THEN
+        PERFORM howdah.wake(ARRAY[NEW.job_type]);
+    END IF;
     RETURN NEW;
 END
 $$;

@@ -79,6 +79,9 @@ BEGIN
     IF NEW.status = 'cancelled' AND OLD.status = 'running' AND v_holder_beats THEN
         UPDATE howdah.live AS j SET cancel_requested_at = coalesce(j.cancel_requested_at, howdah.clock())
         WHERE j.id = OLD.id;
+        IF v_job.cancel_requested_at IS NULL AND pg_notification_queue_usage() < 0.5 THEN
+            PERFORM pg_notify(howdah.channel(), 'cancel ' || OLD.id);
+        END IF;
         NEW.status := 'running';
         RETURN NEW;
     END IF;
@@ -156,6 +159,9 @@ BEGIN
             NEW.claimed_at := CASE WHEN v_is_held THEN v_job.claimed_at END;
             NEW.started_at := v_job.started_at;
             NEW.worker_id := v_job.worker_id;
+            IF NEW.status = 'pending' AND v_job.run_at <= howdah.clock() + interval '2 seconds' THEN
+                PERFORM howdah.wake(ARRAY[v_job.job_type]);
+            END IF;
     END CASE;
     RETURN NEW;
 END

@@ -1,4 +1,7 @@
-CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000)
+-- Who has been out of touch must not judge who else has: when the whole database stalled, nobody could beat. So
+-- a worker that sweeps gives up others only if its own beats have come without a gap for a lease and still do.
+-- Whoever sweeps by hand is believed.
+CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000, p_worker_id varchar DEFAULT NULL)
 RETURNS TABLE (id uuid, status varchar, reason text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -9,10 +12,21 @@ AS $$
 DECLARE
     v_worker varchar;
     v_cause text;
+    v_now timestamptz;
+    v_judges boolean;
 BEGIN
+    -- Where a heartbeat would have to wait, this waits too, and looks only then.
+    LOCK TABLE howdah.workers IN ROW EXCLUSIVE MODE;
+    -- One moment for its own beats and for those of others: a stall between two looks would make all seem dead.
+    v_now := howdah.lease_clock();
+    v_judges := p_worker_id IS NULL OR EXISTS (
+        SELECT FROM howdah.workers AS w
+        WHERE w.worker_id = p_worker_id AND w.heartbeat_at > v_now - w.lease / 2 AND w.fresh_since <= v_now - w.lease
+    );
+
     FOR v_worker IN
         SELECT w.worker_id FROM howdah.workers AS w
-        WHERE w.heartbeat_at < howdah.lease_clock() - w.lease
+        WHERE v_judges AND w.heartbeat_at < v_now - w.lease
         ORDER BY w.worker_id
         FOR UPDATE SKIP LOCKED
     LOOP
@@ -31,7 +45,7 @@ BEGIN
             SELECT j.id, j.token FROM howdah.live AS j
             WHERE j.status IN ('claimed', 'running') AND CASE v_cause
                 -- A claim that was under way while its worker was given up for dead, or began a new life.
-                WHEN 'worker died' THEN j.lease_until IS NULL AND NOT EXISTS (
+                WHEN 'worker died' THEN v_judges AND j.lease_until IS NULL AND NOT EXISTS (
                     SELECT FROM howdah.workers AS w
                     WHERE w.worker_id = j.worker_id AND w.registered_at <= j.claimed_at
                 )
@@ -77,5 +91,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.recover IS
     'The sweep: takes back what dead workers, passed leases and passed deadlines hold, ends what was cancelled, has expired'
-    ' or has no attempts left. Any number may run at once. Returns what it changed, and why.';
+    ' or has no attempts left. Any number may run at once. p_worker_id is the worker that sweeps: it gives up others only after a'
+    ' lease of steady heartbeats of its own. Returns what was changed, and why.';
 REVOKE ALL ON FUNCTION howdah.recover FROM PUBLIC;

@@ -10,5 +10,5 @@ AS $$
     FROM howdah.settle(CASE WHEN p_interrupted THEN 'interrupted' ELSE 'released' END, p_ids, p_tokens) AS s
 $$;
 COMMENT ON FUNCTION howdah.release IS
-    'Hands claimed jobs back at once, their place kept and no attempt spent; with p_interrupted, running ones. Returns what it changed.';
+    'Hands claimed jobs back at once, their place kept and no attempt spent; with p_interrupted, running ones too. Returns what it changed.';
 REVOKE ALL ON FUNCTION howdah.release FROM PUBLIC;

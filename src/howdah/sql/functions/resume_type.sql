@@ -5,7 +5,11 @@ AS $$
 BEGIN
     UPDATE howdah.types AS t SET paused_at = NULL, paused_because = NULL
     WHERE t.job_type = p_job_type AND t.paused_at IS NOT NULL;
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM howdah.wake(ARRAY[p_job_type]);
+    RETURN true;
 END
 $$;
 COMMENT ON FUNCTION howdah.resume_type IS 'Lets jobs of this type be claimed again. False if it was not paused.';

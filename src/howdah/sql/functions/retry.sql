@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.retry(p_ids uuid[]) RETURNS TABLE (id uuid)
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
 -- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
@@ -9,6 +9,11 @@ SET jit = off
 SET enable_nestloop = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids uuid[];
+    v_job_types varchar[];
+BEGIN
     WITH ended AS MATERIALIZED (
         SELECT a.* FROM howdah.archive AS a WHERE a.id = ANY (p_ids) ORDER BY a.id FOR UPDATE
     ), revived AS (
@@ -25,7 +30,7 @@ AS $$
         FROM ended
         -- A live job may have its key by now: then the ended one stays where it is.
         ON CONFLICT DO NOTHING
-        RETURNING id
+        RETURNING id, job_type
     ), gone AS (
         DELETE FROM howdah.archive AS a USING revived
         WHERE a.id = ANY (p_ids) AND a.id = revived.id
@@ -35,7 +40,12 @@ AS $$
         SELECT (finished_at AT TIME ZONE 'UTC')::date, job_type, status, -count(*)
         FROM gone GROUP BY 1, 2, 3
     )
-    SELECT revived.id FROM revived
+    SELECT array_agg(revived.id), array_agg(DISTINCT revived.job_type) INTO v_ids, v_job_types FROM revived;
+    IF v_job_types IS NOT NULL THEN
+        PERFORM howdah.wake(v_job_types);
+    END IF;
+    RETURN QUERY SELECT unnest(v_ids);
+END
 $$;
 COMMENT ON FUNCTION howdah.retry IS
     'Gives ended jobs a new life under the same id: pending, no attempts spent, the old errors kept. Returns what it changed;'

@@ -7,8 +7,11 @@
 --   lease passed   the sweep (unregistered holder)      claimed, running  spent     now, or failed
 --   worker died    the sweep                            running           spent     now, or failed; crashes + 1
 --   worker died    the sweep                            claimed           refunded  now
+--   crashed        its worker (a child process died)    running           spent     now, or failed; crashes + 1
+--   cancelled      its worker                           claimed, running  spent     cancelled
 --   released       its worker                           claimed           refunded  now
 --   interrupted    its worker, at the end of the grace  running           refunded  now, a bounded number of times
+--   interrupted    its worker, at the end of the grace  claimed           refunded  now
 --   snoozed        its worker                           running           refunded  when it asked
 --
 -- A job whose cancellation was requested ends as cancelled, whatever the cause. p_tokens is the fence;
@@ -35,6 +38,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_ids uuid[];
+    v_job_types varchar[];
     v_statuses varchar[];
     v_errors text[];
     v_entries jsonb[];
@@ -51,15 +55,17 @@ BEGIN
     ), held AS MATERIALIZED (
         SELECT
             j.*, claim.error, claim.traceback, claim.run_at AS wanted_at, coalesce(claim.give_up, false) AS give_up,
-            j.crashes + CASE WHEN p_cause = 'worker died' AND j.status = 'running' THEN 1 ELSE 0 END AS new_crashes,
-            j.interruptions + CASE WHEN p_cause = 'interrupted' THEN 1 ELSE 0 END AS new_interruptions
+            j.crashes + CASE WHEN p_cause IN ('worker died', 'crashed') AND j.status = 'running' THEN 1 ELSE 0 END AS new_crashes,
+            j.interruptions + CASE WHEN p_cause = 'interrupted' AND j.status = 'running' THEN 1 ELSE 0 END AS new_interruptions
         FROM claim JOIN howdah.live AS j ON j.id = claim.id AND j.token = claim.token
         WHERE j.id = ANY (p_ids) AND CASE p_cause
             WHEN 'failed' THEN j.status IN ('claimed', 'running')
             WHEN 'lease passed' THEN j.status IN ('claimed', 'running')
             WHEN 'worker died' THEN j.status IN ('claimed', 'running')
+            WHEN 'cancelled' THEN j.status IN ('claimed', 'running')
+            WHEN 'crashed' THEN j.status = 'running'
             WHEN 'released' THEN j.status = 'claimed'
-            WHEN 'interrupted' THEN j.status = 'running'
+            WHEN 'interrupted' THEN j.status IN ('claimed', 'running')
             WHEN 'snoozed' THEN j.status = 'running'
             WHEN 'timed out' THEN j.status = 'running'
             WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at IS NOT NULL
@@ -69,17 +75,21 @@ BEGIN
         SELECT
             held.*,
             p_cause IN ('released', 'snoozed')
-                OR (p_cause = 'worker died' AND held.status = 'claimed')
+                OR (p_cause IN ('worker died', 'interrupted') AND held.status = 'claimed')
                 OR (p_cause = 'interrupted' AND held.new_interruptions <= s.max_interruptions) AS refunded,
             CASE
                 WHEN p_cause = 'worker died' AND held.status = 'running' THEN
                     format('worker %s died while it ran the job (worker died %s times)', held.worker_id, held.new_crashes)
-                WHEN p_cause = 'interrupted' AND held.new_interruptions > s.max_interruptions THEN
+                WHEN p_cause = 'crashed' THEN format(
+                    '%s (worker died %s times)', coalesce(held.error, 'the process that ran the job died'), held.new_crashes
+                )
+                WHEN p_cause = 'interrupted' AND held.status = 'running' AND held.new_interruptions > s.max_interruptions THEN
                     format('interrupted %s times by workers that stopped', held.new_interruptions)
                 WHEN p_cause = 'lease passed' THEN
                     format('the lease of worker %s passed without a sign of life', coalesce(held.worker_id, '(unnamed)'))
                 WHEN p_cause = 'timed out' THEN format('timed out after %s', held.timeout)
                 WHEN p_cause = 'failed' THEN coalesce(held.error, 'failed without an error message')
+                WHEN p_cause = 'cancelled' THEN held.error
             END AS message,
             coalesce(t.max_crashes, s.max_crashes) AS max_crashes
         FROM held
@@ -89,7 +99,7 @@ BEGIN
         SELECT
             judged.*,
             CASE
-                WHEN judged.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                WHEN p_cause = 'cancelled' OR judged.cancel_requested_at IS NOT NULL THEN 'cancelled'
                 WHEN judged.refunded THEN 'pending'
                 WHEN judged.give_up OR judged.attempts >= judged.max_attempts THEN 'failed'
                 WHEN judged.new_crashes > judged.crashes AND judged.new_crashes >= judged.max_crashes THEN 'failed'
@@ -99,9 +109,10 @@ BEGIN
     )
     SELECT
         array_agg(d.id),
+        array_agg(d.job_type),
         array_agg(d.next_status),
         array_agg(d.message),
-        array_agg(CASE WHEN d.message IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+        array_agg(CASE WHEN p_cause <> 'cancelled' AND d.message IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'attempt', d.attempts, 'token', d.token, 'at', howdah.clock(), 'worker', d.worker_id,
             'kind', p_cause, 'error', d.message, 'traceback', d.traceback
         )) END),
@@ -116,15 +127,15 @@ BEGIN
         array_agg(CASE WHEN d.refunded AND d.next_status = 'pending' THEN 1 ELSE 0 END),
         array_agg(d.new_crashes),
         array_agg(d.new_interruptions)
-    INTO v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions
+    INTO v_ids, v_job_types, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions
     FROM decided AS d;
 
     UPDATE howdah.live AS j SET
         status = CASE WHEN v.status = 'pending' THEN 'pending' ELSE j.status END,
         run_at = v.run_at,
         attempts = greatest(j.attempts - v.refund, 0),
-        -- A failed attempt keeps its token (the status fences it); every other end is somebody else's word.
-        token = j.token + CASE WHEN p_cause = 'failed' THEN 0 ELSE 1 END,
+        -- An attempt that its own worker has ended keeps its token (the status fences it); every other is taken back.
+        token = j.token + CASE WHEN p_cause IN ('failed', 'cancelled') THEN 0 ELSE 1 END,
         crashes = v.crashes,
         interruptions = v.interruptions,
         last_error = coalesce(v.error, j.last_error),
@@ -142,6 +153,10 @@ BEGIN
     PERFORM howdah.finish(array_agg(v.id), array_agg(v.status))
     FROM unnest(v_ids, v_statuses) AS v (id, status)
     WHERE v.status <> 'pending'
+    HAVING count(*) > 0;
+    PERFORM howdah.wake(array_agg(DISTINCT v.job_type))
+    FROM unnest(v_job_types, v_statuses, v_run_ats) AS v (job_type, status, run_at)
+    WHERE v.status = 'pending' AND v.run_at <= howdah.clock() + interval '2 seconds'
     HAVING count(*) > 0;
 
     RETURN QUERY

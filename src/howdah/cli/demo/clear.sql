@@ -1,0 +1,3 @@
+-- Whoever looks at it in an open transaction is in the way; but not for ever.
+SET LOCAL lock_timeout = '10s';
+DROP SCHEMA IF EXISTS howdah CASCADE;

@@ -1,0 +1,14 @@
+CREATE OR REPLACE FUNCTION howdah.abandon(
+    p_ids uuid[],
+    p_tokens bigint[],
+    p_reasons text[] DEFAULT NULL
+) RETURNS TABLE (id uuid, status varchar)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY SELECT s.id, s.status FROM howdah.settle('cancelled', p_ids, p_tokens, p_reasons) AS s;
+END
+$$;
+COMMENT ON FUNCTION howdah.abandon IS 'Ends held jobs as cancelled, by the word of their own worker. Returns what it changed.';
+REVOKE ALL ON FUNCTION howdah.abandon FROM PUBLIC;

@@ -1,0 +1,22 @@
+CREATE OR REPLACE FUNCTION howdah.check_schedule(p_name text, p_cron text, p_every interval, p_missed text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_name IS NULL OR p_name = '' OR length(p_name) > 100 OR p_name ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION 'the name of a schedule has 1 to 100 characters, and no control characters' USING
+            ERRCODE = 'JQ001';
+    ELSIF (p_cron IS NULL) = (p_every IS NULL) THEN
+        RAISE EXCEPTION 'a schedule needs a rhythm: either cron or every' USING ERRCODE = 'JQ001';
+    ELSIF p_every < '1 second' THEN
+        RAISE EXCEPTION 'every is %, and must be at least a second', p_every USING ERRCODE = 'JQ001';
+    ELSIF p_missed NOT IN ('none', 'last', 'all') THEN
+        RAISE EXCEPTION 'missed is %, and must be none, last or all', p_missed USING ERRCODE = 'JQ001';
+    END IF;
+    IF p_every IS NOT NULL THEN
+        PERFORM howdah.check_span(p_every, 'every');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION howdah.check_schedule IS 'Refuses what no schedule can be with SQLSTATE JQ001.';
+REVOKE ALL ON FUNCTION howdah.check_schedule FROM PUBLIC;

@@ -1,0 +1,22 @@
+-- A sleeper is a shared advisory lock of its session, for each bucket of types that it sleeps on. A table of
+-- sleepers would bloat while an old transaction is open, and its rows would outlive a killed session; locks
+-- do neither. wake looks for them.
+CREATE OR REPLACE FUNCTION howdah.fall_asleep(p_job_types varchar[]) RETURNS int[]
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_buckets int[] := ARRAY(
+        SELECT DISTINCT abs(hashtext(t.job_type) % 32) AS bucket
+        FROM unnest(p_job_types) AS t (job_type) WHERE t.job_type IS NOT NULL ORDER BY bucket
+    );
+BEGIN
+    PERFORM pg_advisory_lock_shared('howdah.live'::regclass::oid::int, s.bucket) FROM unnest(v_buckets) AS s (bucket);
+    RETURN v_buckets;
+END
+$$;
+COMMENT ON FUNCTION howdah.fall_asleep IS
+    'From now on this session gets a notification, on the channel that it must have begun to listen on before, when jobs of'
+    ' these types may be due. Returns the buckets that it will name. Look for jobs once more after this call, and then wait.'
+    ' Needs a session of one''s own, and ends with it or with stay_awake.';
+REVOKE ALL ON FUNCTION howdah.fall_asleep FROM PUBLIC;

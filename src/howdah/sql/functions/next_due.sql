@@ -1,0 +1,68 @@
+CREATE OR REPLACE FUNCTION howdah.next_due(p_job_types varchar[]) RETURNS interval
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+BEGIN
+    RETURN (
+        WITH RECURSIVE named AS MATERIALIZED (
+            SELECT DISTINCT n.job_type, coalesce(t.ordered, false) AS ordered
+            FROM unnest(p_job_types) AS n (job_type)
+            LEFT JOIN howdah.types AS t ON t.job_type = n.job_type
+            WHERE t.paused_at IS NULL
+        ), lane AS (
+            SELECT named.job_type, 2147483648 AS priority FROM named WHERE NOT named.ordered
+            UNION ALL
+            SELECT lane.job_type, head.priority
+            FROM lane
+            CROSS JOIN LATERAL (
+                SELECT j.priority::bigint AS priority FROM howdah.live AS j
+                WHERE j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.job_type = lane.job_type AND j.priority < lane.priority
+                ORDER BY j.priority DESC, j.run_at, j.id
+                LIMIT 1
+            ) AS head
+        ), ordered_head AS (
+            SELECT named.job_type, 2147483648 AS priority, NULL::timestamptz AS first_due_at, NULL::timestamptz AS run_at
+            FROM named WHERE named.ordered
+            UNION ALL
+            SELECT head.job_type, step.priority, step.first_due_at, step.run_at
+            FROM ordered_head AS head
+            CROSS JOIN LATERAL (
+                SELECT
+                    j.priority::bigint AS priority, j.first_due_at,
+                    CASE WHEN j.status = 'pending' AND j.attempts < j.max_attempts
+                        THEN greatest(j.run_at, j.first_due_at)
+                    END AS run_at
+                FROM howdah.live AS j
+                WHERE j.job_type = head.job_type AND j.order_key = '' AND j.priority < head.priority
+                ORDER BY j.priority DESC, j.first_due_at, j.id
+                LIMIT 1
+            ) AS step
+            -- Whatever comes after a head that was due before waits for that head, not for a time.
+            WHERE head.first_due_at IS NULL OR head.first_due_at > howdah.clock()
+        )
+        SELECT min(next.run_at) - howdah.clock()
+        FROM (
+            SELECT soonest.run_at
+            FROM lane
+            CROSS JOIN LATERAL (
+                SELECT j.run_at FROM howdah.live AS j
+                WHERE j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.job_type = lane.job_type AND j.priority = lane.priority AND j.run_at > howdah.clock()
+                ORDER BY j.run_at, j.id
+                LIMIT 1
+            ) AS soonest
+            UNION ALL
+            SELECT ordered_head.run_at FROM ordered_head
+        ) AS next
+        WHERE next.run_at > howdah.clock() AND next.run_at < 'infinity'
+    );
+END
+$$;
+COMMENT ON FUNCTION howdah.next_due IS
+    'How long until the first job of these types that is not due yet becomes so; NULL if there is none, or if all wait for'
+    ' other jobs. What is paused does not count, and of an ordered type only what may be next.';
+REVOKE ALL ON FUNCTION howdah.next_due FROM PUBLIC;

@@ -1,0 +1,3 @@
+CREATE OR REPLACE FUNCTION howdah.clock() RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN %(now)s::timestamptz

@@ -1,0 +1,30 @@
+"""Help for the tests of projects that use Howdah, whatever these tests are run by.
+
+    drain, adrain                           runs what is due, here and now, with the real worker
+    enqueued, assert_enqueued,              what was enqueued, and what was not
+        assert_not_enqueued
+    call                                    one handler, without a database
+    TestDatabase, temporary_server, Clock   a clean queue for each test, and its clock
+
+``howdah.pytest_plugin`` makes fixtures of them.
+"""
+
+from howdah.testing.clock import Clock
+from howdah.testing.database import TestDatabase
+from howdah.testing.direct import call
+from howdah.testing.draining import Drained, adrain, drain
+from howdah.testing.expectations import assert_enqueued, assert_not_enqueued, enqueued
+from howdah.testing.server import temporary_server
+
+__all__ = [
+    "Clock",
+    "Drained",
+    "TestDatabase",
+    "adrain",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "call",
+    "drain",
+    "enqueued",
+    "temporary_server",
+]

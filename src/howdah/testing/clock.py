@@ -1,0 +1,64 @@
+"""A clock of the database that stands still until a test moves it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from psycopg import sql
+
+from howdah import options
+from howdah.database import DEFAULT_SCHEMA
+from howdah.errors import InvalidOption
+from howdah.options import Seconds
+from howdah.statements import check_schema_name, render, source
+from howdah.testing.statement import only_value, statement
+
+
+class Clock:
+    """The clock of a queue, for every process that uses it, to be moved by hand inside of a ``with`` block.
+
+    Python's own clock goes on.
+    """
+
+    def __init__(self, dsn: str, schema: str = DEFAULT_SCHEMA) -> None:
+        self._dsn = dsn
+        self._schema = check_schema_name(schema)
+        self._conn: psycopg.Connection[Any] | None = None
+
+    def __enter__(self) -> Self:
+        # A definition takes no parameters: this cursor writes them into it.
+        self._conn = psycopg.connect(self._dsn, autocommit=True, cursor_factory=psycopg.ClientCursor)
+        self.travel_to(only_value(self._conn, "read_clock", self._schema))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._stopped():
+            self._stopped().execute(sql.SQL(render(source("functions/clock"), self._schema)))
+        self._conn = None
+
+    @property
+    def now(self) -> datetime:
+        """What the clock shows."""
+        self._stopped()
+        return self._now
+
+    def advance(self, by: Seconds) -> datetime:
+        """Moves the clock forward, by seconds or by a timedelta. Returns what it shows then."""
+        return self.travel_to(self.now + options.span(by, "by"))
+
+    def travel_to(self, moment: datetime) -> datetime:
+        """Sets the clock to a moment, which needs a time zone. Returns it."""
+        now = options.moment(moment, "moment")
+        self._stopped().execute(statement("set_clock", self._schema), {"now": now})
+        self._now = now
+        return now
+
+    def _stopped(self) -> psycopg.Connection[Any]:
+        if self._conn is None:
+            raise InvalidOption("this clock has not been stopped, so it cannot be moved: use it in a with block")
+        return self._conn

@@ -1,0 +1,146 @@
+"""A clean queue for each test, in a database of the user's choice."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from howdah.database import Database
+from howdah.errors import HowdahError
+from howdah.queue import JobQueue
+from howdah.testing.clock import Clock
+from howdah.testing.statement import only_value, statement
+
+
+class TestDatabase:
+    """A queue for tests alone, in a schema of its own. ``clean`` it before each test.
+
+    It takes the first schema of ``howdah_test_1``, ``howdah_test_2``, … that no other tests are using, and drops it
+    when it is closed. Nothing else in the database is touched.
+    """
+
+    __test__ = False
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._uses = contextlib.ExitStack()
+        # Holds the lock on the schema for as long as it is open.
+        self._conn = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+        try:
+            self.schema = next(filter(self._take, (f"howdah_test_{n}" for n in itertools.count(1))))
+            self._install()
+        except BaseException:
+            self._conn.close()
+            raise
+
+    def clean(self) -> None:
+        """Leaves nothing of what was done here: no job, type, worker or schedule, no setting, and no other schema."""
+        self.release()
+        if self._look("shape") == self._shape:
+            self._change("empty")
+        else:
+            self._install()
+
+    def use(self, queue: JobQueue) -> Use:
+        """Points a queue here, at once. The end of a ``with`` block around it, or ``release``, points it back."""
+        use = Use(queue, self.dsn, self.schema)
+        self._uses.callback(use.close)
+        return use
+
+    def release(self) -> None:
+        """Points every queue back to where it was."""
+        self._uses.close()
+
+    def clock(self) -> Clock:
+        """The clock of this queue, for a ``with`` block."""
+        return Clock(self.dsn, self.schema)
+
+    def close(self) -> None:
+        with self._conn:
+            self.release()
+            # What cannot be dropped now is dropped by the next tests that take it.
+            with contextlib.suppress(HowdahError):
+                self._change("drop")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take(self, schema: str) -> bool:
+        return bool(only_value(self._conn, "take", schema))
+
+    def _install(self) -> None:
+        self._change("drop")
+        self._change("create")
+        with JobQueue(self.dsn, self.schema) as queue:
+            queue.migrate(adopt=False)
+        self._shape = self._look("shape")
+
+    def _look(self, name: str) -> Any:
+        return only_value(self._conn, name, self.schema)
+
+    def _change(self, name: str) -> None:
+        try:
+            with self._conn.transaction():
+                self._conn.execute(statement(name, self.schema))
+        except psycopg.errors.LockNotAvailable as error:
+            raise HowdahError(
+                f"the schema {self.schema} cannot be cleaned: somebody holds a transaction open in it, most likely an"
+                " earlier test. End that test's transactions, and close its connections"
+            ) from error
+
+
+class Use:
+    """A queue that points to another database until this is left, by ``with``, ``async with`` or ``close``."""
+
+    def __init__(self, queue: JobQueue, dsn: str, schema: str) -> None:
+        self._queue = queue
+        self._before = queue._database, queue.schema
+        self._here = queue._database.elsewhere(dsn, schema)
+        # Its schema needs no look: that would be a connection more for every test.
+        self._here._ready_dsn = dsn
+        queue._database, queue.schema = self._here, schema
+
+    def close(self) -> None:
+        self._go_back()
+        _close(self._here)
+
+    async def aclose(self) -> None:
+        self._go_back()
+        await self._here.aclose()
+
+    def __enter__(self) -> JobQueue:
+        return self._queue
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> JobQueue:
+        return self._queue
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _go_back(self) -> None:
+        if self._queue._database is self._here:
+            self._queue._database, self._queue.schema = self._before
+
+
+def _close(database: Database) -> None:
+    """Closes it, and ends the connections of event loops that nobody can wait for from here."""
+    for connections in list(database._pools.connections.values()):
+        for conn in list(connections):
+            conn.pgconn.finish()
+    database.close()

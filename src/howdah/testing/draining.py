@@ -1,0 +1,248 @@
+"""Drains: what is due is run here and now, by the real worker.
+
+What time alone would bring (the sweep, schedules that are due) comes first. The jobs that were run are seen by a
+middleware around all others; what ended without being run is found by the name of the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import secrets
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, Final, TypeVar, overload
+
+from howdah import options
+from howdah.calls import stats as count_jobs
+from howdah.context import Context
+from howdah.job import FINAL_STATUSES, Job, Status
+from howdah.options import Seconds
+from howdah.outcome import Snooze
+from howdah.plan import Plan
+from howdah.plan import call as run_function
+from howdah.queue import JobQueue
+from howdah.schedules import fire_due
+from howdah.testing.jobs import JobType, all_jobs, name_of
+from howdah.testing.shown import MOST, failure, printable
+from howdah.worker import Worker
+
+R = TypeVar("R")
+
+_LEASE: Final = timedelta(hours=1)
+"""Of a drain: one that is held up in a debugger must not lose its jobs."""
+
+
+class Drained(Sequence[Job]):
+    """The jobs that a drain ran or swept, each once, in the order in which they ended, as they are now."""
+
+    def __init__(self, jobs: Sequence[Job], tokens: Mapping[uuid.UUID, int]) -> None:
+        self.jobs = tuple(jobs)
+        self._tokens = tokens
+
+    @property
+    def completed(self) -> list[Job]:
+        return self._now("completed")
+
+    @property
+    def failed(self) -> list[Job]:
+        """Those that failed for good."""
+        return self._now("failed")
+
+    @property
+    def cancelled(self) -> list[Job]:
+        """Those that were cancelled, or have expired."""
+        return self._now("cancelled")
+
+    @property
+    def retried(self) -> list[Job]:
+        """Those whose last attempt failed, and which wait for the next one."""
+        return [job for job in self._now("pending") if self._has_failed(job)]
+
+    @property
+    def snoozed(self) -> list[Job]:
+        """Those that their handler has put off."""
+        return [job for job in self._now("pending") if not self._has_failed(job)]
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Job]: ...
+
+    def __getitem__(self, index: int | slice) -> Job | Sequence[Job]:
+        return self.jobs[index]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __repr__(self) -> str:
+        kinds = ("completed", "failed", "cancelled", "retried", "snoozed")
+        counts = [f"{len(jobs)} {kind}" for kind in kinds if (jobs := getattr(self, kind))]
+        return f"Drained({', '.join(counts) or 'nothing'})"
+
+    def _now(self, status: Status) -> list[Job]:
+        return [job for job in self.jobs if job.status == status]
+
+    def _has_failed(self, job: Job) -> bool:
+        return bool(job.errors) and job.errors[-1].token == self._tokens.get(job.id)
+
+
+def drain(
+    queue: JobQueue,
+    *,
+    types: Sequence[JobType] | None = None,
+    limit: int | None = None,
+    timeout: Seconds = 30,
+    raise_errors: bool = False,
+) -> Drained:
+    """Runs what is due, in this process and with the real worker, until nothing is, and tells how it went.
+
+    That includes what handlers enqueue meanwhile, schedules that are due, and the sweep. What is due later
+    stays: move the clock, and drain again.
+
+    types: only jobs of these types, or of these handlers.
+    limit: at most so many attempts, one after the other.
+    timeout: raises TimeoutError if it takes longer; the handlers are stopped, and their jobs handed back.
+    raise_errors: raises an AssertionError with the handler's traceback if a job's last attempt failed.
+    """
+    __tracebackhide__ = True
+    return _blocking(_drain(_Shift(queue, types, limit, timeout), raise_errors))
+
+
+async def adrain(
+    queue: JobQueue,
+    *,
+    types: Sequence[JobType] | None = None,
+    limit: int | None = None,
+    timeout: Seconds = 30,  # noqa: ASYNC109
+    raise_errors: bool = False,
+) -> Drained:
+    """``drain``, awaited: async handlers run on this loop."""
+    __tracebackhide__ = True
+    return await _drain(_Shift(queue, types, limit, timeout), raise_errors)
+
+
+def _blocking(work: Coroutine[Any, Any, R]) -> R:
+    __tracebackhide__ = True
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, thread_name_prefix="howdah-drain") as thread:
+        return thread.submit(contextvars.copy_context().run, asyncio.run, work).result()
+
+
+async def _drain(shift: _Shift, raise_errors: bool) -> Drained:
+    __tracebackhide__ = True
+    swept = await shift.look(_what_time_brings(shift.context))
+    watch = asyncio.get_running_loop().call_later(shift.seconds, shift.time_is_up)
+    try:
+        # A worker that drains may overlook what a handler of one kind enqueues for a handler of another.
+        while await shift.work() and await shift.look(_is_anything_due(shift.context, shift.types)):
+            pass
+    finally:
+        watch.cancel()
+    if shift.late is not None:
+        raise TimeoutError(f"not drained after {shift.seconds:g} s: {shift.late}")
+    drained = await asyncio.to_thread(_found, shift, swept)
+    if raise_errors:
+        _raise_errors(drained)
+    return drained
+
+
+class _Shift:
+    """The workers of a drain, one after the other, and the jobs that they run."""
+
+    def __init__(self, queue: JobQueue, types: Sequence[JobType] | None, limit: int | None, timeout: Seconds) -> None:
+        self.queue = queue
+        self.context = queue.context
+        self.types = list(queue.handlers) if types is None else [name_of(each) for each in types]
+        self.seconds = options.span(timeout, "timeout", positive=True).total_seconds()
+        self.name = f"drain-{secrets.token_hex(6)}"
+        self.tokens: dict[uuid.UUID, int] = {}
+        """The token of each job's last attempt, in the order in which these ended."""
+        self.late: str | None = None
+        """What was running when the time was up."""
+        self._limit = None if limit is None else options.integer(limit, "limit", least=1)
+        self._attempts = 0
+        self._running: dict[uuid.UUID, Job] = {}
+        self._worker: Worker | None = None
+
+    async def look(self, plan: Plan[R]) -> R:
+        return await asyncio.to_thread(self.queue._database.run, plan)
+
+    async def work(self) -> bool:
+        """Works until nothing is left to do. False where there is no reason to look again."""
+        if self.late is not None:
+            return False
+        before = self._attempts
+        slots = {} if self._limit is None else {"concurrency": 1, "threads": 1, "children": 1}
+        self._worker = self.queue.worker(
+            drain=True, types=self.types, name=self.name, grace=self.seconds, lease=_LEASE, **slots
+        )
+        self._worker._middleware = (self._around, *self._worker._middleware)
+        await self._worker.run()
+        return before < self._attempts != self._limit and self.late is None
+
+    def time_is_up(self) -> None:
+        running = [f"{job.job_type} {job.id}" for job in self._running.values()]
+        self.late = f"{len(self.tokens)} jobs have ended, {len(running)} are running"
+        self.late += "".join(f"\n  {printable(each)}" for each in running[:MOST])
+        # The first one is gentle.
+        self._stop()
+        self._stop()
+
+    async def _around(self, called: Job | Sequence[Job], call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """The outermost middleware."""
+        jobs = [called] if isinstance(called, Job) else called
+        if self._limit is not None and self._attempts + len(jobs) > self._limit:
+            # Claimed together with the last one that may run.
+            self._stop()
+            return Snooze(0)
+        self._attempts += len(jobs)
+        if self._attempts == self._limit:
+            self._stop()
+        self._running.update({job.id: job for job in jobs})
+        try:
+            return await call_next(called)
+        finally:
+            for job in jobs:
+                self._running.pop(job.id, None)
+                self.tokens.pop(job.id, None)
+                self.tokens[job.id] = job.token
+
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+
+
+def _what_time_brings(context: Context) -> Plan[list[uuid.UUID]]:
+    """What workers do now and then, done now: the sweep, and the schedules that are due. The jobs that it ended."""
+    swept = yield from run_function("recover")
+    yield from fire_due(context)
+    return [row["id"] for row in swept if row["status"] in FINAL_STATUSES]
+
+
+def _is_anything_due(context: Context, types: Sequence[str]) -> Plan[bool]:
+    stats = yield from count_jobs(context)
+    return any(each.pending > each.scheduled and not each.paused for name, each in stats.items() if name in types)
+
+
+def _found(shift: _Shift, swept: Sequence[uuid.UUID]) -> Drained:
+    jobs = {job.id: job for job in all_jobs(shift.queue)}
+    tokens = dict.fromkeys(swept, 0) | shift.tokens
+    for job in jobs.values():
+        # What could not be read, or does not fit its handler, has ended without being run.
+        if job.id not in tokens and job.errors and job.errors[-1].worker == shift.name:
+            tokens[job.id] = job.errors[-1].token
+    return Drained([jobs[id] for id in tokens if id in jobs], tokens)
+
+
+def _raise_errors(drained: Drained) -> None:
+    __tracebackhide__ = True
+    if jobs := [*drained.failed, *drained.retried]:
+        what = "A job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+        raise AssertionError("\n\n".join([f"{what} failed.", *map(failure, jobs[:MOST])]))

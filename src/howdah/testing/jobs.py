@@ -1,0 +1,32 @@
+"""All jobs of a queue: tests have few."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final, TypeAlias
+
+from howdah import options
+from howdah.handler import Handler
+from howdah.job import Job
+from howdah.queue import JobQueue
+
+JobType: TypeAlias = str | Handler[Any, Any]
+"""The name of a type, or its handler."""
+
+_PAGE: Final = 1_000
+
+
+def name_of(job_type: JobType) -> str:
+    return job_type.name if isinstance(job_type, Handler) else options.job_type(job_type)
+
+
+def all_jobs(queue: JobQueue, job_type: str | None = None) -> list[Job]:
+    """The oldest first."""
+    found: list[Job] = []
+    before: uuid.UUID | None = None
+    while True:
+        page = queue.list(job_type=job_type, before=before, limit=_PAGE)
+        found += page
+        if page.next is None:
+            return sorted(found, key=lambda job: (job.created_at, job.id))
+        before = page.next

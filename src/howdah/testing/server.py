@@ -1,0 +1,40 @@
+"""A PostgreSQL that lasts as long as the tests do."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from howdah import embedded, embedded_watcher
+from howdah.embedded_watcher import Home
+
+
+@contextlib.contextmanager
+def temporary_server() -> Iterator[str]:
+    """An embedded PostgreSQL in a temporary folder, for as long as the block lasts. Yields its DSN."""
+    folder = Path(tempfile.mkdtemp(prefix="howdah-testing-"))
+    # Root's server runs under another account, which must get there.
+    folder.chmod(0o711)
+    try:
+        server = embedded.join(folder, announce=False)
+        try:
+            _forgo_durability(server.dsn)
+            yield server.dsn
+        finally:
+            embedded_watcher.stop(Home(server.home))
+            shutil.rmtree(server.home, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _forgo_durability(dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+            conn.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+        conn.execute("SELECT pg_reload_conf()")

@@ -1,0 +1,190 @@
+"""What a worker asks of the database. Its verbs are batches, and say what was refused instead of raising."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+from howdah.context import Context
+from howdah.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
+from howdah.plan import Plan, Row, call, read
+from howdah.stored import stored_mapping, stored_text
+
+Hold: TypeAlias = tuple[uuid.UUID, int]
+"""The id of a claimed job, and the token of the claim."""
+
+
+class Word(NamedTuple):
+    """What the database has to say about a job that this worker holds, or should not hold."""
+
+    id: uuid.UUID
+    token: int
+    word: str
+
+
+class Cursor(NamedTuple):
+    job_type: str
+    priority: int
+    run_at: datetime
+    id: uuid.UUID
+
+
+def declare(context: Context, declaration: Mapping[str, Any]) -> Plan[None]:
+    policy = declaration["retry_policy"]
+    stored = None if policy is None else stored_mapping(policy, "retry_policy")
+    yield from call("declare_type", **{**declaration, "retry_policy": stored})
+
+
+def register(context: Context, boot: uuid.UUID, **facts: Any) -> Plan[None]:
+    yield from call("register_worker", worker_id=context.worker_id, boot=boot, **facts)
+
+
+def heartbeat(context: Context, boot: uuid.UUID, **facts: Any) -> Plan[bool]:
+    rows = yield from call("heartbeat", worker_id=context.worker_id, boot=boot, **facts)
+    return bool(rows[0]["heartbeat"])
+
+
+def leave(context: Context, boot: uuid.UUID) -> Plan[None]:
+    yield from call("leave_worker", worker_id=context.worker_id, boot=boot)
+
+
+def claim(
+    context: Context,
+    boot: uuid.UUID,
+    *,
+    types: Sequence[str],
+    limits: Sequence[int | None] | None,
+    batch_size: int,
+    start: int,
+    cursors: Sequence[Cursor],
+    oldest: bool,
+) -> Plan[list[Row]]:
+    return (
+        yield from call(
+            "claim",
+            worker_id=context.worker_id,
+            job_types=list(types),
+            batch_size=batch_size,
+            start=start,
+            cursor_types=[c.job_type for c in cursors] or None,
+            cursor_priorities=[c.priority for c in cursors] or None,
+            cursor_run_ats=[c.run_at for c in cursors] or None,
+            cursor_ids=[c.id for c in cursors] or None,
+            boot=boot,
+            limits=None if limits is None else list(limits),
+            oldest=oldest or None,
+        )
+    )
+
+
+def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:
+    due: timedelta | None = (yield from call("next_due", job_types=list(types)))[0]["next_due"]
+    return None if due is None else due.total_seconds()
+
+
+def fall_asleep(context: Context, types: Sequence[str]) -> Plan[frozenset[int]]:
+    return frozenset((yield from call("fall_asleep", job_types=list(types)))[0]["fall_asleep"])
+
+
+def stay_awake(context: Context, types: Sequence[str]) -> Plan[None]:
+    yield from call("stay_awake", job_types=list(types))
+
+
+def channel(context: Context) -> Plan[str]:
+    return str((yield from call("channel"))[0]["channel"])
+
+
+def echo(context: Context, payload: str) -> Plan[None]:
+    yield from read("echo", payload=payload)
+
+
+def attend(context: Context, holds: Sequence[Hold]) -> Plan[list[Word]]:
+    rows = yield from call("attend", worker_id=context.worker_id, **_fences(holds))
+    return [Word(**row) for row in rows]
+
+
+def sweep(context: Context) -> Plan[list[Row]]:
+    return (yield from call("recover", worker_id=context.worker_id))
+
+
+def start(context: Context, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
+    return _ids((yield from call("start", **_fences(holds))))
+
+
+def progress(context: Context, reports: Sequence[tuple[Hold, int | None, str | None]]) -> Plan[set[uuid.UUID]]:
+    rows = yield from call(
+        "progress",
+        **_fences([hold for hold, _, _ in reports]),
+        percents=[percent for _, percent, _ in reports],
+        stages=[stage for _, _, stage in reports],
+    )
+    return _ids(rows)
+
+
+# The ends of claims. Each answers with the status that every job it changed has now.
+
+
+def complete(context: Context, ended: Sequence[tuple[Hold, Completed]]) -> Plan[dict[uuid.UUID, str]]:
+    results = [end.result for _, end in ended]
+    given = results if any(result is not None for result in results) else None
+    rows = yield from call("complete", **_fences(_holds(ended)), results=given)
+    return dict.fromkeys(_ids(rows), "completed")
+
+
+def fail(context: Context, ended: Sequence[tuple[Hold, Failed]]) -> Plan[dict[uuid.UUID, str]]:
+    rows = yield from call(
+        "fail",
+        **_fences(_holds(ended)),
+        errors=[stored_text(context, end.error) for _, end in ended],
+        tracebacks=[stored_text(context, end.traceback) for _, end in ended],
+        run_ats=[end.at for _, end in ended],
+        delays=[_delay(end.delay) for _, end in ended],
+        give_ups=[end.give_up for _, end in ended],
+    )
+    return _statuses(rows)
+
+
+def snooze(context: Context, ended: Sequence[tuple[Hold, Snoozed]]) -> Plan[dict[uuid.UUID, str]]:
+    rows = yield from call(
+        "snooze",
+        **_fences(_holds(ended)),
+        run_ats=[end.at for _, end in ended],
+        delays=[_delay(end.delay) for _, end in ended],
+    )
+    return _statuses(rows)
+
+
+def abandon(context: Context, ended: Sequence[tuple[Hold, Cancelled]]) -> Plan[dict[uuid.UUID, str]]:
+    reasons = [stored_text(context, end.reason) for _, end in ended]
+    return _statuses((yield from call("abandon", **_fences(_holds(ended)), reasons=reasons)))
+
+
+def crash(context: Context, ended: Sequence[tuple[Hold, Crashed]]) -> Plan[dict[uuid.UUID, str]]:
+    errors = [stored_text(context, end.error) for _, end in ended]
+    return _statuses((yield from call("crash", **_fences(_holds(ended)), errors=errors)))
+
+
+def release(context: Context, ended: Sequence[tuple[Hold, Interrupted]]) -> Plan[dict[uuid.UUID, str]]:
+    return _statuses((yield from call("release", **_fences(_holds(ended)), interrupted=True)))
+
+
+def _holds(ended: Iterable[tuple[Hold, Any]]) -> list[Hold]:
+    return [hold for hold, _ in ended]
+
+
+def _fences(holds: Sequence[Hold]) -> dict[str, list[Any]]:
+    return {"ids": [id for id, _ in holds], "tokens": [token for _, token in holds]}
+
+
+def _ids(rows: list[Row]) -> set[uuid.UUID]:
+    return {row["id"] for row in rows}
+
+
+def _statuses(rows: list[Row]) -> dict[uuid.UUID, str]:
+    return {row["id"]: row["status"] for row in rows}
+
+
+def _delay(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -1,0 +1,177 @@
+"""Inside of a child process: imports the handler, runs one job at a time, and says how it ended.
+
+Speaks JSON with its worker over a pipe. Nothing is imported by a name from a job: the worker sends the
+place of a handler that was registered with it. It ends when the pipe does, so that it never outlives its
+worker; it ignores the signals that a terminal or a service manager sends to the whole group, because the
+worker decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from howdah.errors import HowdahError, InvalidArguments
+from howdah.failure import describe
+from howdah.handler import Handler
+from howdah.job import Job
+from howdah.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted
+from howdah.worker import endings
+from howdah.worker.binding import bound
+from howdah.worker.run import Desk, Run
+
+STOP_SIGNAL = signal.SIGUSR1
+
+
+class Assignment(msgspec.Struct):
+    """What the worker sends: a job, and where its handler is."""
+
+    module: str
+    qualname: str
+    name: str
+    dsn: str
+    schema: str
+    job: dict[str, Any]
+
+
+class Stopped(BaseException):
+    """Raised in the handler when its worker tells it to stop."""
+
+
+def main(pipe: Connection) -> None:
+    """The child's life."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(STOP_SIGNAL, signal.SIG_IGN)
+    child = _Child(pipe)
+    inbox: asyncio.Queue[bytes] = asyncio.Queue()
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        threading.Thread(target=_receive, args=(pipe, loop, inbox), daemon=True).start()
+        child.send({"ready": os.getpid()})
+        while True:
+            text = runner.run(inbox.get())
+            child.perform(runner, msgspec.json.decode(text, type=Assignment))
+
+
+def _receive(pipe: Connection, loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[bytes]) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            message = pipe.recv_bytes()
+            loop.call_soon_threadsafe(inbox.put_nowait, message)
+    # The worker is gone, and with it whoever could use what happens here.
+    os._exit(0)
+
+
+class _Child:
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._sending = threading.Lock()
+        self._resources: dict[int, Mapping[str | type, Any]] = {}
+        self._task: asyncio.Task[Any] | None = None
+
+    def send(self, message: Any) -> None:
+        with self._sending:
+            self._pipe.send_bytes(msgspec.json.encode(message))
+
+    def perform(self, runner: asyncio.Runner, assignment: Assignment) -> None:
+        ending = self._ending(runner, assignment)
+        self.send({"kind": type(ending).__name__, "ending": msgspec.to_builtins(ending)})
+
+    def _ending(self, runner: asyncio.Runner, assignment: Assignment) -> Ending:
+        job = msgspec.convert(assignment.job, type=Job)
+        try:
+            handler = find_handler(assignment)
+            handler.queue.connect_to(assignment.dsn, assignment.schema)
+            resources = self._opened(runner, handler)
+        except BaseException as error:  # noqa: BLE001
+            return Failed(f"the child process could not load the handler: {describe(error)}")
+        run = Run(handler, [job], self._desk(handler, resources))
+        signal.signal(STOP_SIGNAL, self._stopper(runner, run))
+        try:
+            ending = self._run(runner, run)
+        except Stopped:
+            ending = Interrupted()
+        finally:
+            signal.signal(STOP_SIGNAL, signal.SIG_IGN)
+        if job.id in run.by_handler:
+            return CompletedByHandler(None if isinstance(ending, Completed) else endings.error_of(ending))
+        checked = endings.storable(handler.queue.context, ending)
+        return ending if isinstance(checked, Completed) else checked
+
+    def _run(self, runner: asyncio.Runner, run: Run) -> Ending:
+        (job,) = run.jobs
+        try:
+            arguments = bound(run)
+        except (InvalidArguments, HowdahError) as error:
+            return endings.unreadable(error)
+        try:
+            value = run.handler.function(**arguments)
+            if asyncio.iscoroutine(value):
+                value = runner.run(self._awaited(value))
+        except Stopped:
+            raise
+        except BaseException as error:  # noqa: BLE001
+            return Interrupted() if run.cancelled else endings.of_error(run.handler, job, error)
+        if run.handler.batch is not None:
+            return endings.of_batch(run.handler, run.jobs, value)[0]
+        return endings.of_value(run.handler, job, value)
+
+    async def _awaited(self, value: Coroutine[Any, Any, Any]) -> Any:
+        self._task = asyncio.current_task()
+        try:
+            return await value
+        finally:
+            self._task = None
+
+    def _stopper(self, runner: asyncio.Runner, run: Run) -> Callable[[int, Any], None]:
+        def stop(_: int, __: Any) -> None:
+            run.cancelled = True
+            signal.signal(STOP_SIGNAL, signal.SIG_IGN)
+            if self._task is None:
+                raise Stopped
+            runner.get_loop().call_soon_threadsafe(self._task.cancel)
+
+        return stop
+
+    def _opened(self, runner: asyncio.Runner, handler: Handler[Any, Any]) -> Mapping[str | type, Any]:
+        queue = handler.queue
+        if id(queue) not in self._resources:
+            # Never closed: the process ends without a farewell.
+            self._resources[id(queue)] = runner.run(queue.open_resources(contextlib.AsyncExitStack()))
+        return self._resources[id(queue)]
+
+    def _desk(self, handler: Handler[Any, Any], resources: Mapping[str | type, Any]) -> Desk:
+        return Desk(
+            resources=resources,
+            report=lambda _, percent, stage: self.send({"progress": [percent, stage]}),
+            complete=lambda job, result, conn: handler.queue.complete(job, result, conn=conn),
+            acomplete=lambda job, result, conn: handler.queue.acomplete(job, result, conn=conn),
+        )
+
+
+def find_handler(assignment: Assignment) -> Handler[Any, Any]:
+    """The handler of this name in the module that defines its function."""
+    module = importlib.import_module(assignment.module)
+    found: Any = module
+    for part in assignment.qualname.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Handler) and found.name == assignment.name:
+        return found
+    for value in vars(module).values():
+        handler = getattr(value, "handlers", {}).get(assignment.name) if hasattr(value, "handlers") else None
+        if isinstance(handler, Handler):
+            return handler
+    raise ImportError(
+        f"{assignment.module} has no handler {assignment.name!r} when a child process imports it: register it at the"
+        " top level of the module"
+    )

@@ -1,0 +1,211 @@
+"""The claimer of a crew: asks for as many jobs as there is room for, and sleeps where there are none.
+
+Cursors. With a transaction open anywhere in the database, the index keeps the entries of jobs long
+gone, and a claim that starts at the front wades through them. So a claim says, for each type and
+priority, where the last one ended. What lies behind is looked at every LOOK_BEHIND seconds, and before
+sleeping: late commits, retries with an older place, jobs handed back. Found ones move the cursor back.
+
+Sleeping. The claimer records that it sleeps, looks once more, and then waits for a wake-up, for the
+next job that becomes due, or for the next poll. Polls begin soon after the last job and grow rarer: a
+transaction that enqueued while the claimer was awake may commit just after it fell asleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+from howdah.context import Context
+from howdah.errors import WorkerUnknown
+from howdah.plan import Row
+from howdah.worker import calls
+from howdah.worker.calls import Cursor
+from howdah.worker.crew import Crew, Demand
+from howdah.worker.link import Link
+from howdah.worker.service import Service, happens
+
+LOOK_BEHIND = 0.2
+LOOK_BEHIND_SHARE = 0.1
+"""Of the time: where looking behind is expensive, it is done more rarely."""
+MOST_CURSORS = 64
+FIRST_POLL = 0.05
+
+
+class Claimer(Service):
+    """Claims for one crew."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        link: Link,
+        context: Context,
+        *,
+        poll: float,
+        fair_share: float,
+        boot: Callable[[], uuid.UUID],
+        may_claim: Callable[[], bool],
+        hears: Callable[[], bool],
+        arrived: Callable[[Crew, Sequence[Row]], None],
+        found_nothing: Callable[[], None],
+    ) -> None:
+        super().__init__(f"claimer of {crew.name}", self._step)
+        self.crew = crew
+        self.in_flight = False
+        self.last_claim: float | None = None
+        self.activity = 0
+        """Grows with each job that came or ended here; ``empty_at`` is its value at the last look that found nothing."""
+        self.empty_at = -1
+        self._link = link
+        self._context = context
+        self._poll = poll
+        self._fair_share = fair_share
+        self._fair_due = 0.0
+        self._boot = boot
+        self._may_claim = may_claim
+        self._hears = hears
+        self._arrived = arrived
+        self._found_nothing = found_nothing
+        self._cursors: dict[tuple[str, int], Cursor] = {}
+        self._looked_behind = 0.0
+        self._look_cost = 0.0
+        self._wake = asyncio.Event()
+        self._types = sorted(crew.handlers)
+        self._asleep_on: frozenset[int] = frozenset()
+        self._asleep_in: int | None = None
+        crew.on_unbound = self.wake
+
+    def wake(self, bucket: int | None = None) -> None:
+        """There may be something to claim, of a type in this bucket."""
+        if bucket is None or not self._asleep_on or bucket in self._asleep_on:
+            self._wake.set()
+
+    def ask_to_stop(self) -> None:
+        super().ask_to_stop()
+        self._wake.set()
+        self.crew.room.set()
+
+    # The loop
+
+    async def _step(self) -> None:
+        if not self._may_claim():
+            await self.pause(FIRST_POLL)
+            return
+        self.crew.room.clear()
+        demand = self.crew.demand()
+        if demand is None:
+            await self.crew.room.wait()
+            return
+        self._wake.clear()
+        if await self._fair_claim(demand):
+            demand = self.crew.demand()
+            if demand is None:
+                return
+        found = await self._claim(demand, exact=self._is_time_to_look_behind())
+        if found < demand.batch_size:
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        poll = min(FIRST_POLL, self._poll)
+        try:
+            while not self.stopping.is_set() and not self._wake.is_set():
+                await self._record_sleep()
+                demand = self.crew.demand()
+                activity = self.activity
+                if demand is None or await self._claim(demand, exact=True):
+                    return
+                self.empty_at = activity
+                self._found_nothing()
+                due = await self._link.run(calls.next_due(self._context, demand.types))
+                await happens(self._wake, poll if due is None else min(poll, due + 0.001))
+                poll = min(poll * 2, self._poll)
+        finally:
+            await self._forget_sleep()
+
+    async def _record_sleep(self) -> None:
+        if self._hears() and self._asleep_in != self._link.generation:
+            self._asleep_on = await self._link.run(calls.fall_asleep(self._context, self._types))
+            self._asleep_in = self._link.generation
+
+    async def _forget_sleep(self) -> None:
+        recorded_in, self._asleep_in, self._asleep_on = self._asleep_in, None, frozenset()
+        if recorded_in is not None and recorded_in == self._link.generation:
+            await self._link.run(calls.stay_awake(self._context, self._types))
+
+    # A claim
+
+    async def _claim(self, demand: Demand, *, exact: bool) -> int:
+        self.in_flight = True
+        try:
+            began = time.monotonic()
+            rows = await self._ask(demand, [] if exact else list(self._cursors_of(demand.types)))
+            if exact:
+                self._looked_behind = time.monotonic()
+                self._look_cost = self._looked_behind - began
+            self._remember(rows)
+            self._take(rows)
+        finally:
+            self.in_flight = False
+        return len(rows)
+
+    async def _ask(self, demand: Demand, cursors: Sequence[Cursor], *, oldest: bool = False) -> list[Row]:
+        try:
+            rows = await self._link.run(
+                calls.claim(
+                    self._context,
+                    self._boot(),
+                    types=demand.types,
+                    limits=demand.limits,
+                    batch_size=demand.batch_size,
+                    start=demand.start,
+                    cursors=cursors,
+                    oldest=oldest,
+                )
+            )
+        except WorkerUnknown:
+            # The heartbeat finds out too, and registers anew; until then there is nothing to claim under this boot.
+            await self.pause(FIRST_POLL)
+            return []
+        self.last_claim = time.monotonic()
+        return rows
+
+    def _take(self, rows: list[Row]) -> None:
+        if rows:
+            self.activity += 1
+            self._arrived(self.crew, rows)
+
+    async def _fair_claim(self, demand: Demand) -> int:
+        """Where a share of the room is kept for what has waited longest: takes that share, now and then."""
+        if not self._fair_share:
+            return 0
+        self._fair_due = min(self._fair_due + demand.batch_size * self._fair_share, demand.batch_size)
+        share = int(self._fair_due)
+        if not share:
+            return 0
+        self._fair_due -= share
+        self.in_flight = True
+        try:
+            small = demand._replace(batch_size=share, start=min(demand.start, share))
+            rows = await self._ask(small, [], oldest=True)
+            self._take(rows)
+        finally:
+            self.in_flight = False
+        return len(rows)
+
+    # Cursors
+
+    def _is_time_to_look_behind(self) -> bool:
+        pause = max(LOOK_BEHIND, self._look_cost * (1 / LOOK_BEHIND_SHARE - 1))
+        return time.monotonic() - self._looked_behind >= pause
+
+    def _cursors_of(self, types: Sequence[str]) -> Iterator[Cursor]:
+        asked = set(types)
+        return (cursor for cursor in self._cursors.values() if cursor.job_type in asked)
+
+    def _remember(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            key = row["job_type"], row["priority"]
+            self._cursors[key] = Cursor(*key, row["run_at"], row["id"])
+        if len(self._cursors) > MOST_CURSORS:
+            self._cursors.clear()

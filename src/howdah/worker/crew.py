@@ -1,0 +1,199 @@
+"""Crews: handlers that share slots, and the claimed jobs that wait here for one.
+
+The handlers on the loop, those in threads and those in child processes are a crew each; every batch
+handler is one of its own, because it takes many jobs with one slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from howdah.handler import Handler
+from howdah.job import Job
+from howdah.worker.options import WorkerOptions
+
+AnyHandler = Handler[Any, Any]
+
+AHEAD = 0.1
+"""Seconds of work that may wait here, claimed but not started. More would hoard jobs and delay urgent ones."""
+MOST_AHEAD = 1_000
+
+
+class Demand(NamedTuple):
+    """What a claim asks for."""
+
+    types: Sequence[str]
+    limits: Sequence[int | None] | None
+    batch_size: int
+    start: int
+
+
+class Crew:
+    """Slots of one kind, the handlers that use them, and who waits for one."""
+
+    def __init__(self, name: str, slots: int, handlers: Sequence[AnyHandler]) -> None:
+        self.name = name
+        self.slots = slots
+        self.handlers: Mapping[str, AnyHandler] = {handler.name: handler for handler in handlers}
+        self.busy = 0
+        self.waiting: list[tuple[tuple[Any, ...], Job]] = []
+        self.apart = 0
+        """Suspects of this crew, waiting for or running in a process of their own."""
+        self.room = asyncio.Event()
+        self.on_unbound: Callable[[], None] = lambda: None
+        """Called when a type that the last claim could not ask for freely can be asked for again."""
+        self.on_time: Callable[[], None] = lambda: None
+        """Called when what waits here has waited long enough."""
+        self._held = Counter[str]()
+        self._pace: dict[str, float] = {}
+        self._bound: set[str] = set()
+
+    # What is wanted
+
+    @property
+    def free(self) -> int:
+        return max(self.slots - self.busy - len(self.waiting) - self.apart, 0)
+
+    def demand(self) -> Demand | None:
+        """What to ask for now; None if there is no room."""
+        free = self.free
+        ahead = {name: self._ahead(name) for name in self.handlers}
+        limits: dict[str, int] = {}
+        for name, handler in self.handlers.items():
+            own = None if handler.concurrency is None else handler.concurrency - self._held[name]
+            room = free + self._room_ahead(ahead[name]) if own is None else min(own, free)
+            if room > 0:
+                limits[name] = room
+        if not limits:
+            self._bound = set(self.handlers)
+            return None
+        most = max(limits.values())
+        self._bound = {name for name in self.handlers if limits.get(name, 0) < most}
+        binding = any(room < most for room in limits.values())
+        return Demand(list(limits), list(limits.values()) if binding else None, most, free)
+
+    def _room_ahead(self, ahead: int) -> int:
+        # In gulps: a claim for each single job that has left the line would cost more than the job.
+        return ahead - len(self.waiting) if len(self.waiting) <= ahead // 2 else 0
+
+    def _ahead(self, name: str) -> int:
+        """Jobs of a type that make about AHEAD seconds of work; none while the pace is unknown or slow."""
+        pace = self._pace.get(name)
+        if pace is None or pace > AHEAD:
+            return 0
+        return min(int(self.slots * AHEAD / max(pace, 1e-6)), MOST_AHEAD)
+
+    # What happens to jobs
+
+    def took(self, job: Job) -> None:
+        self._held[job.job_type] += 1
+
+    def lets_go(self, job: Job) -> None:
+        """A job of this crew is no longer held, or its slot is free."""
+        self._held[job.job_type] -= 1
+        self.room.set()
+        if job.job_type in self._bound:
+            self.on_unbound()
+
+    def waits(self, job: Job) -> None:
+        heapq.heappush(self.waiting, ((-job.priority, job.run_at, job.id), job))
+
+    def next_to_start(self) -> list[Job]:
+        """The jobs that wait and for which there is a slot now. Their slots are taken."""
+        starting: list[Job] = []
+        while self.waiting and self.busy < self.slots:
+            starting.append(heapq.heappop(self.waiting)[1])
+            self.busy += 1
+        return starting
+
+    def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
+        """Takes jobs out of the line."""
+        taken = [job for _, job in self.waiting if which(job)]
+        self.waiting = [entry for entry in self.waiting if not which(entry[1])]
+        heapq.heapify(self.waiting)
+        return taken
+
+    def measured(self, name: str, seconds: float, jobs: int = 1) -> None:
+        """A handler took so long. Recent calls count more than old ones."""
+        each = seconds / max(jobs, 1)
+        known = self._pace.get(name)
+        self._pace[name] = each if known is None else known + (each - known) * 0.1
+
+    def calls(self) -> Iterable[Sequence[Job]]:
+        """The calls that can be made with what waits here."""
+        return ([job] for job in self.next_to_start())
+
+
+class BatchCrew(Crew):
+    """One batch handler: a slot is a call, and a call takes many jobs."""
+
+    def __init__(self, slots: int, handler: AnyHandler) -> None:
+        super().__init__(f"batches of {handler.name}", slots, [handler])
+        assert handler.batch is not None
+        self.batch = handler.batch
+        self._since: float | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def free(self) -> int:
+        return 0 if self.busy >= self.slots else max(self.batch.size - len(self.waiting) - self.apart, 0)
+
+    def demand(self) -> Demand | None:
+        free = self.free
+        if not free:
+            return None
+        # Without a wait the claim itself makes the batch, and starts it in the same write.
+        start = free if not self.batch.wait and not self.waiting else 0
+        return Demand(list(self.handlers), None, free, start)
+
+    def waits(self, job: Job) -> None:
+        super().waits(job)
+        if self._since is None:
+            self._since = time.monotonic()
+            self._alarm = asyncio.get_running_loop().call_later(self.batch.wait, self.on_time)
+
+    def calls(self) -> Iterable[Sequence[Job]]:
+        while self.waiting and self.busy < self.slots and self._is_time():
+            size = min(self.batch.size, len(self.waiting))
+            self.busy += 1
+            jobs = [heapq.heappop(self.waiting)[1] for _ in range(size)]
+            if not self.waiting:
+                self._forget()
+            yield jobs
+
+    def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
+        taken = super().take_waiting(which)
+        if not self.waiting:
+            self._forget()
+        return taken
+
+    def _is_time(self) -> bool:
+        full = len(self.waiting) >= self.batch.size
+        return full or (self._since is not None and time.monotonic() - self._since >= self.batch.wait * 0.999)
+
+    def _forget(self) -> None:
+        self._since = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+
+def crews_of(handlers: Iterable[AnyHandler], options: WorkerOptions) -> list[Crew]:
+    """The crews that these handlers need."""
+    known = list(handlers)
+    kinds = {
+        "async": ("the loop", options.concurrency),
+        "thread": ("threads", options.threads),
+        "process": ("child processes", options.children),
+    }
+    crews: list[Crew] = []
+    for kind, (name, slots) in kinds.items():
+        members = [handler for handler in known if handler.kind == kind and handler.batch is None]
+        if members:
+            crews.append(Crew(name, slots, members))
+    return crews + [BatchCrew(handler.concurrency or 1, handler) for handler in known if handler.batch is not None]

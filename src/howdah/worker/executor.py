@@ -1,0 +1,240 @@
+"""The executor: runs handlers, and says how their jobs ended. It never touches the database.
+
+    bind the arguments → through the middleware → on the loop, in a thread or in a child → an ending
+
+A handler that is told to stop and does not end is abandoned: its job ends without it, its slot is free,
+and it is counted as leaked for as long as it lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+from howdah.errors import HowdahError
+from howdah.failure import traceback_of
+from howdah.job import Job
+from howdah.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted
+from howdah.worker import endings
+from howdah.worker.binding import bound
+from howdah.worker.children import Child, Children
+from howdah.worker.run import Run, StopReason
+from howdah.worker.threads import ThreadCall, Threads, raised_by
+
+Called: TypeAlias = Job | Sequence[Job]
+Next: TypeAlias = Callable[[Called], Awaitable[Any]]
+Middleware: TypeAlias = Callable[[Any, Next], Awaitable[Any]]
+
+LEEWAY: dict[StopReason, float | None] = {
+    "timed out": 1.0,
+    "lost": 1.0,
+    "fenced": 1.0,
+    "shutdown": 1.0,
+    # The database ends it when the grace for cancelling has passed, and then it is lost.
+    "cancelled": None,
+}
+CHILD_LEEWAY = 5.0
+
+
+class Executor:
+    """Runs handlers."""
+
+    def __init__(
+        self,
+        threads: Threads,
+        children: Children,
+        middleware: Sequence[Middleware],
+        *,
+        ended: Callable[[Run, Sequence[Ending | None]], None],
+        leaked: Callable[[int], None],
+    ) -> None:
+        self._threads = threads
+        self._children = children
+        self._middleware = tuple(reversed(middleware))
+        self._ended = ended
+        self._leaked = leaked
+        self._loop = asyncio.get_running_loop()
+
+    def launch(self, run: Run, *, apart: bool = False) -> None:
+        """Begins a run. ``ended`` is called once, when its jobs are no longer its own."""
+        _Flight(self, run, in_child=apart or run.handler.kind == "process").begin()
+
+    async def call(self, flight: _Flight) -> Any:
+        run = flight.run
+        arguments = None if flight.in_child else flight.bound()
+        if not self._middleware:
+            return await self._invoke(flight, arguments)
+
+        async def innermost(_: Called) -> Any:
+            return await self._invoke(flight, arguments)
+
+        chain: Next = innermost
+        for middleware in self._middleware:
+            chain = _wrapped(middleware, chain)
+        return await chain(run.jobs[0] if run.handler.batch is None else run.jobs)
+
+    async def _invoke(self, flight: _Flight, arguments: dict[str, Any] | None) -> Any:
+        run = flight.run
+        if arguments is None:
+            return await self._children.run(run, flight.uses_child)
+        if run.handler.kind == "async":
+            return await run.handler.function(**arguments)
+        call = self._threads.call(lambda: run.handler.function(**arguments), run.label)
+        flight.uses_thread(call)
+        return await call.future
+
+
+def _wrapped(middleware: Middleware, inner: Next) -> Next:
+    async def outer(called: Called) -> Any:
+        return await middleware(called, inner)
+
+    return outer
+
+
+class _Flight:
+    """A run on its way: the task that it is, and what it takes to stop it."""
+
+    __slots__ = ("_child", "_executor", "_task", "_thread", "_timers", "done", "in_child", "run")
+
+    def __init__(self, executor: Executor, run: Run, *, in_child: bool) -> None:
+        self._executor = executor
+        self.run = run
+        self.in_child = in_child
+        self.done = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._thread: ThreadCall | None = None
+        self._child: Child | None = None
+        self._task: asyncio.Task[None]
+
+    def begin(self) -> None:
+        loop = self._executor._loop
+        self.run.on_stop(self._stop)
+        if not self.in_child:
+            self._limit_time()
+        self._task = loop.create_task(self._fly(), name=f"job {self.run.label}")
+        if self.run.reason is not None:
+            self._stop(self.run.reason)
+
+    def _limit_time(self) -> None:
+        if (timeout := self.run.timeout) is not None:
+            self._timers.append(self._executor._loop.call_later(timeout, self.run.stop, "timed out"))
+
+    def bound(self) -> dict[str, Any]:
+        try:
+            return bound(self.run)
+        except HowdahError as error:
+            raise _Unreadable(error) from error
+
+    def uses_thread(self, call: ThreadCall) -> None:
+        self._thread = call
+
+    def uses_child(self, child: Child) -> None:
+        self._child = child
+        self._limit_time()
+        if self.run.reason is not None:
+            self._stop(self.run.reason)
+
+    async def _fly(self) -> None:
+        value, error = None, None
+        try:
+            value = await self._executor.call(self)
+        except BaseException as raised:  # noqa: BLE001
+            # Whatever a handler raises, SystemExit included, is about its job alone.
+            error = raised_by(raised)
+        if self.done:
+            if self._thread is None and self._child is None:
+                self._executor._leaked(-1)
+            return
+        self._finish(
+            [self._ending(job, value, error) for job in self.run.jobs]
+            if self._is_single()
+            else self._many(value, error)
+        )
+
+    def _is_single(self) -> bool:
+        return self.run.handler.batch is None or self.in_child
+
+    def _many(self, value: Any, error: BaseException | None) -> list[Ending | None]:
+        if error is not None:
+            return [self._ending(job, None, error) for job in self.run.jobs]
+        made = endings.of_batch(self.run.handler, self.run.jobs, value)
+        return [self._unless_over(job, ending) for job, ending in zip(self.run.jobs, made, strict=True)]
+
+    # How it ended
+
+    def _ending(self, job: Job, value: Any, error: BaseException | None) -> Ending | None:
+        run = self.run
+        if isinstance(error, _Unreadable):
+            return endings.unreadable(error.error)
+        if self.in_child and error is None:
+            return self._unless_over(job, self._of_child(job, value))
+        if error is None:
+            return self._unless_over(job, endings.of_value(run.handler, job, value))
+        return self._unless_over(job, self._interrupted(error) or endings.of_error(run.handler, job, error))
+
+    def _of_child(self, job: Job, value: Any) -> Ending:
+        """Of a child comes an ending, unless middleware made a value of its own."""
+        if not isinstance(value, Ending):
+            return endings.of_value(self.run.handler, job, value)
+        if isinstance(value, Completed | CompletedByHandler):
+            return value
+        return self._interrupted(None) or value
+
+    def _interrupted(self, error: BaseException | None) -> Ending | None:
+        """The ending of a run that was told to stop, and did."""
+        match self.run.reason:
+            case None:
+                return None
+            case "timed out":
+                return Failed(f"timed out after {self.run.timeout:g} s", None if error is None else traceback_of(error))
+            case _:
+                return Interrupted()
+
+    def _unless_over(self, job: Job, ending: Ending) -> Ending | None:
+        if job.id in self.run.lost or self.run.reason == "lost":
+            return None
+        if job.id in self.run.by_handler:
+            return CompletedByHandler(None if isinstance(ending, Completed) else endings.error_of(ending))
+        return ending
+
+    def _finish(self, made: Sequence[Ending | None]) -> None:
+        self.done = True
+        self.run.on_stop(None)
+        for timer in self._timers:
+            timer.cancel()
+        self._executor._ended(self.run, made)
+
+    # Stopping it
+
+    def _stop(self, reason: StopReason) -> None:
+        leeway = LEEWAY[reason]
+        if self.in_child:
+            leeway = CHILD_LEEWAY if reason == "cancelled" else leeway
+            if self._child is not None:
+                self._child.interrupt()
+        elif self._thread is None:
+            self._task.cancel()
+        if leeway is not None:
+            self._timers.append(self._executor._loop.call_later(leeway, self._abandon))
+
+    def _abandon(self) -> None:
+        """It was told to stop, and has not. Its jobs end without it."""
+        if self.done:
+            return
+        if self._thread is not None:
+            if not self._thread.abandon():
+                return
+        elif not self.in_child:
+            self._executor._leaked(1)
+        self._finish([self._unless_over(job, self._interrupted(None) or Interrupted()) for job in self.run.jobs])
+        if self._child is not None:
+            self._child.kill()
+        if self._thread is not None or self.in_child:
+            self._task.cancel()
+
+
+class _Unreadable(Exception):
+    def __init__(self, error: HowdahError) -> None:
+        super().__init__(str(error))
+        self.error = error

@@ -1,0 +1,377 @@
+"""The floor: what happens to the jobs that a worker holds, from their claim to their end.
+
+    arrived ──→ waiting ──→ starting ──→ running ──→ ended ──→ written
+       └─ already started by the claim ──→─┘
+       └─ a suspect ──→ in line for a child process of its own
+
+Whatever happens here, the database decides: every write names the claim's token, and one that came too
+late changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from howdah import calls as verbs
+from howdah.context import Context
+from howdah.database import Database
+from howdah.errors import DatabaseUnavailable
+from howdah.failure import describe
+from howdah.handler import Handler
+from howdah.job import Job, from_row
+from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
+from howdah.plan import Row, read
+from howdah.worker import calls, endings
+from howdah.worker.children import Children
+from howdah.worker.completer import Completer
+from howdah.worker.crew import BatchCrew, Crew, crews_of
+from howdah.worker.executor import Executor, Middleware
+from howdah.worker.link import Backoff, Link
+from howdah.worker.options import WorkerOptions
+from howdah.worker.report import WorkerReport
+from howdah.worker.run import Desk, Run, StopReason, hold_of
+from howdah.worker.suspects import Suspects
+from howdah.worker.threads import Threads
+
+log = logging.getLogger("howdah.worker")
+
+AnyHandler = Handler[Any, Any]
+
+
+class Floor:
+    """Holds jobs, runs them, and has their ends written."""
+
+    def __init__(
+        self,
+        database: Database,
+        context: Context,
+        writes: Link,
+        handlers: Mapping[str, AnyHandler],
+        options: WorkerOptions,
+        resources: Mapping[str | type, Any],
+        middleware: Sequence[Middleware],
+        report: WorkerReport,
+        *,
+        leaked: Callable[[int], None],
+        changed: Callable[[Crew, AnyHandler], None],
+    ) -> None:
+        self.held: dict[uuid.UUID, Job] = {}
+        """Every job that the database says is ours, until its end is written."""
+        self.runs: dict[uuid.UUID, Run] = {}
+        self.closed = False
+        """Nothing is started any more: the worker stops, or has been cut off."""
+        self.quarantine = False
+        """A suspect that cannot have a process of its own runs, or is about to: nothing may run beside it."""
+        self.crews = crews_of(handlers.values(), options)
+        self.completer = Completer(writes, context, self._written)
+        self._database = database
+        self._context = context
+        self._handlers = handlers
+        self._crew_by_type = {name: crew for crew in self.crews for name in crew.handlers}
+        self._report = report
+        self._changed = changed
+        self._desk = Desk(resources, self.completer.report, self._complete, self._acomplete)
+        self._children = Children(database)
+        self._threads = Threads(options.threads, leaked=leaked)
+        self._executor = Executor(self._threads, self._children, middleware, ended=self._ended, leaked=leaked)
+        self._suspects = Suspects(max(1, min(4, options.children)), begin=self._begin_suspect, alone=self._begin_alone)
+        self._to_fill: set[Crew] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._no_runs = asyncio.Event()
+        self._no_runs.set()
+        for crew in self.crews:
+            crew.on_time = functools.partial(self._fill_soon, crew)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.held and not self.completer.backlog
+
+    # Jobs come
+
+    def arrived(self, crew: Crew, rows: Sequence[Row]) -> None:
+        """Takes in what a claim brought."""
+        jobs = [job for row in rows if (job := self._read(row)) is not None]
+        begun: list[Job] = []
+        for job in jobs:
+            crew.took(job)
+            self.held[job.id] = job
+            if job.crashes:
+                crew.apart += 1
+                self._suspects.add(crew, job)
+            elif job.status == "running":
+                begun.append(job)
+            else:
+                crew.waits(job)
+        if begun:
+            for call in [begun] if isinstance(crew, BatchCrew) else [[job] for job in begun]:
+                crew.busy += 1
+                self._launch(crew, call)
+        self._fill_soon(crew)
+
+    def _read(self, row: Row) -> Job | None:
+        try:
+            return from_row(row, self._context.codec)
+        except Exception as error:  # noqa: BLE001
+            # One that the codec cannot read must not take the others with it.
+            broken = _skeleton(row)
+            self.held[broken.id] = broken
+            self.completer.end(broken, Failed(f"the codec could not read this job: {describe(error)}"))
+            return None
+
+    # Jobs start
+
+    def _fill_soon(self, crew: Crew) -> None:
+        """Once for all jobs that end in this turn of the loop."""
+        if not self._to_fill:
+            asyncio.get_running_loop().call_soon(self._fill_all)
+        self._to_fill.add(crew)
+
+    def _fill_all(self) -> None:
+        crews, self._to_fill = self._to_fill, set()
+        for crew in crews:
+            if not (self.closed or self.quarantine) and (waiting := list(crew.calls())):
+                self._spawn(self._start(crew, waiting))
+
+    async def _start(self, crew: Crew, waiting: Sequence[Sequence[Job]]) -> None:
+        begun = await self.completer.start([job for jobs in waiting for job in jobs])
+        for jobs in waiting:
+            still_ours = [job for job in jobs if job.id in begun]
+            for job in jobs:
+                if job.id not in begun:
+                    self._gone(crew, job)
+            if still_ours:
+                self._launch(crew, still_ours)
+            else:
+                crew.busy -= 1
+        crew.room.set()
+
+    def _launch(self, crew: Crew, jobs: Sequence[Job], *, apart: bool = False) -> None:
+        if self.closed:
+            self._refuse(crew, jobs)
+            return
+        run = Run(crew.handlers[jobs[0].job_type], jobs, self._desk)
+        for job in jobs:
+            self.runs[job.id] = run
+        self._no_runs.clear()
+        self._executor.launch(run, apart=apart)
+
+    def _refuse(self, crew: Crew, jobs: Sequence[Job]) -> None:
+        """They came, or were started, when the worker was already stopping: handed back before they ran."""
+        if jobs[0].crashes:
+            self._leave_apart(crew, jobs[0])
+        else:
+            crew.busy -= 1
+        for job in jobs:
+            crew.lets_go(job)
+            self.completer.end(job, Interrupted())
+
+    # Suspects run apart
+
+    def _begin_suspect(self, crew: Crew, job: Job) -> None:
+        self._spawn(self._start_apart(crew, job, in_child=True))
+
+    def _begin_alone(self, crew: Crew, job: Job) -> None:
+        self._spawn(self._start_alone(crew, job))
+
+    async def _start_alone(self, crew: Crew, job: Job) -> None:
+        """The handler cannot be imported by a child process: the job runs here, with nothing beside it."""
+        log.warning("%s %s crashed a worker before, and runs alone", job.job_type, job.id)
+        self.quarantine = True
+        self._hand_back_line()
+        await self._no_runs.wait()
+        await self._start_apart(crew, job, in_child=False)
+
+    async def _start_apart(self, crew: Crew, job: Job, *, in_child: bool) -> None:
+        if self.closed:
+            self._refuse(crew, [job])
+        elif job.id in await self.completer.start([job]):
+            self._launch(crew, [job], apart=in_child)
+        else:
+            self._leave_apart(crew, job)
+            self._gone(crew, job)
+
+    def _leave_apart(self, crew: Crew, job: Job) -> None:
+        crew.apart -= 1
+        self.quarantine = False
+        self._suspects.ended(job)
+
+    # Jobs end
+
+    def _ended(self, run: Run, made: Sequence[Ending | None]) -> None:
+        crew = self._crew_by_type[run.handler.name]
+        crew.measured(run.handler.name, time.monotonic() - run.started, len(run.jobs))
+        if run.jobs[0].crashes:
+            self._leave_apart(crew, run.jobs[0])
+        else:
+            crew.busy -= 1
+        for job, ending in zip(run.jobs, made, strict=True):
+            self.runs.pop(job.id, None)
+            crew.lets_go(job)
+            if run.reason == "shutdown" and isinstance(ending, Interrupted):
+                self._report.count("interrupted")
+            self._end(job, ending)
+        if not self.runs:
+            self._no_runs.set()
+        self._changed(crew, run.handler)
+        self._fill_soon(crew)
+
+    def _end(self, job: Job, ending: Ending | None) -> None:
+        if ending is None:
+            self.held.pop(job.id, None)
+            self._report.count("refused")
+            log.warning(
+                "%s %s was taken from this worker: what its handler did is not recorded",
+                job.job_type,
+                job.id,
+                extra=_about(job, "lost"),
+            )
+        elif isinstance(ending, CompletedByHandler):
+            self._spawn(self._confirm(job, ending))
+        else:
+            self.completer.end(job, endings.storable(self._context, ending))
+
+    async def _confirm(self, job: Job, ending: CompletedByHandler) -> None:
+        """The handler completed its job in its own transaction. If that was rolled back, the attempt has failed."""
+        failed = Failed(ending.error or "job.complete() was called, but its transaction was not committed")
+        backoff = Backoff()
+        while True:
+            with contextlib.suppress(DatabaseUnavailable):
+                status = await self._status_of_own(job, failed)
+                break
+            await asyncio.sleep(backoff.next())
+        self._written(job, ending if status == "completed" else failed, status)
+
+    async def _status_of_own(self, job: Job, failed: Failed) -> str:
+        if not await self._database.arun(read("held", id=job.id, token=job.token)):
+            return "completed"
+        # Waits for the handler's transaction, if that is still open.
+        statuses = await self._database.arun(calls.fail(self._context, [(hold_of(job), failed)]))
+        return statuses.get(job.id, "completed")
+
+    def _written(self, job: Job, ending: Ending, status: str | None) -> None:
+        """An ending is in the database, or was refused there (status None)."""
+        self.held.pop(job.id, None)
+        self._report.written(ending, status)
+        _tell(job, ending, status)
+        handler = self._handlers.get(job.job_type)
+        if handler is not None:
+            self._changed(self._crew_by_type[handler.name], handler)
+
+    def _gone(self, crew: Crew, job: Job) -> None:
+        """A job that waited here is no longer ours."""
+        self.held.pop(job.id, None)
+        crew.lets_go(job)
+
+    # What handlers say
+
+    def _complete(self, job: Job, result: Any, conn: Any) -> None:
+        self._database.run(verbs.complete(self._context, job, result), conn)
+
+    async def _acomplete(self, job: Job, result: Any, conn: Any) -> None:
+        await self._database.arun(verbs.complete(self._context, job, result), conn)
+
+    # What the worker says
+
+    def take_from_line(self, job: Job) -> None:
+        """A job that waits here was cancelled, or taken away."""
+        crew = self._crew_by_type[job.job_type]
+        if crew.take_waiting(lambda other: other.id == job.id):
+            self._gone(crew, job)
+
+    def hand_back_waiting(self) -> None:
+        """Hands back what has not been started."""
+        self._hand_back_line()
+        for crew, job in self._suspects.clear():
+            crew.apart -= 1
+            crew.lets_go(job)
+            self.completer.end(job, Interrupted())
+
+    def _hand_back_line(self) -> None:
+        for crew in self.crews:
+            for job in crew.take_waiting():
+                crew.lets_go(job)
+                self.completer.end(job, Interrupted())
+
+    def forget(self) -> None:
+        """Nothing of what is held here is ours any more."""
+        for crew in self.crews:
+            for job in crew.take_waiting():
+                self._gone(crew, job)
+        for crew, job in self._suspects.clear():
+            crew.apart -= 1
+            self._gone(crew, job)
+        for run in set(self.runs.values()):
+            for job in run.jobs:
+                run.lose(job)
+
+    def stop_runs(self, reason: StopReason) -> int:
+        """Tells every handler to stop. How many there are."""
+        runs = set(self.runs.values())
+        for run in runs:
+            run.stop(reason)
+        return len(runs)
+
+    async def no_runs(self) -> None:
+        await self._no_runs.wait()
+
+    async def settled(self) -> None:
+        """Waits until everything that ended here is written."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        await self.completer.flush()
+
+    async def close(self) -> None:
+        self._threads.close()
+        await self._children.close()
+        await self.completer.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned_ended)
+
+    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("unexpected: %s", describe(error), exc_info=error)
+
+
+def _skeleton(row: Row) -> Job:
+    """As much of an unreadable job as its failure needs."""
+    names = ("id", "job_type", "priority", "status", "created_at", "max_attempts", "run_at", "attempts", "token")
+    return Job(data=None, **{name: row[name] for name in names})
+
+
+def _tell(job: Job, ending: Ending, status: str | None) -> None:
+    """Logs how a job ended. Its arguments are never part of that."""
+    if status is None and not isinstance(ending, Interrupted):
+        log.warning(
+            "the end of %s %s came too late and changed nothing: the job was no longer this worker's",
+            job.job_type,
+            job.id,
+            extra=_about(job, "refused"),
+        )
+    elif isinstance(ending, Failed | Crashed):
+        log.warning(
+            "%s %s failed (attempt %d of %d, now %s): %s",
+            job.job_type,
+            job.id,
+            job.attempts,
+            job.max_attempts,
+            status,
+            (ending.error.splitlines() or [""])[0][:200],
+            extra=_about(job, "failed"),
+        )
+    elif log.isEnabledFor(logging.DEBUG):
+        log.debug("%s %s: %s", job.job_type, job.id, status, extra=_about(job, type(ending).__name__.lower()))
+
+
+def _about(job: Job, event: str) -> dict[str, str]:
+    return {"event": event, "job_id": str(job.id), "job_type": job.job_type}

@@ -1,0 +1,170 @@
+"""The heartbeat: a thread and a connection of its own, so that a blocked loop does not look like death.
+
+It also watches the loop: when that stands still, the log names the handler that holds it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from howdah import __about__
+from howdah.context import Context
+from howdah.database import Database, SyncConnection
+from howdah.worker import calls
+from howdah.worker.link import Backoff
+
+log = logging.getLogger("howdah.worker")
+
+LOOP_LAG = 1.0
+"""Seconds that the loop may stand still before somebody is named for it."""
+
+
+class Heartbeat:
+    """Tells the database that this worker lives."""
+
+    def __init__(
+        self,
+        database: Database,
+        context: Context,
+        *,
+        interval: float,
+        lease: float,
+        facts: Mapping[str, Any],
+        pulse: Callable[[], dict[str, Any]],
+        rejoined: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._context = context
+        self._interval = interval
+        self._lease = lease
+        self._facts = facts
+        self._pulse = pulse
+        self._rejoined = rejoined
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="howdah-heartbeat", daemon=True)
+        self._backoff = Backoff(longest=interval)
+        self._loop = asyncio.get_running_loop()
+        self._watch = LoopWatch(self._loop, threading.get_ident())
+        self.boot = uuid.uuid4()
+        self.last_success = time.monotonic()
+
+    def start(self) -> None:
+        """Begins to beat. The worker has registered under ``boot``."""
+        self.last_success = time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def stopped(self) -> None:
+        self.stop()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, self._interval + 1)
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last heartbeat that is known to have reached the database was sent."""
+        return time.monotonic() - self.last_success
+
+    def registration(self) -> dict[str, Any]:
+        """What the database is told about this worker."""
+        return {
+            "lease": timedelta(seconds=self._lease),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": __about__.__version__,
+            **self._facts,
+        }
+
+    def _work(self) -> None:
+        conn: SyncConnection | None = None
+        next_beat = time.monotonic()
+        while not self._stop.wait(max(min(next_beat - time.monotonic(), LOOP_LAG / 2), 0)):
+            self._watch.look()
+            if time.monotonic() < next_beat:
+                continue
+            try:
+                if conn is None or conn.closed:
+                    conn = self._database.connect(self._database.dsn())
+                self._beat(conn)
+                self._backoff.reset()
+                next_beat = time.monotonic() + self._interval
+            except Exception as error:  # noqa: BLE001
+                # Whatever it is: the next one may get through, and nobody else beats for this worker.
+                log.debug("a heartbeat did not get through: %s", error)
+                next_beat = time.monotonic() + self._backoff.next()
+                _close(conn)
+                conn = None
+        _close(conn)
+
+    def _beat(self, conn: SyncConnection) -> None:
+        sent = time.monotonic()
+        pulse = {**self._pulse(), "loop_lag": timedelta(seconds=round(self._watch.lag, 3))}
+        known = self._database.run(calls.heartbeat(self._context, self.boot, **pulse), conn)
+        if not known and not self._stop.is_set():
+            boot = uuid.uuid4()
+            self._database.run(calls.register(self._context, boot, **self.registration()), conn)
+            self.boot = boot
+            self._loop.call_soon_threadsafe(self._rejoined)
+        self.last_success = sent
+
+
+class LoopWatch:
+    """Sees, from another thread, how long the loop has not come round."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
+        self._loop = loop
+        self._thread_id = thread_id
+        self._asked: float | None = None
+        self._answered = True
+        self._named: str | None = None
+        self.lag = 0.0
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self._answered:
+            self._asked, self._answered = now, False
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._answer, now)
+        elif self._asked is not None and now - self._asked > LOOP_LAG:
+            self.lag = now - self._asked
+            self._name_the_blocker()
+
+    def _answer(self, asked: float) -> None:
+        self.lag = time.monotonic() - asked
+        if self._named is not None:
+            log.warning("the event loop goes on after %.1f s (%s)", self.lag, self._named)
+        self._answered, self._named = True, None
+
+    def _name_the_blocker(self) -> None:
+        if self._named is not None:
+            return
+        task = asyncio.current_task(self._loop)
+        self._named = task.get_name() if task else "no task"
+        frame = sys._current_frames().get(self._thread_id)
+        place = traceback.extract_stack(frame)[-1] if frame else None
+        log.error(
+            "the event loop has stood still for %.1f s, held up by %s%s: nothing else runs meanwhile. Make the handler"
+            " a plain function (def), so that it runs in a thread, or await what blocks",
+            self.lag,
+            self._named,
+            f" at {os.path.basename(place.filename)}:{place.lineno} in {place.name}" if place else "",  # noqa: PTH119
+            extra={"event": "loop_blocked"},
+        )
+
+
+def _close(conn: SyncConnection | None) -> None:
+    if conn is not None:
+        conn.close()

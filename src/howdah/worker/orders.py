@@ -1,0 +1,95 @@
+"""Orders: what the database says about the jobs that are held here.
+
+A job may have been cancelled, or may no longer be this worker's: its handler is told. And the answer to
+a claim may have been lost on its way: then the database says that this worker holds a job of which it
+knows nothing. Seen twice in a row, with no claim under way, such a job is handed back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from howdah.context import Context
+from howdah.job import Job
+from howdah.outcome import Interrupted
+from howdah.worker import calls
+from howdah.worker.calls import Hold, Word
+from howdah.worker.link import Link
+from howdah.worker.run import Run, hold_of
+from howdah.worker.service import Service, happens
+
+log = logging.getLogger("howdah.worker")
+
+
+class Orders(Service):
+    """Asks now and then, and at once when a cancellation was heard of."""
+
+    def __init__(
+        self,
+        link: Link,
+        context: Context,
+        *,
+        interval: float,
+        held: Mapping[uuid.UUID, Job],
+        runs: Mapping[uuid.UUID, Run],
+        claims_under_way: Callable[[], bool],
+        taken_from_line: Callable[[Job], None],
+    ) -> None:
+        super().__init__("orders", self._look)
+        self._link = link
+        self._context = context
+        self._interval = interval
+        self._held = held
+        self._runs = runs
+        self._claims_under_way = claims_under_way
+        self._taken_from_line = taken_from_line
+        self._now = asyncio.Event()
+        self._strikes = Counter[Hold]()
+
+    def heard_of(self, id: uuid.UUID) -> None:
+        """A job was cancelled somewhere."""
+        if id in self._held:
+            self._now.set()
+
+    def ask_to_stop(self) -> None:
+        super().ask_to_stop()
+        self._now.set()
+
+    async def _look(self) -> None:
+        await happens(self._now, self._interval)
+        if self.stopping.is_set():
+            return
+        self._now.clear()
+        holds = [hold_of(job) for job in self._held.values()]
+        under_way = self._claims_under_way()
+        words = await self._link.run(calls.attend(self._context, holds))
+        for word in words:
+            if word.word != "unknown":
+                self._told(word)
+        strangers = () if under_way or self._claims_under_way() else words
+        await self._disown([word for word in strangers if word.word == "unknown" and word.id not in self._held])
+
+    def _told(self, word: Word) -> None:
+        job, run = self._held.get(word.id), self._runs.get(word.id)
+        if job is None or job.token != word.token:
+            return
+        if run is None:
+            self._taken_from_line(job)
+        elif word.word == "cancel" and len(run.jobs) == 1:
+            run.stop("cancelled")
+        elif word.word == "cancel":
+            run.cancelled = True
+        else:
+            run.lose(job)
+
+    async def _disown(self, strangers: Sequence[Word]) -> None:
+        strikes = Counter({(word.id, word.token): self._strikes[word.id, word.token] + 1 for word in strangers})
+        self._strikes = strikes
+        forgotten = [hold for hold, seen in strikes.items() if seen >= 2]
+        if forgotten:
+            log.warning("handing back %d jobs that a lost answer had left behind", len(forgotten))
+            await self._link.run(calls.release(self._context, [(hold, Interrupted()) for hold in forgotten]))

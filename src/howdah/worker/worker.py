@@ -1,0 +1,334 @@
+"""The worker: claims jobs, runs their handlers, and writes how they ended.
+
+    claimer → floor (crews: slots, and who waits for one) → executor → completer → the database
+    heartbeat (a thread) · notifier (LISTEN) · orders (cancelled? lost?) · maintenance (sweep, schedules)
+
+This is the composition of these parts, their beginning and their end, and the fence: a worker that the
+database has not heard of for nearly a lease lets go of everything before others may take it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from howdah.context import Context
+from howdah.database import Database
+from howdah.errors import DatabaseUnavailable, InvalidOption
+from howdah.failure import describe
+from howdah.worker import calls
+from howdah.worker.claimer import Claimer
+from howdah.worker.crew import Crew
+from howdah.worker.executor import Middleware
+from howdah.worker.floor import AnyHandler, Floor
+from howdah.worker.heartbeat import Heartbeat
+from howdah.worker.link import Backoff, Link, Outage
+from howdah.worker.maintenance import Maintenance
+from howdah.worker.notifier import Notifier
+from howdah.worker.options import WorkerOptions
+from howdah.worker.orders import Orders
+from howdah.worker.report import WorkerReport
+from howdah.worker.service import Service, happens
+from howdah.worker.shutdown import handled_signals
+
+log = logging.getLogger("howdah.worker")
+
+MOST_UNWRITTEN = 5_000
+"""Endings that may wait to be written before nothing more is claimed."""
+FENCE_AT = 0.9
+"""Of the lease: a worker that was silent for so long stops before others may take its jobs."""
+
+Resources = Mapping[str | type, Any]
+
+
+class Worker:
+    """One process's worker. ``run`` it once."""
+
+    def __init__(
+        self,
+        database: Database,
+        context: Context,
+        handlers: Mapping[str, AnyHandler],
+        options: WorkerOptions,
+        *,
+        middleware: Sequence[Middleware],
+        open_resources: Callable[[contextlib.AsyncExitStack], Awaitable[Resources]],
+        prepare: Callable[[], None],
+    ) -> None:
+        self.options = options
+        self.handlers = _chosen(handlers, options.types)
+        self.context = dataclasses.replace(context, worker_id=options.name)
+        self.worker_id = options.name
+        self.report = WorkerReport(self.worker_id)
+        self.leaked = 0
+        """Handlers that were told to stop, were given up, and go on nevertheless."""
+        self._database = database
+        self._middleware = middleware
+        self._open_resources = open_resources
+        self._prepare = prepare
+        self._fenced = False
+        self._stops = 0
+        self._stop_event: asyncio.Event | None = None
+        self._hurry_event: asyncio.Event | None = None
+
+    # From outside
+
+    async def run(self, *, signals: bool = False) -> WorkerReport:
+        """Works until it is stopped (or, with ``drain``, until nothing is due), and tells how it went.
+
+        Cancelling it stops it in the same way as ``stop``.
+        """
+        self._stop_event, self._hurry_event = asyncio.Event(), asyncio.Event()
+        self._note_stops()
+        with handled_signals(self.stop) if signals else contextlib.nullcontext():
+            async with contextlib.AsyncExitStack() as stack:
+                await self._begin(stack)
+                try:
+                    await self._stop_event.wait()
+                finally:
+                    self._stops = max(self._stops, 1)
+                    await _whatever_happens(self._end())
+        return self.report
+
+    def stop(self) -> None:
+        """Stops: at first gently, the second time at once. From this loop, or from a signal handler of it."""
+        self._stops += 1
+        self._note_stops()
+
+    def _note_stops(self) -> None:
+        if self._stops and self._stop_event is not None:
+            self._stop_event.set()
+        if self._stops > 1 and self._hurry_event is not None:
+            self._hurry_event.set()
+
+    # The beginning
+
+    async def _begin(self, stack: contextlib.AsyncExitStack) -> None:
+        self._outage = Outage()
+        self._claims = Link(self._database, self._outage)
+        self._writes = Link(self._database, self._outage)
+        stack.push_async_callback(self._claims.close)
+        stack.push_async_callback(self._writes.close)
+        self._floor = Floor(
+            self._database,
+            self.context,
+            self._writes,
+            self.handlers,
+            self.options,
+            await self._open_resources(stack),
+            self._middleware,
+            self.report,
+            leaked=self._leak,
+            changed=self._changed,
+        )
+        stack.push_async_callback(self._floor.close)
+        self._heartbeat = Heartbeat(
+            self._database,
+            self.context,
+            interval=self.options.heartbeat,
+            lease=self.options.lease,
+            facts={"job_types": sorted(self.handlers), "capacity": sum(crew.slots for crew in self._floor.crews)},
+            pulse=self._pulse,
+            rejoined=self._rejoined,
+        )
+        self._claimers = [self._claimer(crew) for crew in self._floor.crews]
+        self._orders = Orders(
+            self._writes,
+            self.context,
+            interval=self.options.heartbeat,
+            held=self._floor.held,
+            runs=self._floor.runs,
+            claims_under_way=lambda: any(claimer.in_flight for claimer in self._claimers),
+            taken_from_line=self._floor.take_from_line,
+        )
+        self._notifier = Notifier(
+            self._database,
+            self.context,
+            self._writes,
+            interval=max(self.options.heartbeat * 3, 1),
+            wake=self._wake,
+            cancel=self._orders.heard_of,
+        )
+        self._fence = Service("fence", self._guard)
+        maintenance = Maintenance(
+            self._database, self.context, self._writes, sweep=self.options.sweep, poll=self.options.poll
+        )
+        self._services = [self._notifier, self._orders, self._fence, *maintenance.services]
+        if await self._joined():
+            self._heartbeat.start()
+            for service in (*self._services, *self._claimers):
+                service.start()
+            log.info("worker %s is ready", self.worker_id, extra={"event": "ready", "worker_id": self.worker_id})
+
+    def _claimer(self, crew: Crew) -> Claimer:
+        return Claimer(
+            crew,
+            self._claims,
+            self.context,
+            poll=self.options.poll,
+            fair_share=self.options.fair_share,
+            boot=lambda: self._heartbeat.boot,
+            may_claim=self._may_claim,
+            hears=lambda: self._notifier.listening,
+            arrived=self._floor.arrived,
+            found_nothing=self._drained_perhaps,
+        )
+
+    async def _joined(self) -> bool:
+        """Declares the types and registers; waits for the database, if need be. False if stopped meanwhile."""
+        assert self._stop_event is not None
+        backoff = Backoff()
+        while not self._stop_event.is_set():
+            try:
+                await asyncio.to_thread(self._prepare)
+                for handler in self.handlers.values():
+                    await self._claims.run(calls.declare(self.context, handler.declaration))
+                registration = self._heartbeat.registration()
+                await self._claims.run(calls.register(self.context, self._heartbeat.boot, **registration))
+            except DatabaseUnavailable as error:
+                self._outage.began(error)
+                await happens(self._stop_event, backoff.next())
+            else:
+                return True
+        return False
+
+    # While it works
+
+    def _may_claim(self) -> bool:
+        return not (
+            self._fenced or self._floor.quarantine or self._stops or self._floor.completer.backlog > MOST_UNWRITTEN
+        )
+
+    def _wake(self, bucket: int) -> None:
+        for claimer in self._claimers:
+            claimer.wake(bucket)
+
+    def _changed(self, crew: Crew, handler: AnyHandler) -> None:
+        """A job of a crew ended, or its end was written."""
+        claimer = next(claimer for claimer in self._claimers if claimer.crew is crew)
+        claimer.activity += 1
+        if handler.ordered or self.options.drain:
+            claimer.wake()
+        self._drained_perhaps()
+
+    def _drained_perhaps(self) -> None:
+        idle = self.options.drain and not self._stops and self._floor.is_empty
+        if idle and all(claimer.empty_at == claimer.activity for claimer in self._claimers):
+            self.stop()
+
+    # Liveness
+
+    def _pulse(self) -> dict[str, Any]:
+        claims = [each.last_claim for each in self._claimers if each.last_claim is not None]
+        since = None if not claims else timedelta(seconds=time.monotonic() - max(claims))
+        return {"running": len(self._floor.runs), "since_claim": since, "leaked": self.leaked}
+
+    async def _guard(self) -> None:
+        """Fences the worker when its heartbeat has not got through for nearly a lease."""
+        await self._fence.pause(self.options.lease / 20)
+        cut_off = self._heartbeat.silence > self.options.lease * FENCE_AT
+        if cut_off and not self._fenced:
+            self._fenced = self._floor.closed = True
+            log.error(
+                "no heartbeat has got through for %.1f s: others may take this worker's jobs, so it lets go of %d",
+                self._heartbeat.silence,
+                len(self._floor.held),
+                extra={"event": "fenced"},
+            )
+            self._floor.hand_back_waiting()
+            self._floor.stop_runs("fenced")
+        elif self._fenced and not cut_off:
+            self._fenced = False
+            self._floor.closed = bool(self._stops)
+            log.warning("heartbeats get through again: the worker goes on", extra={"event": "unfenced"})
+
+    def _rejoined(self) -> None:
+        log.error(
+            "this worker was given up for dead, or another one took its name; what it held was taken from it, and it"
+            " starts anew",
+            extra={"event": "rejoined"},
+        )
+        self._floor.forget()
+
+    def _leak(self, change: int) -> None:
+        self.leaked += change
+        if self.leaked > self.options.max_leaked and not self._stops:
+            log.error(
+                "%d handlers will not end: this worker stops, to be started anew", self.leaked, extra={"event": "shed"}
+            )
+            self.report.shed = True
+            self.stop()
+
+    # The end
+
+    async def _end(self) -> None:
+        log.info("stopping: %d running", len(self._floor.runs), extra={"event": "stopping"})
+        self._floor.closed = True
+        self._floor.hand_back_waiting()
+        await self._within(self.options.lease, *(claimer.stop() for claimer in self._claimers))
+        # What a claim brought while it was being stopped.
+        self._floor.hand_back_waiting()
+        await self._let_finish()
+        await self._within(self.options.lease, self._floor.settled())
+        await self._within(self.options.lease, *(service.stop() for service in self._services))
+        # In this order: a heartbeat after the farewell would find no worker, and register it anew.
+        await self._heartbeat.stopped()
+        await self._within(5, self._claims.run(calls.leave(self.context, self._heartbeat.boot)))
+        self.report.left_threads = self.leaked > 0
+        log.info("%s", self.report, extra={"event": "stopped", "worker_id": self.worker_id})
+
+    async def _let_finish(self) -> None:
+        """Lets what runs finish within the grace, and stops the rest."""
+        assert self._hurry_event is not None
+        finished = asyncio.ensure_future(self._floor.no_runs())
+        hurried = asyncio.ensure_future(self._hurry_event.wait())
+        await asyncio.wait({finished, hurried}, timeout=self.options.grace, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if left := self._floor.stop_runs("shutdown"):
+            log.warning("%d handlers are stopped, and their jobs handed back", left, extra={"event": "grace_over"})
+        await finished
+
+    async def _within(self, seconds: float, *awaited: Awaitable[Any]) -> None:
+        """Waits for several things, but not for ever: an outage must not keep a process that is to end."""
+        tasks = [asyncio.ensure_future(each) for each in awaited]
+        if not tasks:
+            return
+        done, late = await asyncio.wait(tasks, timeout=max(seconds, 1))
+        for task in late:
+            task.cancel()
+        if late:
+            log.error("not everything could be written in time: the rest comes back when the lease has passed")
+        for task in done:
+            if not task.cancelled() and (error := task.exception()):
+                log.error("while stopping: %s", describe(error))
+
+
+async def _whatever_happens(ending: Awaitable[None]) -> None:
+    """Sees the end through, also when whoever waits for it is cancelled again."""
+    task = asyncio.ensure_future(ending)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+def _chosen(handlers: Mapping[str, AnyHandler], types: Sequence[str] | None) -> dict[str, AnyHandler]:
+    if not handlers:
+        raise InvalidOption("this queue has no handlers: decorate a function with @queue.job")
+    if types is None:
+        return dict(handlers)
+    unknown = [name for name in types if name not in handlers]
+    if unknown:
+        raise InvalidOption(f"no handler for {', '.join(unknown)}: there are {', '.join(sorted(handlers))}")
+    return {name: handlers[name] for name in types}

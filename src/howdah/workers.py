@@ -1,0 +1,54 @@
+"""The workers that beat, or did a moment ago."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from howdah.context import Connection, Context
+from howdah.plan import Plan, read
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """A worker, as its last heartbeat described it.
+
+    age: seconds since that heartbeat, by the database's clock.
+    alive: whether that is less than its lease. A dead one's jobs are taken back by the next sweep, which
+        also removes it from the list.
+    last_claim_at: when it last asked for jobs; None if it has not begun.
+    loop_lag: how late its event loop was; long if a handler blocks it.
+    leaked: how many handlers would not end, and run on without their jobs.
+    """
+
+    worker_id: str
+    boot: uuid.UUID
+    host: str | None
+    pid: int | None
+    version: str | None
+    job_types: Sequence[str] | None
+    capacity: int | None
+    running: int | None
+    started_at: datetime
+    heartbeat_at: datetime
+    age: float
+    alive: bool
+    lease: timedelta
+    last_claim_at: datetime | None
+    loop_lag: timedelta | None
+    leaked: int | None
+    meta: Mapping[str, Any] | None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it lives and has begun to claim."""
+        return self.alive and self.last_claim_at is not None
+
+
+def workers(context: Context, *, conn: Connection | None = None) -> Plan[list[WorkerInfo]]:  # noqa: ARG001
+    """The registered workers, by name: those that live, and dead ones that no sweep has removed yet."""
+    rows = yield from read("workers")
+    return [WorkerInfo(**row) for row in rows]

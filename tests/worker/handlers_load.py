@@ -1,0 +1,33 @@
+"""Handlers for load: jobs that take as long as they say, or until the test lets them go."""
+
+from __future__ import annotations
+
+import asyncio
+
+from howdah import Job, JobQueue
+from tests.worker.ledger import heard, note
+
+queue = JobQueue()
+
+
+@queue.job
+async def work(job: Job, seconds: float = 0.02) -> None:
+    note("START", job)
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        note("TOLD", job)
+        raise
+    note("END", job)
+
+
+@queue.job
+async def patient(job: Job) -> None:
+    note("START", job)
+    try:
+        while not heard("finish"):
+            await asyncio.sleep(0.02)
+    except asyncio.CancelledError:
+        note("TOLD", job)
+        raise
+    note("END", job)

@@ -1,0 +1,77 @@
+"""A worker in the test's own event loop, and ways to wait for what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
+
+from howdah import Job, JobQueue
+from howdah.worker import Worker, WorkerReport
+from tests.conftest import Db
+
+R = TypeVar("R")
+
+PATIENCE = 8.0
+"""Seconds until a test gives up. Only failures get there."""
+
+
+def run(main: Coroutine[Any, Any, R]) -> R:
+    """What a coroutine returns, in an event loop of its own."""
+
+    async def bounded() -> R:
+        async with asyncio.timeout(PATIENCE):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+def drain(queue: JobQueue, **options: Any) -> WorkerReport:
+    """Runs a worker until nothing is due any more."""
+    return run(queue.run_worker(**{"drain": True, "poll": 0.05, "grace": 5, **options}))
+
+
+@contextlib.asynccontextmanager
+async def working(queue: JobQueue, **options: Any) -> AsyncIterator[Worker]:
+    """A worker that runs beside the test. Leaving stops it, and waits for its end."""
+    worker = queue.worker(**{"poll": 0.05, "grace": 5, **options})
+    task = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await task
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for something that nobody tells about."""
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+async def happened(event: threading.Event) -> None:
+    """Waits for an event of another thread, without one of the loop's own threads."""
+    await until(event.is_set)
+
+
+async def ended(queue: JobQueue, job: Job) -> Job:
+    """The job, once it has ended."""
+    return await queue.await_for(job, timeout=PATIENCE)
+
+
+async def beats(db: Db, worker: Worker, count: int) -> None:
+    """Waits until the worker's heart has beaten so many times more."""
+    query = "SELECT heartbeat_at FROM howdah.workers WHERE worker_id = %s"
+    for _ in range(count):
+        before = db.execute(query, (worker.worker_id,)).fetchone()
+        await until(lambda seen=before: db.execute(query, (worker.worker_id,)).fetchone() != seen)  # type: ignore[misc]
+
+
+def statuses(db: Db, job_type: str) -> dict[str, int]:
+    """How many jobs of a type are in each status."""
+    rows = db.execute(
+        "SELECT status, count(*) AS n FROM howdah.jobs WHERE job_type = %s GROUP BY status", (job_type,)
+    ).fetchall()
+    return {row["status"]: row["n"] for row in rows}

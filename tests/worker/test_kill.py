@@ -1,0 +1,59 @@
+"""Workers that die without a word: what they held is back soon, and only what they had started has cost an attempt."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from howdah import JobQueue
+from tests.worker.ledger import by_job, times
+from tests.worker.processes import RECOVERY, Fleet, WorkerProcess, until
+
+JOBS = 500
+
+
+def test_a_killed_workers_jobs_are_back_within_the_bound(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
+    with Fleet(dsn, tmp_path, "handlers_load") as fleet:
+        victim, other = fleet.start_all("victim", "other", concurrency=5)
+        other.await_judge()
+        queue.enqueue_many("work", ({"seconds": 0.02} for _ in range(JOBS)))
+        held = frozen_with_both_kinds(fleet, victim)
+        killed_at = victim.kill()
+        fleet.await_drained()
+
+        jobs = {job["id"]: job for job in fleet.jobs()}
+        assert len(jobs) == JOBS
+        assert {job["status"] for job in jobs.values()} == {"completed"}
+        starts, ends = fleet.ledger.entries("START"), fleet.ledger.entries("END")
+        started = times(starts)
+        prefetched = [job["id"] for job in held if job["status"] == "claimed"]
+        begun = [job["id"] for job in held if job["status"] == "running"]
+        for id in (*prefetched, *begun):
+            assert jobs[id]["worker_id"] == "other"
+            assert jobs[id]["claimed_at"] - killed_at <= timedelta(seconds=RECOVERY)
+        for id in prefetched:
+            assert (jobs[id]["attempts"], jobs[id]["crashes"], started[id]) == (1, 0, 1)
+        for id in begun:
+            assert (jobs[id]["attempts"], jobs[id]["crashes"]) == (2, 1)
+            assert "worker died 1 times" in jobs[id]["last_error"]
+        for id in jobs.keys() - begun:
+            assert (jobs[id]["attempts"], jobs[id]["crashes"], started[id]) == (1, 0, 1)
+        last = {id: entries[-1].token for id, entries in by_job(ends).items()}
+        assert last == {id: job["token"] for id, job in jobs.items()}, "the last claim is the one that completed it"
+
+
+def frozen_with_both_kinds(fleet: Fleet, victim: WorkerProcess) -> list[dict[str, Any]]:
+    """What the worker holds, as it stands still in the middle of its work with prefetched jobs in hand."""
+
+    def look() -> list[dict[str, Any]]:
+        if fleet.ledger.count("END", where=lambda entry: entry.worker == victim.name) < 10:
+            return []
+        victim.freeze()
+        held = fleet.held_by(victim)
+        if {job["status"] for job in held} == {"claimed", "running"}:
+            return held
+        victim.thaw()
+        return []
+
+    return until(look, "the worker has prefetched jobs")

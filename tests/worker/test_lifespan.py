@@ -1,0 +1,199 @@
+"""The lifespan: what a worker opens once, and handlers get by type or by name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Annotated, Any
+
+import pytest
+
+from howdah import InvalidArguments, Job, JobQueue, Resource
+from tests.worker import crew_handlers
+from tests.worker.in_process import drain, run, working
+
+
+class Pool:
+    def __init__(self, name: str = "main") -> None:
+        self.name = name
+        self.open = True
+
+
+class OtherPool(Pool): ...
+
+
+Story = list[str]
+
+
+class Lived:
+    """A lifespan that tells what happened to it."""
+
+    def __init__(self, resources: Callable[[], dict[str | type, Any] | None]) -> None:
+        self.story: Story = []
+        self._resources = resources
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, queue: JobQueue) -> AsyncIterator[dict[str | type, Any] | None]:
+        self.story.append("opened")
+        try:
+            yield self._resources()
+        finally:
+            self.story.append("closed")
+
+
+@pytest.fixture
+def lived() -> Lived:
+    return Lived(lambda: {"main": Pool(), OtherPool: OtherPool("other"), "limit": 5})
+
+
+@pytest.fixture
+def queue(dsn: str, lived: Lived) -> Iterator[JobQueue]:
+    with JobQueue(dsn, lifespan=lived) as queue:
+        yield queue
+
+
+def test_it_is_entered_once_with_the_queue_and_left_when_every_job_has_ended(queue: JobQueue, lived: Lived) -> None:
+    @queue.job
+    async def work(pool: Annotated[OtherPool, Resource]) -> None:
+        await asyncio.sleep(0)
+        lived.story.append("job")
+
+    for _ in range(5):
+        work.enqueue()
+    drain(queue, concurrency=2)
+    assert lived.story == ["opened", *["job"] * 5, "closed"]
+
+
+def test_each_worker_has_its_own(queue: JobQueue, lived: Lived) -> None:
+    @queue.job
+    async def work() -> None: ...
+
+    drain(queue)
+    drain(queue)
+    assert lived.story == ["opened", "closed"] * 2
+
+
+def test_handlers_get_resources_by_type_and_by_name(queue: JobQueue) -> None:
+    got: list[Any] = []
+
+    @queue.job
+    async def on_loop(n: int, other: Annotated[OtherPool, Resource], limit: Annotated[int, Resource("limit")]) -> None:
+        got.append((n, other.name, limit))
+
+    @queue.job
+    def in_thread(job: Job, pool: Annotated[Pool, Resource("main")]) -> None:
+        got.append((pool.name, job.resources["main"] is pool, job.resources[OtherPool].name))
+
+    on_loop.enqueue(n=1)
+    in_thread.enqueue()
+    drain(queue)
+    assert sorted(got, key=str) == [("main", True, "other"), (1, "other", 5)]
+
+
+def test_a_resource_is_no_part_of_the_data(queue: JobQueue) -> None:
+    @queue.job
+    async def work(n: int, pool: Annotated[Pool, Resource("main")]) -> None: ...
+
+    assert work.enqueue(n=5).data == {"n": 5}
+    with pytest.raises(InvalidArguments, match="'pool'"):
+        work.enqueue(n=5, pool="mine")
+
+
+def test_a_resource_that_is_not_there_fails_the_job_and_says_what_there_is(queue: JobQueue) -> None:
+    @queue.job
+    async def by_name(pool: Annotated[Pool, Resource("orders")]) -> None: ...
+
+    @queue.job
+    async def by_type(text: Annotated[bytes, Resource]) -> None: ...
+
+    jobs = [by_name.enqueue(), by_type.enqueue()]
+    drain(queue)
+    first, second = (queue.get(job) for job in jobs)
+    assert (first.status, second.status) == ("failed", "failed")
+    assert "no resource named 'orders'" in str(first.last_error)
+    assert "'main' (Pool)" in str(first.last_error)
+    assert "of the type bytes" in str(second.last_error)
+
+
+def test_a_lifespan_may_yield_nothing(dsn: str) -> None:
+    with JobQueue(dsn, lifespan=Lived(lambda: None)) as queue:
+
+        @queue.job
+        async def work(job: Job) -> int:
+            return len(job.resources)
+
+        job = work.enqueue()
+        drain(queue)
+        assert queue.get(job).result == 0
+
+
+def test_one_that_cannot_be_opened_is_the_workers_error_and_takes_no_job(dsn: str) -> None:
+    @contextlib.asynccontextmanager
+    async def lifespan(queue: JobQueue) -> AsyncIterator[None]:
+        raise RuntimeError("no API key")
+        yield
+
+    with JobQueue(dsn, lifespan=lifespan) as queue:
+
+        @queue.job
+        async def work() -> None: ...
+
+        job = work.enqueue()
+        with pytest.raises(RuntimeError, match="no API key"):
+            drain(queue)
+        assert (queue.get(job).status, queue.workers()) == ("pending", [])
+
+
+def test_it_is_left_when_the_worker_is_cancelled_after_the_jobs_were_handed_back(
+    queue: JobQueue, lived: Lived
+) -> None:
+    @queue.job
+    async def work(pool: Annotated[Pool, Resource("main")]) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            lived.story.append("job stopped")
+
+    started = asyncio.Event()
+
+    async def main() -> None:
+        job = await work.aenqueue()
+        task = asyncio.create_task(queue.run_worker(grace=0, poll=0.05))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        back = await queue.aget(job)
+        assert (back.status, back.attempts, back.interruptions) == ("pending", 0, 1)
+
+    run(main())
+    assert lived.story == ["opened", "job stopped", "closed"]
+
+
+def test_it_is_left_when_the_worker_cannot_begin(lived: Lived) -> None:
+    with JobQueue("host=/nowhere", lifespan=lived) as queue:
+
+        @queue.job
+        async def work() -> None: ...
+
+        async def main() -> None:
+            async with working(queue):
+                while lived.story != ["opened"]:
+                    await asyncio.sleep(0.005)
+
+        run(main())
+    assert lived.story == ["opened", "closed"]
+
+
+def test_a_child_process_opens_its_own_once(dsn: str) -> None:
+    queue = crew_handlers.connected(dsn)
+    before = crew_handlers.Tally.opened
+    jobs = [crew_handlers.opens.enqueue() for _ in range(4)]
+    drain(queue, types=["opens"], children=1)
+    results = [queue.get(job).result for job in jobs]
+    assert all(result["opened in"] == result["pid"] != os.getpid() for result in results)
+    assert all(result["times"] == 1 and result["same"] for result in results)
+    assert crew_handlers.Tally.opened == before + 1, "the worker's own"

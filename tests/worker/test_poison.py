@@ -1,0 +1,60 @@
+"""A job that kills whatever process runs it, among healthy ones that run longer than it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from howdah import JobQueue
+from tests.worker.ledger import times
+from tests.worker.processes import Fleet, until
+
+HEALTHY = 200
+SLOTS = 50
+
+
+@pytest.mark.parametrize("place", ["on_the_loop", "in_a_thread", "in_a_child"])
+def test_a_job_that_kills_its_worker_fails_and_takes_no_neighbour_with_it(
+    place: str, dsn: str, queue: JobQueue, tmp_path: Path
+) -> None:
+    with Fleet(dsn, tmp_path, "handlers_poison") as fleet:
+        for number in range(HEALTHY):
+            if number == 20:
+                poison = queue.enqueue(f"poison_{place}")
+            queue.enqueue(f"healthy_{neighbours_place(place, number)}")
+        deaths = drain_as_a_supervisor_would(fleet)
+        assert deaths == (0 if place == "in_a_child" else 1), "once it is a suspect it dies alone"
+
+        jobs = {job["id"]: job for job in fleet.jobs()}
+        ended = jobs.pop(poison.id)
+        assert ended["status"] == "failed"
+        assert "worker died 3 times" in ended["last_error"]
+        assert times(fleet.ledger.entries("START"))[poison.id] == 3
+        assert len(jobs) == HEALTHY
+        assert {job["status"] for job in jobs.values()} == {"completed"}
+        assert max(job["attempts"] for job in jobs.values()) < min(job["max_attempts"] for job in jobs.values())
+        ends = times(fleet.ledger.entries("END"))
+        assert all(1 <= ends[id] <= job["attempts"] for id, job in jobs.items())
+        neighbours = [job for job in jobs.values() if job["attempts"] > 1]
+        assert len(neighbours) < SLOTS
+        assert bool(neighbours) == bool(deaths)
+
+
+def neighbours_place(place: str, number: int) -> str:
+    # Fifty child processes at once would be too much for a small machine: most run on the loop beside them.
+    return "on_the_loop" if place == "in_a_child" and number % 10 else place
+
+
+def drain_as_a_supervisor_would(fleet: Fleet) -> int:
+    """Runs one worker until nothing is left, starting it again when it dies. Returns how often it did."""
+    options = {"concurrency": SLOTS, "threads": SLOTS, "children": 4}
+    workers = [fleet.start("worker", **options)]
+
+    def is_drained() -> bool:
+        if not workers[-1].is_running:
+            workers.append(fleet.start("worker", **options))
+        return not fleet.rows("SELECT FROM howdah.live LIMIT 1")
+
+    until(is_drained, "every job has ended")
+    return len(workers) - 1

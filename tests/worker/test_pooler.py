@@ -1,0 +1,105 @@
+"""A worker behind a real PgBouncer in transaction mode: no notification arrives there, and no session state stays."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from howdah import JobQueue
+
+PORT = 6432
+
+
+@pytest.fixture
+def pooled_dsn(dsn: str) -> Iterator[str]:
+    """The test's database through a PgBouncer of its own."""
+    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
+    if program is None:
+        message = "PgBouncer is not installed here (Debian: apt-get install pgbouncer)"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    server = conninfo_to_dict(dsn)
+    with tempfile.TemporaryDirectory(prefix="howdah-pooler-") as folder:
+        Path(folder).chmod(0o777)
+        ini = Path(folder, "pgbouncer.ini")
+        target = " ".join(f"{name}={value}" for name, value in server.items())
+        ini.write_text(
+            f"[databases]\npooled = {target}\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = {folder}\n"
+            f"listen_port = {PORT}\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 5\n",
+            encoding="utf-8",
+        )
+        account = ["-u", "nobody"] if os.getuid() == 0 else []
+        process = subprocess.Popen(
+            [program, *account, str(ini)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            pooled = f"host={folder} port={PORT} user=postgres dbname=pooled"
+            _wait_until_it_answers(pooled, process)
+            yield pooled
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _wait_until_it_answers(dsn: str, process: subprocess.Popen[bytes]) -> None:
+    while True:
+        assert process.poll() is None, "PgBouncer ended"
+        try:
+            psycopg.connect(dsn, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            continue
+        return
+
+
+def test_a_worker_behind_a_pooler_polls_says_so_once_and_leaves_no_lock_behind(
+    pooled_dsn: str, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "howdah.worker")
+
+    async def scenario() -> None:
+        async with JobQueue(pooled_dsn) as queue:
+            done = asyncio.Queue[int]()
+
+            @queue.job
+            async def count(n: int) -> int:
+                done.put_nowait(n)
+                return n
+
+            worker = queue.worker(lease=4, heartbeat=0.5, poll=0.1)
+            running = asyncio.create_task(worker.run())
+            async with asyncio.timeout(60):
+                await queue.aenqueue_many("count", ({"n": n} for n in range(500)))
+                assert sorted([await done.get() for _ in range(500)]) == list(range(500))
+                while not _polling_warnings(caplog):
+                    await asyncio.sleep(0.05)
+                # Once more, now that it knows.
+                await count.aenqueue(n=500)
+                assert await done.get() == 500
+                worker.stop()
+                report = await running
+            assert report.counts["completed"] == 501
+            assert report.exit_code == 0
+
+    asyncio.run(scenario())
+    assert len(_polling_warnings(caplog)) == 1
+    with psycopg.connect(dsn) as conn:
+        locks = conn.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
+    assert locks == (0,), "a sleeper's lock stays with a server connection that somebody else gets next"
+
+
+def _polling_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if getattr(record, "event", None) == "polling_only"]

@@ -1,0 +1,60 @@
+"""A worker that stands still for longer than its lease, and then goes on as if nothing had been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from howdah import JobQueue
+from tests.worker.handlers_zombie import NEW_PERCENT
+from tests.worker.processes import Fleet, WorkerProcess, until
+
+OVERTAKEN = ("completes", "fails", "reports", "waits")
+
+
+def test_nothing_that_a_stale_worker_writes_counts_and_its_handlers_are_told(
+    dsn: str, queue: JobQueue, tmp_path: Path
+) -> None:
+    with Fleet(dsn, tmp_path, "handlers_zombie") as fleet:
+        stale = fleet.start("stale").await_ready()
+        for job_type in (*OVERTAKEN, "waits_in_a_child"):
+            queue.enqueue(job_type)
+        until(lambda: fleet.ledger.count("START") == 5, "every handler has begun")
+        owner = fleet.start("owner", children=4, types=[*OVERTAKEN, "waits_in_a_child"]).await_judge()
+        stale.freeze()
+        until(lambda: fleet.ledger.count("OWNER") == 4, "the others have an owner")
+        until(lambda: owners(fleet) == as_the_new_owner_left_them(), "the new owner's word is written")
+        stale_boot = boot(fleet, stale)
+        owner_boot = boot(fleet, owner)
+
+        fleet.ledger.say("overtaken")
+        stale.thaw()
+        until(lambda: fleet.ledger.count("STALE") == 2, "the stale handlers have ended")
+        until(lambda: fleet.ledger.count("TOLD") == 3, "the others were told")
+        until(lambda: boot(fleet, stale) not in (None, stale_boot), "the stale worker begins a new life")
+        queue.wait_for(queue.enqueue("probe"), timeout=30)
+        assert owners(fleet) == as_the_new_owner_left_them()
+        assert boot(fleet, owner) == owner_boot
+        assert stale.is_running
+
+        fleet.ledger.say("finish")
+        fleet.await_drained()
+        for job in fleet.jobs("job_type <> 'probe'"):
+            assert (job["status"], job["result"], job["attempts"]) == ("completed", "new", 2)
+            assert job["worker_id"] == "owner"
+            assert [error["kind"] for error in job["errors"]] == ["worker died"], "no stale failure was recorded"
+
+
+def owners(fleet: Fleet) -> list[tuple[Any, ...]]:
+    jobs = fleet.jobs("job_type = ANY (%s)", list(OVERTAKEN))
+    names = ("job_type", "status", "worker_id", "attempts", "progress", "current_stage", "result")
+    return sorted(tuple(job[name] for name in names) for job in jobs)
+
+
+def as_the_new_owner_left_them() -> list[tuple[Any, ...]]:
+    return [(job_type, "running", "owner", 2, NEW_PERCENT, "owner", None) for job_type in OVERTAKEN]
+
+
+def boot(fleet: Fleet, worker: WorkerProcess) -> Any:
+    rows = fleet.rows("SELECT boot FROM howdah.workers WHERE worker_id = %s", worker.name)
+    return rows[0]["boot"] if rows else None
