@@ -46,10 +46,13 @@ async def main() -> None:
 
         await asyncio.wait_for(enough.wait(), timeout=30)
         await queue.apause_schedule("example pulse")
+        last = (await queue.aget_schedule("example pulse")).last_job_id
+        assert last is not None
+        await queue.await_for(last, timeout=30)
         for worker in workers:
             worker.stop()
         await asyncio.gather(*running)
-        print(f"two workers, {len(beats)} fires of the pulse, {beats.total()} jobs")
+        print(f"two workers, and for each fire of the pulse {max(beats.values())} job")
 
         for name in ("example nightly", "example pulse"):
             await queue.adelete_schedule(name)

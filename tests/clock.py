@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from types import TracebackType
 from typing import Self
 
@@ -19,7 +19,8 @@ class TestClock:
         self._schema = schema
         row = self._conn.execute("SELECT date_trunc('milliseconds', now())").fetchone()
         assert row is not None
-        self.now: datetime = row[0]
+        # In UTC: a step of so many seconds must not be one of wall time across a change of clocks.
+        self.now: datetime = row[0].astimezone(timezone.utc)
 
     def __enter__(self) -> Self:
         self._conn.execute(f"CREATE TABLE {self._schema}.test_clock AS SELECT %s::timestamptz AS at", (self.now,))

@@ -8,12 +8,16 @@ import traceback as tracebacks
 def describe(error: BaseException | str) -> str:
     if isinstance(error, str):
         return error
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001
-        # An exception that cannot even be printed is still a failure to record.
-        message = "(its message could not be read)"
+    message = message_of(error)
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def message_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001
+        # An exception that cannot even be printed is still a failure to record.
+        return "(its message could not be read)"
 
 
 def traceback_of(error: BaseException | str) -> str | None:
@@ -21,6 +25,6 @@ def traceback_of(error: BaseException | str) -> str | None:
         return None
     try:
         return "".join(tracebacks.format_exception(error)).rstrip("\n")
-    except Exception:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001
         frames = tracebacks.format_tb(error.__traceback__)
         return "".join(["Traceback (most recent call last):\n", *frames, describe(error)])

@@ -32,8 +32,9 @@ class AttemptError:
 class Attempt(Protocol):
     """What stands behind a job while a handler runs it."""
 
-    cancelled: bool
     resources: Mapping[str | type, Any]
+
+    def is_cancelled(self, job: Job) -> bool: ...
 
     def report(self, job: Job, percent: int | None, stage: str | None) -> None: ...
 
@@ -103,8 +104,11 @@ class Job:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the handler should stop: the job was cancelled, timed out or lost, or the worker ends."""
-        return self._running().cancelled
+        """Whether the handler should stop: the job was cancelled, timed out or lost, or the worker ends.
+
+        Stop by raising anything. A handler that returns has completed its job.
+        """
+        return self._running().is_cancelled(self)
 
     @property
     def resources(self) -> Mapping[str | type, Any]:

@@ -114,10 +114,10 @@ class Interrupted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompletedByHandler:
-    """The handler completed the job in a transaction of its own; unless that was rolled back, nothing is left to write."""
+    """The handler completed the job in a transaction of its own: nothing is left to write, unless that was rolled back."""
 
-    error: str | None = None
-    """What the handler raised afterwards."""
+    otherwise: Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted
+    """What becomes of the job then."""
 
 
 Ending: TypeAlias = Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | CompletedByHandler

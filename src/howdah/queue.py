@@ -240,7 +240,7 @@ class JobQueue:
             self.handlers,
             WorkerOptions.checked(_own_name() if name is None else name, **chosen),
             middleware=tuple(self._middleware),
-            open_resources=self.open_resources,
+            open_resources=self._open_resources,
             prepare=self._prepare_worker,
         )
 
@@ -248,7 +248,7 @@ class JobQueue:
         """Runs a worker (see ``worker``) until it is cancelled; with ``signals``, until SIGTERM or SIGINT."""
         return await self.worker(**chosen).run(signals=signals)
 
-    async def open_resources(self, stack: AsyncExitStack) -> Resources:
+    async def _open_resources(self, stack: AsyncExitStack) -> Resources:
         """Enters the lifespan, and returns what it yields."""
         if self._lifespan is None:
             return {}
@@ -270,11 +270,6 @@ class JobQueue:
             self._database.close()
             self._database = self._database.elsewhere(dsn, schema)
             self.schema = schema
-
-    @property
-    def context(self) -> Context:
-        """What the verbs know of this queue."""
-        return self._context
 
     # The schema
 

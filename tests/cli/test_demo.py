@@ -1,131 +1,311 @@
+"""The demo: real workers, one of which is killed. What it promises is seen, and checked by a checker that can fail."""
+
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pty
+import re
 import signal
 import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
+import psutil  # type: ignore[import-untyped, unused-ignore]
+import psycopg
 import pytest
 
-from howdah import JobQueue
-from howdah.cli.demo.crew import Crew
-from howdah.cli.demo.summary import KindSummary, high_priority_first
-from howdah.cli.demo.workload import KINDS, share_out
+from howdah import Job, JobQueue
+from howdah.cli.demo import promises, stage, summary, team
+from howdah.cli.demo.promises import Evidence
+from howdah.cli.demo.show import Facts
+from howdah.cli.demo.workload import FEWEST, MOST, USUAL, kinds
 from tests.cli.runner import command, howdah, schema_of_its_own
 
-
-def in_a_terminal(*argv: str, **environment: str) -> tuple[int, str]:
-    """The exit code of a process, and all that it drew on a terminal of 100 columns."""
-    ours, theirs = pty.openpty()
-    look = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
-    process = subprocess.Popen(command(*argv), stdout=theirs, env=os.environ | look | environment)
-    os.close(theirs)
-    drawn = b""
-    # Linux says that the other end is closed by an error.
-    with contextlib.suppress(OSError):
-        while part := os.read(ours, 65_536):
-            drawn += part
-    os.close(ours)
-    return process.wait(timeout=30), drawn.decode()
+IN_TERMINAL = "howdah_demo_seen"
 
 
-@pytest.mark.parametrize("jobs", [5, 12, 300, 5_000])
-def test_every_priority_gets_its_share(jobs: int) -> None:
-    shares = share_out(jobs)
-    assert sum(shares.values()) == jobs
-    assert all(count >= 1 for count in shares.values())
-    assert list(shares) == list(KINDS)
+class Performance:
+    """A demo in a process of its own, and what it has written so far."""
+
+    def __init__(self, dsn: str, folder: Path, *argv: str, terminal: bool = False) -> None:
+        ours, theirs = pty.openpty() if terminal else os.pipe()
+        look = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", "HOWDAH_DSN": dsn, "TMPDIR": str(folder)}
+        self._errors = folder.with_suffix(f".{len(argv)}.errors")
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command("demo", *argv),
+                stdout=theirs,
+                stderr=errors,
+                env=os.environ | look,
+                # Whoever runs the tests in the background may have taken it away.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )
+        os.close(theirs)
+        self.out = ""
+        self._changed = threading.Condition()
+        # At once: a terminal that nobody reads from stops whoever draws on it.
+        self._reader = threading.Thread(target=self._read, args=(ours,))
+        self._reader.start()
+
+    def _read(self, pipe: int) -> None:
+        # Linux says that the other end of a terminal is closed by an error.
+        with contextlib.suppress(OSError):
+            while part := os.read(pipe, 65_536):
+                with self._changed:
+                    self.out += part.decode(errors="replace")
+                    self._changed.notify_all()
+        os.close(pipe)
+
+    def wait_for(self, pattern: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: re.search(pattern, self.out), timeout=60), self.out
+
+    def end(self) -> int:
+        """Waits for its exit code, and for all that it has written."""
+        code = self.process.wait(timeout=180)
+        self._reader.join()
+        return code
+
+    @property
+    def err(self) -> str:
+        return self._errors.read_text()
+
+    @property
+    def workers(self) -> list[int]:
+        return [int(pid) for pid in re.findall(r"\(pid (\d+)\) has begun", self.out)]
 
 
-def test_piped_it_tells_the_story_in_plain_lines(dsn: str) -> None:
-    with schema_of_its_own(dsn, "howdah_demo"):
-        outcome = howdah("demo", "--jobs", "40", "--seed", "7", dsn=dsn)
-        assert (outcome.code, outcome.err) == (0, "")
-        assert "\x1b" not in outcome.out
-        rows = {line.split()[0]: line.split() for line in outcome.out.splitlines() if line}
-        assert rows["EXPLICIT"][1:5] == ["6", "6", "0", "0"]
-        assert rows["DISCOVERED"][1:5] == ["14", "13", "1", "0"]
-        assert rows["BACKFILL"][1:5] == ["20", "19", "0", "1"]
-        assert "40 of 40 ended" in outcome.out
-        assert "howdah list --schema howdah_demo --status failed" in outcome.out
-        with JobQueue(dsn, "howdah_demo") as queue:
-            total = queue.stats().total
-            assert (total.completed, total.failed, total.cancelled) == (38, 1, 1)
-            (failed,) = queue.list(status="failed")
-            assert failed.attempts == failed.max_attempts == len(failed.errors)
+def is_gone(pid: int) -> bool:
+    """Whether it has ended, though nobody may have asked how."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
-def test_in_a_terminal_it_is_drawn_live(dsn: str) -> None:
-    with schema_of_its_own(dsn, "howdah_demo"):
-        code, screen = in_a_terminal("demo", "--jobs", "40", HOWDAH_DSN=dsn)
-    assert code == 0
-    for expected in ("worker 1", "claimed", "EXPLICIT 150", "━", "40 of 40 ended"):
-        assert expected in screen
+def schemas(dsn: str) -> set[str]:
+    with psycopg.connect(dsn) as conn:
+        return {name for (name,) in conn.execute("SELECT nspname FROM pg_namespace")}
 
 
-def test_a_leftover_of_an_earlier_demo_disturbs_nothing(dsn: str) -> None:
-    with schema_of_its_own(dsn, "howdah_demo") as schema, JobQueue(dsn, schema) as queue:
-        queue.migrate()
-        leftover = queue.enqueue("send_invoice:beef", priority=1_000)
-        (summary,) = howdah("demo", "--jobs", "12", "--json", dsn=dsn).lines
-        explicit, discovered, backfill = summary["priorities"]
-        assert (explicit["completed"], discovered["failed"], backfill["cancelled"]) == (2, 1, 1)
-        assert discovered["retries"] >= 2
-        assert explicit["first_start_ms"] >= 0
-        assert backfill["last_end_ms"] >= backfill["first_start_ms"]
-        assert queue.get(leftover.id).status == "pending"
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where a demo may leave temporary files, and does not."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    yield folder
+    assert not list(folder.iterdir())
 
 
-def test_nobody_elses_jobs_are_touched(dsn: str, queue: JobQueue) -> None:
-    job = queue.enqueue("send_invoice", priority=1_000)
-    with schema_of_its_own(dsn, "howdah_demo"):
-        assert howdah("demo", "--jobs", "5", dsn=dsn).code == 0
-    assert queue.get(job.id) == job
-    assert queue.stats().total.pending == 1
+# The whole of it
 
 
-def test_interrupted_it_ends_cleanly_and_leaves_nothing_waiting(dsn: str) -> None:
-    with schema_of_its_own(dsn, "howdah_demo") as schema:
-        process = subprocess.Popen(
-            command("demo", "--jobs", "300"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"HOWDAH_DSN": dsn},
-            # Whoever runs the tests in the background may have taken it away.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
-        assert process.stdout is not None
-        # The second line comes when a second of the show has passed.
-        process.stdout.readline()
-        process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
-        assert (process.returncode, err) == (130, "howdah: interrupted\n")
+def test_two_workers_one_killed_and_nothing_lost_in_a_pipe_and_in_a_terminal(dsn: str, folder: Path) -> None:
+    with schema_of_its_own(dsn, "howdah_demo") as schema, schema_of_its_own(dsn, IN_TERMINAL) as other_schema:
         with JobQueue(dsn, schema) as queue:
-            total = queue.stats().total
-            assert (total.pending, total.claimed, total.running) == (0, 0, 0)
+            stage.set_up(queue)
+            leftover = queue.enqueue("send_invoice", {"of": "an earlier demo"})
+        piped = Performance(dsn, folder)
+        drawn = Performance(dsn, folder, "--jobs", str(FEWEST), "--schema", other_schema, terminal=True)
+        codes = piped.end(), drawn.end()
+        assert codes == (0, 0), (
+            f"{re.findall('MISSING.*', piped.out + drawn.out)}\n{piped.out}\n{piped.err}\n{drawn.err}"
+        )
+        assert (piped.err, drawn.err) == ("", "")
+
+        check_the_lines(piped.out)
+        for expected in ("━", "0/30", r"scene \d+ of 10 on demo-", "heartbeat", r"killed \d", "12 of 12 things"):
+            assert re.search(expected, drawn.out)
+
+        with JobQueue(dsn, schema) as queue:
+            jobs = summary.read_back(queue)
+            assert leftover.id not in {job.id for job in jobs}, "an earlier demo's jobs do not pile up"
+            assert not queue.schedules()
+            assert not queue.workers()
+        check_the_checker(jobs)
 
 
-def test_a_worker_that_cannot_go_on_ends_the_show(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stumble(*_: object) -> None:
-        raise ConnectionResetError("gone")
+def check_the_lines(out: str) -> None:
+    """Readable without a terminal, and the story of what happened is in them."""
+    assert "\x1b" not in out
+    assert "12 of 12 things that were to be seen were seen" in out
+    assert "MISSING" not in out
+    rows = {line.split()[0]: line for line in out.splitlines() if line}
+    assert re.search(r"150 +event loop +45/45 ", rows["send_invoice"])
+    assert re.search(r"100 +event loop +104/105 +1 failed ", rows["resize_photo"])
+    assert re.search(r" 30 +event loop +150/150 ", rows["reindex_page"])
+    assert re.search(r"0/1 +1 cancelled ", rows["export_everything"])
+    story = (
+        "416 jobs are enqueued",
+        "call_partner, attempt 1: ConnectionError: the partner did not answer",
+        "is killed (SIGKILL) in the middle of render_film",
+        "are back,",
+        "render_film has completed on demo-",
+        "every job has ended",
+        "howdah list --schema howdah_demo --status failed",
+    )
+    positions = [out.find(part) for part in story]
+    assert -1 not in positions
+    assert positions == sorted(positions)
 
-    monkeypatch.setattr(Crew, "_handle", stumble)
-    with schema_of_its_own(dsn, "howdah_demo"), pytest.raises(ConnectionResetError):
-        howdah("demo", "--jobs", "12", dsn=dsn)
+
+# The checker
 
 
-def test_the_order_is_judged_by_starts_and_ends() -> None:
-    def kind(first: int | None, last: int | None) -> KindSummary:
-        return KindSummary("X", "x", 1, 1, 0, 0, 0, first, last)
+def check_the_checker(jobs: list[Job]) -> None:
+    """What happened is judged as seen; and whatever is taken away from it is missed."""
+    facts = facts_of(jobs)
+    assert judged(jobs, facts) == {}
+    for name, spoil in SPOILERS.items():
+        assert name in judged([spoiled for job in jobs for spoiled in spoil(job)], facts), name
+    for name, change in SPOILED_FACTS.items():
+        assert name in judged(jobs, dataclasses.replace(facts, **change)), name
 
-    assert high_priority_first([kind(1, 5), kind(2, 6), kind(None, 7)])
-    assert not high_priority_first([kind(1, 5), kind(2, 4)])
-    assert not high_priority_first([kind(3, 5), kind(2, 6)])
+
+def judged(jobs: list[Job], facts: Facts) -> dict[str, str]:
+    """The promises that were not kept."""
+    verdict = promises.judged(Evidence(kinds(USUAL), jobs, facts))
+    return {promise.name: promise.story for promise in verdict if not promise.kept}
 
 
-@pytest.mark.parametrize("jobs", ["0", "4", "5001", "many"])
+def facts_of(jobs: list[Job]) -> Facts:
+    (film,) = (job for job in jobs if job.job_type == "render_film")
+    survivor = film.worker_id
+    assert survivor is not None
+    victim = "demo-2" if survivor == "demo-1" else "demo-1"
+    held = [job.id for job in jobs if job.crashes]
+    return Facts(victim=victim, held=held, back_after=2.5, pids=[1, 2], exit_codes={survivor: 0})
+
+
+def changed(job_type: str, **change: Any) -> Callable[[Job], list[Job]]:
+    """Changes every job of a type."""
+    return lambda job: [dataclasses.replace(job, **change) if job.job_type == job_type else job]
+
+
+def without(job_type: str) -> Callable[[Job], list[Job]]:
+    return lambda job: [] if job.job_type == job_type else [job]
+
+
+def earlier(job_type: str, **fields: float) -> Callable[[Job], list[Job]]:
+    """Moves moments of a type's jobs back by so many seconds."""
+
+    def spoil(job: Job) -> list[Job]:
+        if job.job_type != job_type:
+            return [job]
+        moved = {name: getattr(job, name) - timedelta(seconds=seconds) for name, seconds in fields.items()}
+        return [dataclasses.replace(job, **moved)]
+
+    return spoil
+
+
+SPOILERS: dict[str, Callable[[Job], list[Job]]] = {
+    "priorities": earlier("reindex_page", claimed_at=60),
+    "retries with backoff": earlier("call_partner", started_at=60),
+    "a job for later": earlier("send_reminder", started_at=30),
+    "a periodic job": lambda job: [job, job] if job.job_type == "take_pulse" else [job],
+    "cancelling": changed("export_everything", status="completed"),
+    "batches": changed("send_newsletter", result={"together": 1}),
+    "threads": changed("write_report", result={"main_thread": True}),
+    "child processes": changed("count_primes", result={"pid": 1, "primes": 7}),
+    "failing for good": changed("render_film", status="failed"),
+    "a killed worker": without("render_film"),
+    "nothing lost": without("send_reminder"),
+}
+
+SPOILED_FACTS: dict[str, dict[str, Any]] = {
+    "a killed worker": {"back_after": None},
+    "a clean end": {"exit_codes": {"demo-1": 6}},
+}
+
+
+# Its beginning
+
+
+@pytest.mark.parametrize("jobs", [FEWEST, USUAL, MOST])
+def test_every_priority_gets_its_share(jobs: int) -> None:
+    shares = [kind.count or 0 for kind in kinds(jobs)[:3]]
+    assert sum(shares) == jobs
+    assert min(shares) >= 9
+
+
+@pytest.mark.parametrize("jobs", [str(FEWEST - 1), str(MOST + 1), "many"])
 def test_a_wrong_number_of_jobs_exits_with_2(dsn: str, jobs: str) -> None:
     assert howdah("demo", "--jobs", jobs, dsn=dsn).code == 2
+
+
+def test_the_help_says_which_schema_it_plays_in() -> None:
+    said = " ".join(howdah("demo", "--help").out.split())
+    assert "--schema NAME where it plays: a schema of its own, cleared each time (default: howdah_demo)" in said
+    assert "HOWDAH_SCHEMA" not in said
+
+
+def test_a_schema_that_it_did_not_make_is_not_touched(dsn: str, queue: JobQueue) -> None:
+    job = queue.enqueue("send_invoice", priority=1_000)
+    outcome = howdah("demo", "--schema", "howdah", dsn=dsn)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "the demo did not make" in outcome.err
+    assert queue.get(job.id) == job
+
+
+def test_a_demo_does_not_clear_another_one_away(dsn: str) -> None:
+    with schema_of_its_own(dsn, "howdah_demo") as schema, JobQueue(dsn, schema) as queue:
+        stage.set_up(queue)
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute("SELECT howdah_demo.register_worker('busy', gen_random_uuid())")
+        outcome = howdah("demo", dsn=dsn)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "workers are busy in schema howdah_demo" in outcome.err
+
+
+# Its end, when it comes too soon
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["lines", "json"])
+def test_workers_that_do_not_come_up_are_missed(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    monkeypatch.setattr(team, "_COMMAND", ("-c", "print('no legs'); raise SystemExit(3)"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with schema_of_its_own(dsn, "howdah_demo"):
+        outcome = howdah("demo", *(["--json"] if as_json else []), dsn=dsn)
+    assert outcome.code == 1
+    (logs,) = tmp_path.iterdir()
+    assert f"the workers' logs are in {logs}" in outcome.err
+    assert {log.read_text() for log in logs.iterdir()} == {"no legs\n"}
+    if as_json:
+        (answer,) = outcome.lines
+        assert not answer["seen"]
+        assert {promise["name"]: promise["kept"] for promise in answer["promises"]}["a killed worker"] is False
+    else:
+        assert "has ended by itself, with exit code 3" in outcome.out
+        assert re.search(r"MISSING +a killed worker +no worker was killed", outcome.out)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_interrupted_it_leaves_nothing_behind(dsn: str, folder: Path, number: signal.Signals) -> None:
+    with schema_of_its_own(dsn, "howdah_demo") as schema:
+        show = Performance(dsn, folder)
+        show.wait_for(r"has begun")
+        show.process.send_signal(number)
+        assert (show.end(), show.err) == (130, "howdah: interrupted\n")
+        assert all(map(is_gone, show.workers))
+        assert schema not in schemas(dsn)
+
+
+def test_killed_it_takes_its_workers_with_it(dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    with schema_of_its_own(dsn, "howdah_demo"):
+        show = Performance(dsn, tmp_path / "temporary")
+        show.wait_for(r"(?s)has begun.*has begun")
+        show.process.kill()
+        show.end()
+        deadline = time.monotonic() + 60
+        while not all(map(is_gone, show.workers)):
+            assert time.monotonic() < deadline, "its workers live on"
+            time.sleep(0.05)

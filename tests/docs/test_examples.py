@@ -45,7 +45,7 @@ SHOWS = {
     "periodic": (
         "example nightly is stored: 30 2 * * * in Europe/Berlin",
         "a report about sales",
-        "two workers, 2 fires of the pulse, 2 jobs",
+        "two workers, and for each fire of the pulse 1 job",
         "schedules left behind: 0",
     ),
     "web_app": (

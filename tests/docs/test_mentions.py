@@ -13,6 +13,7 @@ from howdah import JobQueue, statements
 from howdah.cli import parser
 from howdah.cli.command import Command
 from howdah.errors import BY_SQLSTATE
+from howdah.worker import WorkerOptions
 from tests.conftest import Db
 from tests.docs.pages import ROOT
 
@@ -24,6 +25,7 @@ SQL = (ROOT / "docs/sql.md").read_text(encoding="utf-8")
 INTERNAL = (
     "Internal",
     "Part of claim",
+    "Part of wake",
     "The door for",
     "Refuses ",
     "Tests replace it",
@@ -36,7 +38,7 @@ INTERNAL = (
 
 @pytest.mark.parametrize("verb", [name for name in dir(JobQueue) if not name.startswith("_")])
 def test_every_verb_is_in_the_reference_of_the_client(verb: str) -> None:
-    assert re.search(rf"`(queue\.)?{verb}\b", CLIENT)
+    assert re.search(rf"`(@|await )?(queue\.)?{verb}\b", CLIENT)
 
 
 @pytest.mark.parametrize("name", [name for name in howdah.__all__ if not name.startswith("_")])
@@ -85,6 +87,16 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert shown["largest payload"].startswith(f"{options['max_payload_bytes'].default // 1024} KiB")
     assert shown["connections"] == f"{options['pool_size'].default} at most"
     assert shown["wait for a connection"] == f"{options['timeout'].default} s"
+    worker = {name: option.default for name, option in inspect.signature(WorkerOptions.checked).parameters.items()}
+    assert shown["lease of a worker"].startswith(f"{worker['lease']} s")
+    assert shown["heartbeat of a worker"] == f"every {worker['heartbeat']} s"
+    assert shown["sweep of a worker"].startswith(f"every {worker['sweep']} s")
+    assert shown["look for jobs that no notice came for"] == f"every {worker['poll']} s"
+    assert shown["grace after SIGTERM"] == f"{worker['grace']} s"
+    assert shown["coroutines at once in a worker"] == str(worker["concurrency"])
+    assert shown["threads of a worker"] == str(worker["threads"])
+    assert shown["handlers that will not end, before a worker starts anew"] == f"more than {worker['max_leaked']}"
+    assert shown["share of jobs taken by age instead of priority"] == str(worker["fair_share"])
     assert "interval '10 minutes'" in "".join(
         map(statements.source, ("functions/jobs_update", "functions/jobs_insert"))
     )

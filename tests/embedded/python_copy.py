@@ -31,7 +31,7 @@ def link_python(copy: Path) -> None:
 def link_howdah(site: Path) -> None:
     """Link Howdah with what it cannot be imported without."""
     _link_package(Path(embedded_watcher.__file__).parent, site)
-    for pattern in ("psycopg*", "typing_extensions.py"):
+    for pattern in ("psycopg*", "typing_extensions.py", "msgspec", "cronsim", "tzdata"):
         for package in SITE.glob(pattern):
             _link_package(package, site)
 

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from howdah import Cancel, Fail, Fixed, Immediately, Job, JobQueue, Retry, Snooze
+from howdah import Cancel, Fail, Fixed, Immediately, InvalidOption, Job, JobQueue, Retry, Snooze
 from howdah.testing import Clock, Drained, TestDatabase, adrain, drain
 
 HOUR = 3600
@@ -161,6 +161,9 @@ def test_only_the_types_that_were_named_are_run(howdah_queue: JobQueue) -> None:
         handler.enqueue()
     assert {job.job_type for job in drain(howdah_queue, types=[one, "three"])} == {"one", "three"}
     assert howdah_queue.stats()["two"].pending == 1
+    for nothing in ([], ["four"]):
+        with pytest.raises(InvalidOption):
+            drain(howdah_queue, types=nothing)
 
 
 def test_a_limit_is_exact_and_leaves_the_rest_untouched(howdah_queue: JobQueue) -> None:
@@ -170,16 +173,29 @@ def test_a_limit_is_exact_and_leaves_the_rest_untouched(howdah_queue: JobQueue) 
 
     @howdah_queue.job
     async def read(n: int) -> None:
-        pass
+        await asyncio.sleep(0.05)
 
-    for n in range(5):
+    for n in range(4):
         write.enqueue(n=n)
         read.enqueue(n=n)
+    left = 8
+    for limit in (1, 2, 3):
+        assert len(drain(howdah_queue, limit=limit).completed) == limit
+        left -= limit
+        pending = [job for job in howdah_queue.list() if job.status == "pending"]
+        assert len(pending) == left
+        assert {job.attempts for job in pending} == {0}
+    assert len(drain(howdah_queue).completed) == left
+
+
+def test_a_batch_that_is_larger_than_the_limit_does_not_run(howdah_queue: JobQueue) -> None:
+    @howdah_queue.job(batch_size=10)
+    def count(jobs: list[Job]) -> None:
+        pass
+
+    howdah_queue.enqueue_many("count", [{}] * 3)
+    assert not drain(howdah_queue, limit=2)
     assert len(drain(howdah_queue, limit=3).completed) == 3
-    left = [job for job in howdah_queue.list() if job.status == "pending"]
-    assert len(left) == 7
-    assert {job.attempts for job in left} == {0}
-    assert len(drain(howdah_queue).completed) == 7
 
 
 def test_a_drain_that_takes_too_long_says_what_is_running(howdah_queue: JobQueue) -> None:

@@ -25,7 +25,8 @@ def test_a_policy_is_stored_and_a_rule_that_needs_the_exception_is_not() -> None
     assert retries(None).stored is None
     assert retries(Fixed(5)).stored == {"kind": "fixed", "delay": 5, "jitter": 0}
     assert retries({"kind": "linear", "delay": 5}).stored == {"kind": "linear", "delay": 5}
-    by_class = retries({ValueError: Fixed(5), OSError: Immediately()})
+    rules: Any = {ValueError: Fixed(5), OSError: Immediately()}
+    by_class = retries(rules)
     assert (by_class.stored, by_class.decide) == (None, None)
     assert by_class.by_class == {ValueError: as_data(Fixed(5)), OSError: {"kind": "none"}}
 
@@ -66,8 +67,9 @@ def test_give_up_is_a_list_of_exception_classes(give_up: Any) -> None:
     ids=repr,
 )
 def test_a_policy_by_class_that_makes_no_sense_is_refused(policy: Any) -> None:
+    rules: Any = {ValueError: policy}
     with pytest.raises(InvalidOption):
-        retries({ValueError: policy})
+        retries(rules)
 
 
 @given(policy=POLICY, attempts=st.integers(1, 2000))

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import psycopg
@@ -51,6 +52,13 @@ def in_process(start: datetime, span: timedelta, job: Job) -> dict[str, Any]:
 async def awaited_in_process() -> int:
     await asyncio.sleep(0)
     return os.getpid()
+
+
+@queue.job(process=True)
+def waits_for(path: str, job: Job) -> None:
+    job.progress(stage="waiting")
+    while not Path(path).exists():
+        time.sleep(0.005)
 
 
 @queue.job(process=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from howdah import Job, JobQueue
 from tests.worker.ledger import heard, note
@@ -18,6 +19,20 @@ async def work(job: Job, seconds: float = 0.02) -> None:
     except asyncio.CancelledError:
         note("TOLD", job)
         raise
+    note("END", job)
+
+
+@queue.job
+def work_in_a_thread(job: Job, seconds: float = 0.02) -> None:
+    note("START", job)
+    time.sleep(seconds)
+    note("END", job)
+
+
+@queue.job(process=True)
+def work_in_a_child(job: Job, seconds: float = 0.02) -> None:
+    note("START", job)
+    time.sleep(seconds)
     note("END", job)
 
 

@@ -8,13 +8,15 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
+import pytest
+
 from howdah import Job, JobQueue
-from howdah.worker import Worker, WorkerReport
+from howdah.worker import Worker, WorkerReport, claimer
 from tests.conftest import Db
 
 R = TypeVar("R")
 
-PATIENCE = 8.0
+PATIENCE = 30.0
 """Seconds until a test gives up. Only failures get there."""
 
 
@@ -36,7 +38,7 @@ def drain(queue: JobQueue, **options: Any) -> WorkerReport:
 @contextlib.asynccontextmanager
 async def working(queue: JobQueue, **options: Any) -> AsyncIterator[Worker]:
     """A worker that runs beside the test. Leaving stops it, and waits for its end."""
-    worker = queue.worker(**{"poll": 0.05, "grace": 5, **options})
+    worker = queue.worker(**{"poll": 0.05, "grace": 5, "heartbeat": 0.2, "lease": 10, **options})
     task = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -75,3 +77,25 @@ def statuses(db: Db, job_type: str) -> dict[str, int]:
         "SELECT status, count(*) AS n FROM howdah.jobs WHERE job_type = %s GROUP BY status", (job_type,)
     ).fetchall()
     return {row["status"]: row["n"] for row in rows}
+
+
+def sleeps(db: Db, job_type: str) -> bool:
+    """Whether a worker sleeps that is to be told of jobs of a type."""
+    row = db.execute("SELECT howdah.somebody_sleeps(%s) AS so", (job_type,)).fetchone()
+    assert row is not None
+    return bool(row["so"])
+
+
+@contextlib.asynccontextmanager
+async def asleep(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch, job_type: str = "work", **options: Any
+) -> AsyncIterator[Worker]:
+    """A worker that sleeps, and will not look by itself for an hour: whatever it does, it was told."""
+    async with working(queue, **{"poll": 3600, "heartbeat": 60, "lease": 600, "sweep": 3600, **options}) as worker:
+        await until(lambda: sleeps(db, job_type))
+        # The first looks come soon one after another. From now on, there are none.
+        monkeypatch.setattr(claimer, "FIRST_POLL", 3600)
+        first = await queue.aenqueue(job_type)
+        assert (await ended(queue, first)).status == "completed"
+        await until(lambda: sleeps(db, job_type))
+        yield worker

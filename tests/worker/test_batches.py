@@ -54,7 +54,7 @@ def test_a_call_gets_as_many_as_there_are_up_to_its_size_in_order(queue: JobQueu
 
 
 def test_a_batch_handler_of_size_one_is_called_for_each(queue: JobQueue) -> None:
-    handler, calls = batches(queue, lambda jobs: ["one"], batch_size=1)
+    _, calls = batches(queue, lambda jobs: ["one"], batch_size=1)
     queue.enqueue_many("many", [{}, {}, {}])
     drain(queue)
     assert [len(jobs) for jobs in calls] == [1, 1, 1]
@@ -79,7 +79,7 @@ def test_a_batch_that_may_wait_is_called_as_soon_as_it_is_full(queue: JobQueue) 
 
 
 def test_a_batch_that_does_not_fill_is_called_when_its_time_is_up(queue: JobQueue) -> None:
-    handler, calls = batches(queue, lambda jobs: None, batch_size=1000, batch_wait=0.3)
+    _, calls = batches(queue, lambda jobs: None, batch_size=1000, batch_wait=0.3)
     queue.enqueue_many("many", [{"n": n} for n in range(7)])
     drain(queue)
     assert [len(jobs) for jobs in calls] == [7]
@@ -160,7 +160,14 @@ def test_an_exception_is_the_failure_of_all(queue: JobQueue, asynchronous: bool)
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [([1], "1 values"), ([1, 2, 3, 4], "4 values"), ((), "0 values"), ("abc", "a str"), (5, "a int"), (object(), "obj")],
+    [
+        ([1], "1 values"),
+        ([1, 2, 3, 4], "4 values"),
+        ((), "0 values"),
+        ("abc", "a str"),
+        (5, "a int"),
+        (object(), "obj"),
+    ],
     ids=repr,
 )
 def test_an_answer_that_does_not_fit_the_batch_fails_all_in_words(queue: JobQueue, value: Any, words: str) -> None:
@@ -175,7 +182,7 @@ def test_one_value_that_cannot_be_stored_fails_its_job_alone(queue: JobQueue) ->
 
 
 def test_those_that_failed_come_again_in_a_batch(queue: JobQueue) -> None:
-    handler, calls = batches(
+    _, calls = batches(
         queue,
         lambda jobs: [Retry(delay=0) if job.attempts == 1 and job.data["n"] % 2 else "done" for job in jobs],
     )
@@ -286,7 +293,7 @@ def test_a_job_of_a_batch_that_was_taken_away_leaves_the_others_alone(queue: Job
 
     async def main() -> list[Job]:
         jobs = [await many.aenqueue() for _ in range(3)]
-        async with working(queue, heartbeat=0.1, lease=2):
+        async with working(queue, heartbeat=0.1):
             await happened(started)
             lost = seen[0][1]
             db.execute("SELECT * FROM howdah.release(ARRAY[%s], ARRAY[%s]::bigint[], true)", (lost.id, lost.token))

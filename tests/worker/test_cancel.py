@@ -38,7 +38,7 @@ def test_a_waiting_job_that_is_cancelled_never_runs(queue: JobQueue) -> None:
     assert (ran, queue.get(second).status) == ([2], "completed")
 
 
-def test_a_job_that_waits_in_a_worker_for_its_turn_can_be_cancelled(queue: JobQueue) -> None:
+def test_a_job_that_waits_in_a_worker_for_its_turn_can_be_cancelled(queue: JobQueue, db: Db) -> None:
     calls: list[list[int]] = []
 
     @queue.job(batch_size=3, batch_wait=3600)
@@ -46,10 +46,11 @@ def test_a_job_that_waits_in_a_worker_for_its_turn_can_be_cancelled(queue: JobQu
         calls.append([job.data["n"] for job in jobs])
 
     async def main() -> None:
-        async with working(queue, heartbeat=0.1, lease=2) as worker:
+        async with working(queue, heartbeat=0.1) as worker:
             jobs = [await work.aenqueue(n=n) for n in (1, 2)]
             await until(lambda: {queue.get(job).status for job in jobs} == {"claimed"})
             assert await queue.acancel(jobs[0])
+            await beats(db, worker, 3)
             jobs += [await work.aenqueue(n=n) for n in (3, 4)]
             for job in jobs[1:]:
                 await ended(queue, job)
@@ -152,7 +153,7 @@ def test_what_a_cancelled_handler_does_to_end_is_not_disturbed_again(queue: JobQ
 
     async def main() -> Job:
         job = await work.aenqueue()
-        async with working(queue, heartbeat=0.1, lease=2) as worker:
+        async with working(queue, heartbeat=0.1) as worker:
             await started.wait()
             await queue.acancel(job)
             await cleaning.wait()
@@ -207,7 +208,7 @@ def test_a_thread_that_does_not_look_loses_its_job_when_the_grace_is_over(queue:
 
     async def main() -> Job:
         job = await work.aenqueue()
-        async with working(queue, threads=1, heartbeat=0.1, lease=2, sweep=0.1) as worker:
+        async with working(queue, threads=1, heartbeat=0.1, sweep=0.1) as worker:
             await happened(started)
             await queue.acancel(job, "unwanted")
             done = await ended(queue, job)

@@ -51,7 +51,11 @@ def test_the_first_is_outermost_and_each_is_called_once(queue: JobQueue, kind: s
         heard.append("inner ends")
         return result
 
-    job = register(queue, kind, lambda job: heard.append("handler") or "done").enqueue()
+    def work(job: Job) -> str:
+        heard.append("handler")
+        return "done"
+
+    job = register(queue, kind, work).enqueue()
     drain(queue)
     assert heard == ["outer begins", "inner begins", "handler", "inner ends", "outer ends"]
     assert queue.get(job).result == "done"

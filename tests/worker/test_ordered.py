@@ -11,7 +11,7 @@ from tests.worker.processes import FULL, Fleet, WorkerProcess, until
 
 Hold = tuple[uuid.UUID, int]
 
-JOBS = 2_000 if FULL else 300
+JOBS = 2_000 if FULL else 200
 
 
 def test_an_ordered_type_keeps_its_order_through_failures_and_deaths(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
@@ -58,7 +58,8 @@ def kill_the_runner(fleet: Fleet, workers: list[WorkerProcess], *, after: int) -
 
 def overlaps(entries: list[Entry], cut_short: set[Hold]) -> list[tuple[Entry, Entry]]:
     """Pairs of an attempt and one that began before the first had ended, or been cut short by its worker's death."""
-    found, running = [], None
+    found: list[tuple[Entry, Entry]] = []
+    running: Entry | None = None
     for entry in entries:
         if running is not None and running.hold not in (entry.hold, *cut_short):
             found.append((running, entry))

@@ -50,9 +50,7 @@ POLICIES = [
 
 
 @pytest.mark.parametrize(("policy", "expected"), POLICIES, ids=lambda value: str(value))
-def test_a_policy_says_how_long_it_takes(
-    queue: JobQueue, clock: TestClock, policy: Any, expected: list[float]
-) -> None:
+def test_a_policy_says_how_long_it_takes(queue: JobQueue, clock: TestClock, policy: Any, expected: list[float]) -> None:
     job = failing(queue, retry=policy, max_attempts=9).enqueue()
     assert delays(queue, clock, job, 4) == expected
 
@@ -108,9 +106,12 @@ def test_a_worker_stores_the_policy_with_the_type_for_producers_without_the_hand
 
 @pytest.mark.parametrize("policy", [Fixed(-1), Exponential(factor=0.1), {"kind": "fxied", "delay": 5}], ids=repr)
 def test_a_policy_that_makes_no_sense_is_refused_before_anything_runs(queue: JobQueue, policy: Any) -> None:
-    with pytest.raises(InvalidOption, match="retry policy"):
+    def declare_and_start() -> None:
         failing(queue, retry=policy)
         drain(queue)
+
+    with pytest.raises(InvalidOption, match="retry policy"):
+        declare_and_start()
 
 
 def test_a_policy_can_be_given_with_the_job(queue: JobQueue, clock: TestClock) -> None:

@@ -58,3 +58,27 @@ def as_the_new_owner_left_them() -> list[tuple[Any, ...]]:
 def boot(fleet: Fleet, worker: WorkerProcess) -> Any:
     rows = fleet.rows("SELECT boot FROM howdah.workers WHERE worker_id = %s", worker.name)
     return rows[0]["boot"] if rows else None
+
+
+def test_a_stale_worker_does_not_take_its_name_back_from_the_one_that_replaced_it(
+    dsn: str, queue: JobQueue, tmp_path: Path
+) -> None:
+    with Fleet(dsn, tmp_path, "handlers_load") as fleet:
+        stale = fleet.start("worker").await_ready()
+        job = queue.enqueue("patient", max_attempts=20)
+        until(lambda: fleet.ledger.count("START") == 1, "it runs")
+        stale.freeze()
+        replacement = fleet.start("worker").await_ready()
+        until(lambda: fleet.ledger.count("START") == 2, "it runs again, under a worker of the same name")
+        stale.thaw()
+        until(lambda: fleet.ledger.count("TOLD"), "the stale handler was told")
+        thawed = fleet.rows("SELECT clock_timestamp() AS now")[0]["now"]
+        until(
+            lambda: fleet.rows("SELECT FROM howdah.workers WHERE heartbeat_at > %s::timestamptz + lease", thawed),
+            "both had time to beat",
+        )
+        fleet.ledger.say("finish")
+        ended = queue.wait_for(job, timeout=60)
+        assert (ended.status, ended.attempts, ended.crashes) == ("completed", 2, 1)
+        assert fleet.ledger.count("START") == 2
+        assert replacement.is_running

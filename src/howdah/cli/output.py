@@ -78,7 +78,9 @@ def print_json(value: Any) -> None:
 
 def plain(value: Any) -> dict[str, Any]:
     """A dataclass as a dict of its fields, for ``print_json``."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {
+        field.name: getattr(value, field.name) for field in dataclasses.fields(value) if not field.name.startswith("_")
+    }
 
 
 def be_lenient() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -14,6 +15,7 @@ from howdah.cli.leash import Leash
 from howdah.cli.log_format import flush_logs
 from howdah.cli.terminal import Terminal
 from howdah.worker import Worker
+from howdah.worker.shutdown import without_echo
 
 _TIME_TO_LEAVE: Final = 5.0
 
@@ -28,6 +30,7 @@ class Requests:
     def __init__(self, leash: Leash | None) -> None:
         self.restart = False
         self.is_stopping = False
+        self._stop: Callable[[], None] = lambda: None
         self._leash = leash
         self._terminal = Terminal()
         # As they were before the user's code could change them.
@@ -43,8 +46,9 @@ class Requests:
     def are_heard_by(self, worker: Worker) -> None:
         """From now on, and for as long as the running loop lives."""
         loop = asyncio.get_running_loop()
+        self._stop = without_echo(worker.stop)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end, worker)
+            loop.add_signal_handler(number, self._end)
         if self._hears_hangup:
             loop.add_signal_handler(signal.SIGHUP, self._hang_up, worker)
         if self.restart:
@@ -59,16 +63,16 @@ class Requests:
         os.chdir(self._folder)
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], self._environ)
 
-    def _end(self, worker: Worker) -> None:
+    def _end(self) -> None:
         was_to_restart, self.restart = self.restart, False
         self.is_stopping = True
         # It is on its way already, and was not asked twice to end.
         if not was_to_restart:
-            worker.stop()
+            self._stop()
 
     def _hang_up(self, worker: Worker) -> None:
         if self._terminal.is_gone():
-            self._end(worker)
+            self._end()
         elif not self.is_stopping:
             self.is_stopping = self.restart = True
             worker.stop()

@@ -62,7 +62,10 @@ def _add_capacity(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--concurrency", metavar="N", type=int, help="async handlers at once (default: 50)")
     group.add_argument("--threads", metavar="N", type=int, help="plain functions at once, in threads (default: 10)")
     group.add_argument(
-        "--children", metavar="N", type=int, help="handlers with process=True at once, each in a child (default: one per core)"
+        "--children",
+        metavar="N",
+        type=int,
+        help="handlers with process=True at once, each in a child (default: one per core)",
     )
     group.add_argument(
         "--max-leaked",

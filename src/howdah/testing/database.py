@@ -28,6 +28,7 @@ class TestDatabase:
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
         self._uses = contextlib.ExitStack()
+        self._databases: dict[Any, Database] = {}
         # Holds the lock on the schema for as long as it is open.
         self._conn = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
         try:
@@ -47,7 +48,7 @@ class TestDatabase:
 
     def use(self, queue: JobQueue) -> Use:
         """Points a queue here, at once. The end of a ``with`` block around it, or ``release``, points it back."""
-        use = Use(queue, self.dsn, self.schema)
+        use = Use(queue, self._database_for(queue))
         self._uses.callback(use.close)
         return use
 
@@ -62,6 +63,8 @@ class TestDatabase:
     def close(self) -> None:
         with self._conn:
             self.release()
+            for database in self._databases.values():
+                _close(database)
             # What cannot be dropped now is dropped by the next tests that take it.
             with contextlib.suppress(HowdahError):
                 self._change("drop")
@@ -73,6 +76,14 @@ class TestDatabase:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _database_for(self, queue: JobQueue) -> Database:
+        # Kept from test to test: new connections would cost more than everything else here.
+        settings = queue._database._pool_size, queue._database._timeout
+        known = self._databases.get(settings)
+        if known is None or known._closed:
+            known = self._databases[settings] = queue._database.elsewhere(self.dsn, self.schema)
+        return known
 
     def _take(self, schema: str) -> bool:
         return bool(only_value(self._conn, "take", schema))
@@ -99,23 +110,17 @@ class TestDatabase:
 
 
 class Use:
-    """A queue that points to another database until this is left, by ``with``, ``async with`` or ``close``."""
+    """A queue that points to another database until this is left, by ``with`` or by ``close``."""
 
-    def __init__(self, queue: JobQueue, dsn: str, schema: str) -> None:
+    def __init__(self, queue: JobQueue, database: Database) -> None:
         self._queue = queue
-        self._before = queue._database, queue.schema
-        self._here = queue._database.elsewhere(dsn, schema)
-        # Its schema needs no look: that would be a connection more for every test.
-        self._here._ready_dsn = dsn
-        queue._database, queue.schema = self._here, schema
+        self._before: tuple[Database, str] | None = queue._database, queue.schema
+        queue._database, queue.schema = database, database.schema
 
     def close(self) -> None:
-        self._go_back()
-        _close(self._here)
-
-    async def aclose(self) -> None:
-        self._go_back()
-        await self._here.aclose()
+        if self._before is not None:
+            self._queue._database, self._queue.schema = self._before
+            self._before = None
 
     def __enter__(self) -> JobQueue:
         return self._queue
@@ -124,18 +129,6 @@ class Use:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    async def __aenter__(self) -> JobQueue:
-        return self._queue
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def _go_back(self) -> None:
-        if self._queue._database is self._here:
-            self._queue._database, self._queue.schema = self._before
 
 
 def _close(database: Database) -> None:

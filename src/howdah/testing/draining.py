@@ -16,8 +16,8 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar, overload
 
 from howdah import options
-from howdah.calls import stats as count_jobs
 from howdah.context import Context
+from howdah.errors import InvalidOption
 from howdah.job import FINAL_STATUSES, Job, Status
 from howdah.options import Seconds
 from howdah.outcome import Snooze
@@ -31,7 +31,7 @@ from howdah.worker import Worker
 
 R = TypeVar("R")
 
-_LEASE: Final = timedelta(hours=1)
+_LEASE: Final = timedelta(minutes=10)
 """Of a drain: one that is held up in a debugger must not lose its jobs."""
 
 
@@ -109,7 +109,10 @@ def drain(
     raise_errors: raises an AssertionError with the handler's traceback if a job's last attempt failed.
     """
     __tracebackhide__ = True
-    return _blocking(_drain(_Shift(queue, types, limit, timeout), raise_errors))
+    drained = _blocking(_drain(_Shift(queue, types, limit, timeout)))
+    if raise_errors:
+        _raise_errors(drained)
+    return drained
 
 
 async def adrain(
@@ -122,11 +125,13 @@ async def adrain(
 ) -> Drained:
     """``drain``, awaited: async handlers run on this loop."""
     __tracebackhide__ = True
-    return await _drain(_Shift(queue, types, limit, timeout), raise_errors)
+    drained = await _drain(_Shift(queue, types, limit, timeout))
+    if raise_errors:
+        _raise_errors(drained)
+    return drained
 
 
 def _blocking(work: Coroutine[Any, Any, R]) -> R:
-    __tracebackhide__ = True
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -135,22 +140,16 @@ def _blocking(work: Coroutine[Any, Any, R]) -> R:
         return thread.submit(contextvars.copy_context().run, asyncio.run, work).result()
 
 
-async def _drain(shift: _Shift, raise_errors: bool) -> Drained:
-    __tracebackhide__ = True
+async def _drain(shift: _Shift) -> Drained:
     swept = await shift.look(_what_time_brings(shift.context))
     watch = asyncio.get_running_loop().call_later(shift.seconds, shift.time_is_up)
     try:
-        # A worker that drains may overlook what a handler of one kind enqueues for a handler of another.
-        while await shift.work() and await shift.look(_is_anything_due(shift.context, shift.types)):
-            pass
+        await shift.work()
     finally:
         watch.cancel()
     if shift.late is not None:
         raise TimeoutError(f"not drained after {shift.seconds:g} s: {shift.late}")
-    drained = await asyncio.to_thread(_found, shift, swept)
-    if raise_errors:
-        _raise_errors(drained)
-    return drained
+    return await asyncio.to_thread(_found, shift, swept)
 
 
 class _Shift:
@@ -158,8 +157,10 @@ class _Shift:
 
     def __init__(self, queue: JobQueue, types: Sequence[JobType] | None, limit: int | None, timeout: Seconds) -> None:
         self.queue = queue
-        self.context = queue.context
+        self.context = queue._context
         self.types = list(queue.handlers) if types is None else [name_of(each) for each in types]
+        if types is not None and not self.types:
+            raise InvalidOption("types names no type, so that nothing could be run")
         self.seconds = options.span(timeout, "timeout", positive=True).total_seconds()
         self.name = f"drain-{secrets.token_hex(6)}"
         self.tokens: dict[uuid.UUID, int] = {}
@@ -168,43 +169,43 @@ class _Shift:
         """What was running when the time was up."""
         self._limit = None if limit is None else options.integer(limit, "limit", least=1)
         self._attempts = 0
+        self._over = False
         self._running: dict[uuid.UUID, Job] = {}
         self._worker: Worker | None = None
 
     async def look(self, plan: Plan[R]) -> R:
         return await asyncio.to_thread(self.queue._database.run, plan)
 
-    async def work(self) -> bool:
-        """Works until nothing is left to do. False where there is no reason to look again."""
-        if self.late is not None:
-            return False
-        before = self._attempts
+    async def work(self) -> None:
+        """Works until nothing is left to do."""
+        if self._over:
+            return
         slots = {} if self._limit is None else {"concurrency": 1, "threads": 1, "children": 1}
         self._worker = self.queue.worker(
             drain=True, types=self.types, name=self.name, grace=self.seconds, lease=_LEASE, **slots
         )
         self._worker._middleware = (self._around, *self._worker._middleware)
         await self._worker.run()
-        return before < self._attempts != self._limit and self.late is None
 
     def time_is_up(self) -> None:
         running = [f"{job.job_type} {job.id}" for job in self._running.values()]
         self.late = f"{len(self.tokens)} jobs have ended, {len(running)} are running"
         self.late += "".join(f"\n  {printable(each)}" for each in running[:MOST])
-        # The first one is gentle.
-        self._stop()
-        self._stop()
+        self._finish()
+        if self._worker is not None:
+            # The first time is gentle.
+            self._worker.stop()
 
     async def _around(self, called: Job | Sequence[Job], call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """The outermost middleware."""
         jobs = [called] if isinstance(called, Job) else called
         if self._limit is not None and self._attempts + len(jobs) > self._limit:
             # Claimed together with the last one that may run.
-            self._stop()
+            self._finish()
             return Snooze(0)
         self._attempts += len(jobs)
         if self._attempts == self._limit:
-            self._stop()
+            self._finish()
         self._running.update({job.id: job for job in jobs})
         try:
             return await call_next(called)
@@ -214,9 +215,11 @@ class _Shift:
                 self.tokens.pop(job.id, None)
                 self.tokens[job.id] = job.token
 
-    def _stop(self) -> None:
-        if self._worker is not None:
+    def _finish(self) -> None:
+        """Claims nothing more, and lets what runs end."""
+        if not self._over and self._worker is not None:
             self._worker.stop()
+        self._over = True
 
 
 def _what_time_brings(context: Context) -> Plan[list[uuid.UUID]]:
@@ -224,11 +227,6 @@ def _what_time_brings(context: Context) -> Plan[list[uuid.UUID]]:
     swept = yield from run_function("recover")
     yield from fire_due(context)
     return [row["id"] for row in swept if row["status"] in FINAL_STATUSES]
-
-
-def _is_anything_due(context: Context, types: Sequence[str]) -> Plan[bool]:
-    stats = yield from count_jobs(context)
-    return any(each.pending > each.scheduled and not each.paused for name, each in stats.items() if name in types)
 
 
 def _found(shift: _Shift, swept: Sequence[uuid.UUID]) -> Drained:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,6 +22,10 @@ class Word(NamedTuple):
     id: uuid.UUID
     token: int
     word: str
+
+    @property
+    def hold(self) -> Hold:
+        return self.id, self.token
 
 
 class Cursor(NamedTuple):
@@ -60,6 +64,8 @@ def claim(
     start: int,
     cursors: Sequence[Cursor],
     oldest: bool,
+    suspects: bool,
+    ahead_types: Sequence[str] | None,
 ) -> Plan[list[Row]]:
     return (
         yield from call(
@@ -75,6 +81,8 @@ def claim(
             boot=boot,
             limits=None if limits is None else list(limits),
             oldest=oldest or None,
+            suspects=None if suspects else False,
+            ahead_types=None if ahead_types is None else list(ahead_types),
         )
     )
 
@@ -168,6 +176,21 @@ def crash(context: Context, ended: Sequence[tuple[Hold, Crashed]]) -> Plan[dict[
 
 def release(context: Context, ended: Sequence[tuple[Hold, Interrupted]]) -> Plan[dict[uuid.UUID, str]]:
     return _statuses((yield from call("release", **_fences(_holds(ended)), interrupted=True)))
+
+
+_WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
+    Completed: complete,
+    Failed: fail,
+    Snoozed: snooze,
+    Cancelled: abandon,
+    Crashed: crash,
+    Interrupted: release,
+}
+
+
+def end(context: Context, ended: Sequence[tuple[Hold, Any]]) -> Plan[dict[uuid.UUID, str]]:
+    """Writes endings of one kind."""
+    return (yield from _WRITES[type(ended[0][1])](context, ended))
 
 
 def _holds(ended: Iterable[tuple[Hold, Any]]) -> list[Hold]:

@@ -24,7 +24,7 @@ from howdah.errors import HowdahError, InvalidArguments
 from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job
-from howdah.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted
+from howdah.outcome import Completed, Ending, Failed, Interrupted
 from howdah.worker import endings
 from howdah.worker.binding import bound
 from howdah.worker.run import Desk, Run
@@ -84,17 +84,20 @@ class _Child:
             self._pipe.send_bytes(msgspec.json.encode(message))
 
     def perform(self, runner: asyncio.Runner, assignment: Assignment) -> None:
-        ending = self._ending(runner, assignment)
-        self.send({"kind": type(ending).__name__, "ending": msgspec.to_builtins(ending)})
+        self.send({"began": True})
+        ending, by_handler = self._ending(runner, assignment)
+        self.send(
+            {"kind": type(ending).__name__, "ending": msgspec.to_builtins(ending), "completed_by_handler": by_handler}
+        )
 
-    def _ending(self, runner: asyncio.Runner, assignment: Assignment) -> Ending:
+    def _ending(self, runner: asyncio.Runner, assignment: Assignment) -> tuple[Ending, bool]:
         job = msgspec.convert(assignment.job, type=Job)
         try:
             handler = find_handler(assignment)
             handler.queue.connect_to(assignment.dsn, assignment.schema)
             resources = self._opened(runner, handler)
         except BaseException as error:  # noqa: BLE001
-            return Failed(f"the child process could not load the handler: {describe(error)}")
+            return Failed(f"the child process could not load the handler: {describe(error)}"), False
         run = Run(handler, [job], self._desk(handler, resources))
         signal.signal(STOP_SIGNAL, self._stopper(runner, run))
         try:
@@ -103,10 +106,8 @@ class _Child:
             ending = Interrupted()
         finally:
             signal.signal(STOP_SIGNAL, signal.SIG_IGN)
-        if job.id in run.by_handler:
-            return CompletedByHandler(None if isinstance(ending, Completed) else endings.error_of(ending))
-        checked = endings.storable(handler.queue.context, ending)
-        return ending if isinstance(checked, Completed) else checked
+        checked = endings.storable(handler.queue._context, ending)
+        return (ending if isinstance(checked, Completed) else checked), job.id in run.by_handler
 
     def _run(self, runner: asyncio.Runner, run: Run) -> Ending:
         (job,) = run.jobs
@@ -147,7 +148,7 @@ class _Child:
         queue = handler.queue
         if id(queue) not in self._resources:
             # Never closed: the process ends without a farewell.
-            self._resources[id(queue)] = runner.run(queue.open_resources(contextlib.AsyncExitStack()))
+            self._resources[id(queue)] = runner.run(queue._open_resources(contextlib.AsyncExitStack()))
         return self._resources[id(queue)]
 
     def _desk(self, handler: Handler[Any, Any], resources: Mapping[str | type, Any]) -> Desk:

@@ -7,6 +7,7 @@ told to stop gets a signal, and SIGKILL when it does not end.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import dataclasses
 import multiprocessing
@@ -32,9 +33,12 @@ _ENDINGS: dict[str, Any] = {
         outcome.Snoozed,
         outcome.Cancelled,
         outcome.Interrupted,
-        outcome.CompletedByHandler,
     )
 }
+
+
+BIRTHS = 3
+"""How many children may die before they have a job, until that is taken for the job's own fault."""
 
 
 class Children:
@@ -43,30 +47,52 @@ class Children:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._context = multiprocessing.get_context("spawn")
+        # Of its own: handlers may hold all threads of the loop.
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "howdah-children")
         self._idle: list[Child] = []
         self._all: set[Child] = set()
 
     async def run(self, run: Run, begun: Callable[[Child], None]) -> Ending:
         """Runs a job in a child process, and answers how it ended."""
-        child = self._idle.pop() if self._idle else await self._born()
-        begun(child)
-        try:
-            ending = await child.perform(self._assignment(run), run)
-        finally:
-            if child.alive and not child.told_to_stop:
-                self._idle.append(child)
-            else:
-                self._all.discard(child)
-                child.kill()
+        for attempt in range(BIRTHS):
+            child = self._take_idle() or await self._born()
+            begun(child)
+            try:
+                ending = await child.perform(self._assignment(run), run)
+            finally:
+                self._put_back(child)
+            # Otherwise it died while it waited, or as it was born, and never had the job.
+            if child.began or run.reason is not None or attempt == BIRTHS - 1:
+                break
         return ending
+
+    def _take_idle(self) -> Child | None:
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            self._all.discard(child)
+        return None
+
+    def _put_back(self, child: Child) -> None:
+        if child.alive and not child.told_to_stop:
+            self._idle.append(child)
+        else:
+            self._all.discard(child)
+            child.kill()
 
     async def close(self) -> None:
         for child in self._all:
             child.kill()
-        await asyncio.gather(*(asyncio.to_thread(child.reap) for child in self._all))
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._reap)
+        self._thread.shutdown(wait=False)
+
+    def _reap(self) -> None:
+        for child in self._all:
+            child.reap()
 
     async def _born(self) -> Child:
-        child = await asyncio.to_thread(Child, self._context)
+        child = await asyncio.get_running_loop().run_in_executor(self._thread, Child, self._context)
         child.listen(asyncio.get_running_loop())
         self._all.add(child)
         return child
@@ -99,6 +125,8 @@ class Child:
         self._run: Run | None = None
         self.alive = True
         self.told_to_stop = False
+        self.began = False
+        """Whether it has the job: if not, its death is not the job's doing."""
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -106,12 +134,14 @@ class Child:
 
     async def perform(self, assignment: Assignment, run: Run) -> Ending:
         assert self._loop is not None
-        self._run = run
+        self._run, self.began = run, False
         self._answer = self._loop.create_future()
         try:
             self._pipe.send_bytes(msgspec.json.encode(assignment))
         except OSError:
             self._died()
+        if not self.alive:
+            return Crashed("the child process died before it had the job")
         return await self._answer
 
     def interrupt(self) -> None:
@@ -144,10 +174,14 @@ class Child:
         except (EOFError, OSError):
             self._died()
             return
-        if "progress" in message and self._run is not None:
+        if "began" in message:
+            self.began = True
+        elif "progress" in message and self._run is not None:
             (job,) = self._run.jobs
             self._run.desk.report(job, *message["progress"])
         elif "kind" in message and self._answer is not None and not self._answer.done():
+            if message["completed_by_handler"] and self._run is not None:
+                self._run.by_handler.update(job.id for job in self._run.jobs)
             self._answer.set_result(_ending(message))
 
     def _died(self) -> None:

@@ -16,6 +16,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from howdah.context import Context
 from howdah.errors import WorkerUnknown
@@ -33,6 +34,10 @@ MOST_CURSORS = 64
 FIRST_POLL = 0.05
 
 
+class Arrived(Protocol):
+    def __call__(self, crew: Crew, rows: Sequence[Row], *, by_age: bool) -> None: ...
+
+
 class Claimer(Service):
     """Claims for one crew."""
 
@@ -46,8 +51,9 @@ class Claimer(Service):
         fair_share: float,
         boot: Callable[[], uuid.UUID],
         may_claim: Callable[[], bool],
+        wants_suspects: Callable[[], bool],
         hears: Callable[[], bool],
-        arrived: Callable[[Crew, Sequence[Row]], None],
+        arrived: Arrived,
         found_nothing: Callable[[], None],
     ) -> None:
         super().__init__(f"claimer of {crew.name}", self._step)
@@ -64,6 +70,7 @@ class Claimer(Service):
         self._fair_due = 0.0
         self._boot = boot
         self._may_claim = may_claim
+        self._wants_suspects = wants_suspects
         self._hears = hears
         self._arrived = arrived
         self._found_nothing = found_nothing
@@ -143,11 +150,10 @@ class Claimer(Service):
             if exact:
                 self._looked_behind = time.monotonic()
                 self._look_cost = self._looked_behind - began
-            self._remember(rows)
             self._take(rows)
         finally:
             self.in_flight = False
-        return len(rows)
+        return demand.batch_size if self._remember(rows) else len(rows)
 
     async def _ask(self, demand: Demand, cursors: Sequence[Cursor], *, oldest: bool = False) -> list[Row]:
         try:
@@ -161,6 +167,8 @@ class Claimer(Service):
                     start=demand.start,
                     cursors=cursors,
                     oldest=oldest,
+                    suspects=self._wants_suspects(),
+                    ahead_types=None if oldest else demand.ahead_types,
                 )
             )
         except WorkerUnknown:
@@ -170,25 +178,25 @@ class Claimer(Service):
         self.last_claim = time.monotonic()
         return rows
 
-    def _take(self, rows: list[Row]) -> None:
+    def _take(self, rows: list[Row], *, by_age: bool = False) -> None:
         if rows:
             self.activity += 1
-            self._arrived(self.crew, rows)
+            self._arrived(self.crew, rows, by_age=by_age)
 
     async def _fair_claim(self, demand: Demand) -> int:
         """Where a share of the room is kept for what has waited longest: takes that share, now and then."""
         if not self._fair_share:
             return 0
-        self._fair_due = min(self._fair_due + demand.batch_size * self._fair_share, demand.batch_size)
-        share = int(self._fair_due)
+        self._fair_due += demand.batch_size * self._fair_share
+        share = min(int(self._fair_due), demand.batch_size, self.crew.slots)
         if not share:
             return 0
-        self._fair_due -= share
+        self._fair_due = 0
         self.in_flight = True
         try:
             small = demand._replace(batch_size=share, start=min(demand.start, share))
             rows = await self._ask(small, [], oldest=True)
-            self._take(rows)
+            self._take(rows, by_age=True)
         finally:
             self.in_flight = False
         return len(rows)
@@ -203,9 +211,13 @@ class Claimer(Service):
         asked = set(types)
         return (cursor for cursor in self._cursors.values() if cursor.job_type in asked)
 
-    def _remember(self, rows: Sequence[Row]) -> None:
+    def _remember(self, rows: Sequence[Row]) -> bool:
+        """Moves the cursors to what was claimed. Whether the claim was cut short: its last row is only a sign."""
         for row in rows:
+            if row["status"] == "pending":
+                return True
             key = row["job_type"], row["priority"]
             self._cursors[key] = Cursor(*key, row["run_at"], row["id"])
         if len(self._cursors) > MOST_CURSORS:
             self._cursors.clear()
+        return False

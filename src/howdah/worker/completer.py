@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
-
-import psycopg
+from typing import NamedTuple, TypeVar
 
 from howdah.context import Context
-from howdah.errors import DatabaseUnavailable, HowdahError
+from howdah.errors import DatabaseUnavailable
 from howdah.failure import describe
 from howdah.job import Job
-from howdah.outcome import Cancelled, Completed, Crashed, Ending, Failed, Interrupted, Snoozed
+from howdah.outcome import Ending, Failed
 from howdah.plan import Plan
 from howdah.worker import calls
+from howdah.worker.calls import Hold
 from howdah.worker.link import Backoff, Link
 from howdah.worker.run import hold_of
 
@@ -33,15 +33,6 @@ R = TypeVar("R")
 
 BATCH = 1_000
 PROGRESS_EVERY = 0.3
-
-_WRITE: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
-    Completed: calls.complete,
-    Failed: calls.fail,
-    Snoozed: calls.snooze,
-    Cancelled: calls.abandon,
-    Crashed: calls.crash,
-    Interrupted: calls.release,
-}
 
 
 class Ended(NamedTuple):
@@ -58,7 +49,8 @@ class Completer:
         self._written = written
         self._endings: list[Ended] = []
         self._starts: list[tuple[Sequence[Job], asyncio.Future[set[uuid.UUID]]]] = []
-        self._reports: dict[uuid.UUID, tuple[Job, int | None, str | None]] = {}
+        self._reports: dict[Hold, tuple[Job, int | None, str | None]] = {}
+        self._reporting = threading.Lock()
         self._reported = 0.0
         self._something = asyncio.Event()
         self._idle = asyncio.Event()
@@ -84,13 +76,15 @@ class Completer:
 
     def report(self, job: Job, percent: int | None, stage: str | None) -> None:
         """Remembers the last word about a job. May be called from any thread, a million times."""
-        _, known_percent, known_stage = self._reports.get(job.id, (job, None, None))
-        first = not self._reports
-        self._reports[job.id] = (
-            job,
-            known_percent if percent is None else percent,
-            known_stage if stage is None else stage,
-        )
+        hold = hold_of(job)
+        with self._reporting:
+            _, known_percent, known_stage = self._reports.get(hold, (job, None, None))
+            first = not self._reports
+            self._reports[hold] = (
+                job,
+                known_percent if percent is None else percent,
+                known_stage if stage is None else stage,
+            )
         if first:
             self._loop.call_soon_threadsafe(self._stir)
 
@@ -134,18 +128,19 @@ class Completer:
 
     async def _write_endings(self) -> None:
         batch, self._endings = self._endings[:BATCH], self._endings[BATCH:]
-        if any(ended.job.id in self._reports for ended in batch):
-            await self._write_reports(of={ended.job.id for ended in batch})
+        if any(hold_of(ended.job) in self._reports for ended in batch):
+            await self._write_reports(of={hold_of(ended.job) for ended in batch})
         for kind, group in _by_kind(batch):
             await self._write(kind, group)
 
     async def _write(self, kind: type, group: Sequence[Ended]) -> None:
         pairs = [(hold_of(job), ending) for job, ending in group]
         try:
-            statuses = await self._until_reached(lambda: _WRITE[kind](self._context, pairs))
+            statuses = await self._until_reached(lambda: calls.end(self._context, pairs))
         except DatabaseUnavailable:
             raise
-        except (psycopg.Error, HowdahError) as error:
+        except Exception as error:  # noqa: BLE001
+            # Whatever it was: an ending that is dropped here would leave its job held for ever.
             await self._divide(kind, group, error)
             return
         for job, ending in group:
@@ -166,7 +161,7 @@ class Completer:
         failed = Failed(f"this attempt's end could not be stored: {describe(error)}")
         await self._write(Failed, [Ended(job, failed)])
 
-    async def _write_reports(self, of: set[uuid.UUID] | None = None) -> None:
+    async def _write_reports(self, of: set[Hold] | None = None) -> None:
         """Writes what was reported: at most every so often, or, of jobs that end, at once."""
         if not self._reports:
             return
@@ -174,10 +169,8 @@ class Completer:
         if of is None and wait > 0 and not self._closing:
             self._loop.call_later(wait, self._something.set)
             return
-        if of is None:
-            reports, self._reports = self._reports, {}
-        else:
-            reports = {id: self._reports.pop(id) for id in of & self._reports.keys()}
+        with self._reporting:
+            reports = {hold: self._reports.pop(hold) for hold in (of or set(self._reports)) & self._reports.keys()}
         self._reported = time.monotonic()
         batch = [(hold_of(job), percent, stage) for job, percent, stage in reports.values()]
         await self._persist(lambda: calls.progress(self._context, batch))
@@ -189,7 +182,7 @@ class Completer:
             return await self._until_reached(plan)
         except DatabaseUnavailable:
             raise
-        except (psycopg.Error, HowdahError):
+        except Exception:
             log.exception("a write was refused by the database")
             return None
 

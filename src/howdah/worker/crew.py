@@ -31,6 +31,8 @@ class Demand(NamedTuple):
     limits: Sequence[int | None] | None
     batch_size: int
     start: int
+    ahead_types: Sequence[str] | None = None
+    """Of what is not started at once: only these types may wait."""
 
 
 class Crew:
@@ -42,8 +44,6 @@ class Crew:
         self.handlers: Mapping[str, AnyHandler] = {handler.name: handler for handler in handlers}
         self.busy = 0
         self.waiting: list[tuple[tuple[Any, ...], Job]] = []
-        self.apart = 0
-        """Suspects of this crew, waiting for or running in a process of their own."""
         self.room = asyncio.Event()
         self.on_unbound: Callable[[], None] = lambda: None
         """Called when a type that the last claim could not ask for freely can be asked for again."""
@@ -52,41 +52,52 @@ class Crew:
         self._held = Counter[str]()
         self._pace: dict[str, float] = {}
         self._bound: set[str] = set()
+        self._ahead = 0
 
     # What is wanted
 
     @property
     def free(self) -> int:
-        return max(self.slots - self.busy - len(self.waiting) - self.apart, 0)
+        return max(self.slots - self.busy - len(self.waiting), 0)
 
     def demand(self) -> Demand | None:
-        """What to ask for now; None if there is no room."""
+        """What to ask for now; None if there is no room.
+
+        As many jobs as there are free slots; and, while all that comes is quick, some more that wait here. No type
+        is asked for less than others, unless its handler has a limit of its own: that would break the order.
+        """
         free = self.free
-        ahead = {name: self._ahead(name) for name in self.handlers}
-        limits: dict[str, int] = {}
-        for name, handler in self.handlers.items():
-            own = None if handler.concurrency is None else handler.concurrency - self._held[name]
-            room = free + self._room_ahead(ahead[name]) if own is None else min(own, free)
-            if room > 0:
-                limits[name] = room
-        if not limits:
-            self._bound = set(self.handlers)
+        most = free + self._room_ahead()
+        limits = {name: self._limit(handler, free, most) for name, handler in self.handlers.items()}
+        asked = {name: limit for name, limit in limits.items() if limit > 0}
+        self._bound = {name for name, limit in limits.items() if limit < most}
+        if not asked:
             return None
-        most = max(limits.values())
-        self._bound = {name for name in self.handlers if limits.get(name, 0) < most}
-        binding = any(room < most for room in limits.values())
-        return Demand(list(limits), list(limits.values()) if binding else None, most, free)
+        binding = any(limit < most for limit in asked.values())
+        most = max(asked.values())
+        quick = [name for name in asked if self._quick(name)] if most > free else None
+        return Demand(list(asked), list(asked.values()) if binding else None, most, free, quick)
 
-    def _room_ahead(self, ahead: int) -> int:
+    def saw(self, jobs: Sequence[Job], *, cut: bool) -> None:
+        """What a claim brought says whether jobs may wait here; ``cut``: the next one in the queue may not."""
+        self._ahead = 0 if cut else min((self._quick(job.job_type) for job in jobs), default=self._ahead)
+
+    def _room_ahead(self) -> int:
         # In gulps: a claim for each single job that has left the line would cost more than the job.
-        return ahead - len(self.waiting) if len(self.waiting) <= ahead // 2 else 0
+        return self._ahead - len(self.waiting) if len(self.waiting) <= self._ahead // 2 else 0
 
-    def _ahead(self, name: str) -> int:
+    def _quick(self, name: str) -> int:
         """Jobs of a type that make about AHEAD seconds of work; none while the pace is unknown or slow."""
         pace = self._pace.get(name)
-        if pace is None or pace > AHEAD:
+        if pace is None or pace > AHEAD or self.handlers[name].concurrency is not None:
             return 0
         return min(int(self.slots * AHEAD / max(pace, 1e-6)), MOST_AHEAD)
+
+    def _limit(self, handler: AnyHandler, free: int, most: int) -> int:
+        """All that is asked for, or what the handler's own concurrency leaves of the free slots."""
+        if handler.concurrency is None:
+            return most
+        return max(min(handler.concurrency - self._held[handler.name], free), 0)
 
     # What happens to jobs
 
@@ -100,8 +111,8 @@ class Crew:
         if job.job_type in self._bound:
             self.on_unbound()
 
-    def waits(self, job: Job) -> None:
-        heapq.heappush(self.waiting, ((-job.priority, job.run_at, job.id), job))
+    def waits(self, job: Job, *, first: bool = False) -> None:
+        heapq.heappush(self.waiting, ((not first, -job.priority, job.run_at, job.id, job.token), job))
 
     def next_to_start(self) -> list[Job]:
         """The jobs that wait and for which there is a slot now. Their slots are taken."""
@@ -141,7 +152,7 @@ class BatchCrew(Crew):
 
     @property
     def free(self) -> int:
-        return 0 if self.busy >= self.slots else max(self.batch.size - len(self.waiting) - self.apart, 0)
+        return 0 if self.busy >= self.slots else max(self.batch.size - len(self.waiting), 0)
 
     def demand(self) -> Demand | None:
         free = self.free
@@ -151,8 +162,8 @@ class BatchCrew(Crew):
         start = free if not self.batch.wait and not self.waiting else 0
         return Demand(list(self.handlers), None, free, start)
 
-    def waits(self, job: Job) -> None:
-        super().waits(job)
+    def waits(self, job: Job, *, first: bool = False) -> None:
+        super().waits(job, first=first)
         if self._since is None:
             self._since = time.monotonic()
             self._alarm = asyncio.get_running_loop().call_later(self.batch.wait, self.on_time)

@@ -10,18 +10,39 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from howdah import options
 from howdah.context import Context
 from howdah.errors import InvalidInput
-from howdah.failure import describe, traceback_of
+from howdah.failure import describe, message_of, traceback_of
 from howdah.handler import Handler
 from howdah.job import Job
-from howdah.outcome import Cancel, Cancelled, Completed, Ending, Fail, Failed, Outcome, Retry, Snooze, Snoozed
+from howdah.outcome import (
+    Cancel,
+    Cancelled,
+    Completed,
+    CompletedByHandler,
+    Ending,
+    Fail,
+    Failed,
+    Outcome,
+    Retry,
+    Snooze,
+    Snoozed,
+)
 from howdah.retry import delay_of
 from howdah.stored import stored_result
 
 log = logging.getLogger("howdah.worker")
 
 AnyHandler = Handler[Any, Any]
+
+
+class EndedInChild(Exception):
+    """What a handler raised in a child process, as far as that can be told here: its text."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(getattr(ending, "error", None) or getattr(ending, "reason", None) or type(ending).__name__)
+        self.ending = ending
 
 
 def of_value(handler: AnyHandler, job: Job, value: object) -> Ending:
@@ -54,18 +75,23 @@ def _of_mapping(handler: AnyHandler, job: Job, values: Mapping[Any, Any]) -> End
 def of_error(handler: AnyHandler, job: Job, error: BaseException) -> Ending:
     """A handler raised (or returned) this."""
     match error:
+        case EndedInChild():
+            return error.ending
         case Snooze():
             return Snoozed(error.delay, error.at)
         case Cancel():
-            return Cancelled(str(error))
+            return Cancelled(message_of(error))
         case Fail():
-            return Failed(str(error), traceback_of(error), give_up=True)
+            return Failed(message_of(error), traceback_of(error), give_up=True)
         case Retry():
-            return Failed(str(error), traceback_of(error), delay=error.delay, at=error.at)
+            return Failed(message_of(error), traceback_of(error), delay=error.delay, at=error.at)
     retries = handler.retries
     failed = Failed(describe(error), traceback_of(error))
     if isinstance(error, retries.give_up):
         return Failed(failed.error, failed.traceback, give_up=True)
+    if retries.stored is None and job.retry_policy is not None:
+        # Chosen for this very job: it stands above what its handler says of all.
+        return failed
     if retries.decide is not None:
         return _decided(handler, job, error, failed)
     policy = next((policy for kind, policy in retries.by_class.items() if isinstance(error, kind)), None)
@@ -76,8 +102,9 @@ def _decided(handler: AnyHandler, job: Job, error: BaseException, failed: Failed
     assert handler.retries.decide is not None
     try:
         delay = handler.retries.decide(job, error)
-        seconds = None if delay is None else max(float(delay), 0.0)
-    except Exception:
+        seconds = None if delay is None else options.span(max(float(delay), 0.0), "the delay").total_seconds()
+    except BaseException:
+        # Also SystemExit: it is called by the worker, not by the handler.
         log.exception("the retry function of %s failed: the default policy is used", handler.name)
         return failed
     return Failed(failed.error, failed.traceback, delay=seconds, give_up=seconds is None)
@@ -88,9 +115,13 @@ def unreadable(error: BaseException) -> Failed:
     return Failed(describe(error), give_up=True)
 
 
-def error_of(ending: Ending) -> str:
-    """What an ending without success says went wrong."""
-    return getattr(ending, "error", None) or getattr(ending, "reason", None) or type(ending).__name__.lower()
+def by_handler(ending: Ending) -> CompletedByHandler:
+    """The handler completed its job itself, and then ended so."""
+    if isinstance(ending, CompletedByHandler):
+        return ending
+    if isinstance(ending, Completed):
+        ending = Failed("job.complete() was called, but its transaction was not committed")
+    return CompletedByHandler(ending)
 
 
 def storable(context: Context, ending: Ending) -> Ending:

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 from howdah.errors import HowdahError
 from howdah.failure import traceback_of
 from howdah.job import Job
-from howdah.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted
+from howdah.outcome import Completed, Ending, Failed, Interrupted
 from howdah.worker import endings
 from howdah.worker.binding import bound
 from howdah.worker.children import Child, Children
 from howdah.worker.run import Run, StopReason
-from howdah.worker.threads import ThreadCall, Threads, raised_by
+from howdah.worker.threads import Raised, ThreadCall, Threads
 
 Called: TypeAlias = Job | Sequence[Job]
 Next: TypeAlias = Callable[[Called], Awaitable[Any]]
@@ -77,12 +77,18 @@ class Executor:
     async def _invoke(self, flight: _Flight, arguments: dict[str, Any] | None) -> Any:
         run = flight.run
         if arguments is None:
-            return await self._children.run(run, flight.uses_child)
+            ending = await self._children.run(run, flight.uses_child)
+            if not isinstance(ending, Completed):
+                raise endings.EndedInChild(ending)
+            return ending.result
         if run.handler.kind == "async":
             return await run.handler.function(**arguments)
         call = self._threads.call(lambda: run.handler.function(**arguments), run.label)
         flight.uses_thread(call)
-        return await call.future
+        try:
+            return await call.future
+        except Raised as raised:
+            raise raised.error from None
 
 
 def _wrapped(middleware: Middleware, inner: Next) -> Next:
@@ -95,13 +101,15 @@ def _wrapped(middleware: Middleware, inner: Next) -> Next:
 class _Flight:
     """A run on its way: the task that it is, and what it takes to stop it."""
 
-    __slots__ = ("_child", "_executor", "_task", "_thread", "_timers", "done", "in_child", "run")
+    __slots__ = ("_begun", "_child", "_executor", "_task", "_thread", "_timers", "_told", "done", "in_child", "run")
 
     def __init__(self, executor: Executor, run: Run, *, in_child: bool) -> None:
         self._executor = executor
         self.run = run
         self.in_child = in_child
         self.done = False
+        self._begun = False
+        self._told = False
         self._timers: list[asyncio.TimerHandle] = []
         self._thread: ThreadCall | None = None
         self._child: Child | None = None
@@ -113,8 +121,6 @@ class _Flight:
         if not self.in_child:
             self._limit_time()
         self._task = loop.create_task(self._fly(), name=f"job {self.run.label}")
-        if self.run.reason is not None:
-            self._stop(self.run.reason)
 
     def _limit_time(self) -> None:
         if (timeout := self.run.timeout) is not None:
@@ -138,10 +144,13 @@ class _Flight:
     async def _fly(self) -> None:
         value, error = None, None
         try:
+            self._begun = True
+            if self.run.reason is not None:
+                raise asyncio.CancelledError
             value = await self._executor.call(self)
         except BaseException as raised:  # noqa: BLE001
             # Whatever a handler raises, SystemExit included, is about its job alone.
-            error = raised_by(raised)
+            error = raised
         if self.done:
             if self._thread is None and self._child is None:
                 self._executor._leaked(-1)
@@ -167,19 +176,9 @@ class _Flight:
         run = self.run
         if isinstance(error, _Unreadable):
             return endings.unreadable(error.error)
-        if self.in_child and error is None:
-            return self._unless_over(job, self._of_child(job, value))
         if error is None:
             return self._unless_over(job, endings.of_value(run.handler, job, value))
         return self._unless_over(job, self._interrupted(error) or endings.of_error(run.handler, job, error))
-
-    def _of_child(self, job: Job, value: Any) -> Ending:
-        """Of a child comes an ending, unless middleware made a value of its own."""
-        if not isinstance(value, Ending):
-            return endings.of_value(self.run.handler, job, value)
-        if isinstance(value, Completed | CompletedByHandler):
-            return value
-        return self._interrupted(None) or value
 
     def _interrupted(self, error: BaseException | None) -> Ending | None:
         """The ending of a run that was told to stop, and did."""
@@ -194,9 +193,7 @@ class _Flight:
     def _unless_over(self, job: Job, ending: Ending) -> Ending | None:
         if job.id in self.run.lost or self.run.reason == "lost":
             return None
-        if job.id in self.run.by_handler:
-            return CompletedByHandler(None if isinstance(ending, Completed) else endings.error_of(ending))
-        return ending
+        return endings.by_handler(ending) if job.id in self.run.by_handler else ending
 
     def _finish(self, made: Sequence[Ending | None]) -> None:
         self.done = True
@@ -213,7 +210,9 @@ class _Flight:
             leeway = CHILD_LEEWAY if reason == "cancelled" else leeway
             if self._child is not None:
                 self._child.interrupt()
-        elif self._thread is None:
+        elif self._thread is None and self._begun and not self._told:
+            # Once: what it does to end is not to be disturbed again.
+            self._told = True
             self._task.cancel()
         if leeway is not None:
             self._timers.append(self._executor._loop.call_later(leeway, self._abandon))

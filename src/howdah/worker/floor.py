@@ -15,7 +15,6 @@ import contextlib
 import functools
 import logging
 import time
-import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from howdah.job import Job, from_row
 from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
 from howdah.plan import Row, read
 from howdah.worker import calls, endings
+from howdah.worker.calls import Hold
 from howdah.worker.children import Children
 from howdah.worker.completer import Completer
 from howdah.worker.crew import BatchCrew, Crew, crews_of
@@ -62,13 +62,11 @@ class Floor:
         leaked: Callable[[int], None],
         changed: Callable[[Crew, AnyHandler], None],
     ) -> None:
-        self.held: dict[uuid.UUID, Job] = {}
+        self.held: dict[Hold, Job] = {}
         """Every job that the database says is ours, until its end is written."""
-        self.runs: dict[uuid.UUID, Run] = {}
+        self.runs: dict[Hold, Run] = {}
         self.closed = False
         """Nothing is started any more: the worker stops, or has been cut off."""
-        self.quarantine = False
-        """A suspect that cannot have a process of its own runs, or is about to: nothing may run beside it."""
         self.crews = crews_of(handlers.values(), options)
         self.completer = Completer(writes, context, self._written)
         self._database = database
@@ -90,29 +88,44 @@ class Floor:
             crew.on_time = functools.partial(self._fill_soon, crew)
 
     @property
+    def quarantine(self) -> bool:
+        """A suspect that cannot have a process of its own runs, or is about to: nothing may run beside it."""
+        return self._suspects.somebody_is_alone
+
+    @property
+    def has_room_for_suspects(self) -> bool:
+        return self._suspects.has_room
+
+    @property
     def is_empty(self) -> bool:
         return not self.held and not self.completer.backlog
 
     # Jobs come
 
-    def arrived(self, crew: Crew, rows: Sequence[Row]) -> None:
-        """Takes in what a claim brought."""
-        jobs = [job for row in rows if (job := self._read(row)) is not None]
+    def arrived(self, crew: Crew, rows: Sequence[Row], *, by_age: bool = False) -> None:
+        """Takes in what a claim brought; ``by_age``: what has waited longest, and waits here for nobody."""
+        taken = [row for row in rows if row["status"] != "pending"]
+        jobs = [job for row in taken if (job := self._read(row)) is not None]
         begun: list[Job] = []
+        suspects: list[Job] = []
         for job in jobs:
             crew.took(job)
-            self.held[job.id] = job
+            self.held[hold_of(job)] = job
             if job.crashes:
-                crew.apart += 1
-                self._suspects.add(crew, job)
+                suspects.append(job)
             elif job.status == "running":
                 begun.append(job)
             else:
-                crew.waits(job)
+                crew.waits(job, first=by_age)
+        if not by_age:
+            crew.saw(jobs, cut=len(rows) > len(taken))
         if begun:
             for call in [begun] if isinstance(crew, BatchCrew) else [[job] for job in begun]:
                 crew.busy += 1
                 self._launch(crew, call)
+        for job in suspects:
+            if self.closed or not self._suspects.add(crew, job):
+                self._hand_back(crew, [job])
         self._fill_soon(crew)
 
     def _read(self, row: Row) -> Job | None:
@@ -121,7 +134,7 @@ class Floor:
         except Exception as error:  # noqa: BLE001
             # One that the codec cannot read must not take the others with it.
             broken = _skeleton(row)
-            self.held[broken.id] = broken
+            self.held[hold_of(broken)] = broken
             self.completer.end(broken, Failed(f"the codec could not read this job: {describe(error)}"))
             return None
 
@@ -158,19 +171,17 @@ class Floor:
             return
         run = Run(crew.handlers[jobs[0].job_type], jobs, self._desk)
         for job in jobs:
-            self.runs[job.id] = run
+            self.runs[hold_of(job)] = run
         self._no_runs.clear()
         self._executor.launch(run, apart=apart)
 
     def _refuse(self, crew: Crew, jobs: Sequence[Job]) -> None:
         """They came, or were started, when the worker was already stopping: handed back before they ran."""
         if jobs[0].crashes:
-            self._leave_apart(crew, jobs[0])
+            self._leave_apart(jobs[0])
         else:
             crew.busy -= 1
-        for job in jobs:
-            crew.lets_go(job)
-            self.completer.end(job, Interrupted())
+        self._hand_back(crew, jobs)
 
     # Suspects run apart
 
@@ -183,7 +194,6 @@ class Floor:
     async def _start_alone(self, crew: Crew, job: Job) -> None:
         """The handler cannot be imported by a child process: the job runs here, with nothing beside it."""
         log.warning("%s %s crashed a worker before, and runs alone", job.job_type, job.id)
-        self.quarantine = True
         self._hand_back_line()
         await self._no_runs.wait()
         await self._start_apart(crew, job, in_child=False)
@@ -194,12 +204,10 @@ class Floor:
         elif job.id in await self.completer.start([job]):
             self._launch(crew, [job], apart=in_child)
         else:
-            self._leave_apart(crew, job)
+            self._leave_apart(job)
             self._gone(crew, job)
 
-    def _leave_apart(self, crew: Crew, job: Job) -> None:
-        crew.apart -= 1
-        self.quarantine = False
+    def _leave_apart(self, job: Job) -> None:
         self._suspects.ended(job)
 
     # Jobs end
@@ -208,11 +216,11 @@ class Floor:
         crew = self._crew_by_type[run.handler.name]
         crew.measured(run.handler.name, time.monotonic() - run.started, len(run.jobs))
         if run.jobs[0].crashes:
-            self._leave_apart(crew, run.jobs[0])
+            self._leave_apart(run.jobs[0])
         else:
             crew.busy -= 1
         for job, ending in zip(run.jobs, made, strict=True):
-            self.runs.pop(job.id, None)
+            self.runs.pop(hold_of(job), None)
             crew.lets_go(job)
             if run.reason == "shutdown" and isinstance(ending, Interrupted):
                 self._report.count("interrupted")
@@ -224,7 +232,7 @@ class Floor:
 
     def _end(self, job: Job, ending: Ending | None) -> None:
         if ending is None:
-            self.held.pop(job.id, None)
+            self.held.pop(hold_of(job), None)
             self._report.count("refused")
             log.warning(
                 "%s %s was taken from this worker: what its handler did is not recorded",
@@ -239,25 +247,24 @@ class Floor:
 
     async def _confirm(self, job: Job, ending: CompletedByHandler) -> None:
         """The handler completed its job in its own transaction. If that was rolled back, the attempt has failed."""
-        failed = Failed(ending.error or "job.complete() was called, but its transaction was not committed")
         backoff = Backoff()
         while True:
             with contextlib.suppress(DatabaseUnavailable):
-                status = await self._status_of_own(job, failed)
+                status = await self._status_of_own(job, ending.otherwise)
                 break
             await asyncio.sleep(backoff.next())
-        self._written(job, ending if status == "completed" else failed, status)
+        self._written(job, ending if status == "completed" else ending.otherwise, status)
 
-    async def _status_of_own(self, job: Job, failed: Failed) -> str:
+    async def _status_of_own(self, job: Job, otherwise: Ending) -> str:
         if not await self._database.arun(read("held", id=job.id, token=job.token)):
             return "completed"
         # Waits for the handler's transaction, if that is still open.
-        statuses = await self._database.arun(calls.fail(self._context, [(hold_of(job), failed)]))
+        statuses = await self._database.arun(calls.end(self._context, [(hold_of(job), otherwise)]))
         return statuses.get(job.id, "completed")
 
     def _written(self, job: Job, ending: Ending, status: str | None) -> None:
         """An ending is in the database, or was refused there (status None)."""
-        self.held.pop(job.id, None)
+        self.held.pop(hold_of(job), None)
         self._report.written(ending, status)
         _tell(job, ending, status)
         handler = self._handlers.get(job.job_type)
@@ -266,7 +273,7 @@ class Floor:
 
     def _gone(self, crew: Crew, job: Job) -> None:
         """A job that waited here is no longer ours."""
-        self.held.pop(job.id, None)
+        self.held.pop(hold_of(job), None)
         crew.lets_go(job)
 
     # What handlers say
@@ -289,15 +296,16 @@ class Floor:
         """Hands back what has not been started."""
         self._hand_back_line()
         for crew, job in self._suspects.clear():
-            crew.apart -= 1
-            crew.lets_go(job)
-            self.completer.end(job, Interrupted())
+            self._hand_back(crew, [job])
 
     def _hand_back_line(self) -> None:
         for crew in self.crews:
-            for job in crew.take_waiting():
-                crew.lets_go(job)
-                self.completer.end(job, Interrupted())
+            self._hand_back(crew, crew.take_waiting())
+
+    def _hand_back(self, crew: Crew, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            crew.lets_go(job)
+            self.completer.end(job, Interrupted())
 
     def forget(self) -> None:
         """Nothing of what is held here is ours any more."""
@@ -305,7 +313,6 @@ class Floor:
             for job in crew.take_waiting():
                 self._gone(crew, job)
         for crew, job in self._suspects.clear():
-            crew.apart -= 1
             self._gone(crew, job)
         for run in set(self.runs.values()):
             for job in run.jobs:

@@ -70,8 +70,10 @@ class Heartbeat:
 
     async def stopped(self) -> None:
         self.stop()
-        if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join, self._interval + 1)
+        # Not by a thread of the loop's: handlers may hold them all.
+        deadline = time.monotonic() + self._interval + 1
+        while self._thread.is_alive() and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
     @property
     def silence(self) -> float:
@@ -90,7 +92,8 @@ class Heartbeat:
 
     def _work(self) -> None:
         conn: SyncConnection | None = None
-        next_beat = time.monotonic()
+        # Registering was the first one.
+        next_beat = time.monotonic() + self._interval
         while not self._stop.wait(max(min(next_beat - time.monotonic(), LOOP_LAG / 2), 0)):
             self._watch.look()
             if time.monotonic() < next_beat:

@@ -81,7 +81,7 @@ class Notifier(Service):
             if not await self._quiet(hearing, self._interval):
                 return
         self.listening = False
-        if not self._warned:
+        if not self._warned and not self.stopping.is_set():
             self._warned = True
             log.warning(
                 "notifications do not arrive (a pooler in transaction mode?): polling every so often instead, which costs"

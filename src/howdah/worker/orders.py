@@ -19,7 +19,7 @@ from howdah.outcome import Interrupted
 from howdah.worker import calls
 from howdah.worker.calls import Hold, Word
 from howdah.worker.link import Link
-from howdah.worker.run import Run, hold_of
+from howdah.worker.run import Run
 from howdah.worker.service import Service, happens
 
 log = logging.getLogger("howdah.worker")
@@ -34,8 +34,8 @@ class Orders(Service):
         context: Context,
         *,
         interval: float,
-        held: Mapping[uuid.UUID, Job],
-        runs: Mapping[uuid.UUID, Run],
+        held: Mapping[Hold, Job],
+        runs: Mapping[Hold, Run],
         claims_under_way: Callable[[], bool],
         taken_from_line: Callable[[Job], None],
     ) -> None:
@@ -52,7 +52,7 @@ class Orders(Service):
 
     def heard_of(self, id: uuid.UUID) -> None:
         """A job was cancelled somewhere."""
-        if id in self._held:
+        if any(held == id for held, _ in self._held):
             self._now.set()
 
     def ask_to_stop(self) -> None:
@@ -64,30 +64,28 @@ class Orders(Service):
         if self.stopping.is_set():
             return
         self._now.clear()
-        holds = [hold_of(job) for job in self._held.values()]
+        holds = list(self._held)
         under_way = self._claims_under_way()
         words = await self._link.run(calls.attend(self._context, holds))
         for word in words:
             if word.word != "unknown":
                 self._told(word)
         strangers = () if under_way or self._claims_under_way() else words
-        await self._disown([word for word in strangers if word.word == "unknown" and word.id not in self._held])
+        await self._disown([word for word in strangers if word.word == "unknown" and word.hold not in self._held])
 
     def _told(self, word: Word) -> None:
-        job, run = self._held.get(word.id), self._runs.get(word.id)
-        if job is None or job.token != word.token:
+        job, run = self._held.get(word.hold), self._runs.get(word.hold)
+        if job is None:
             return
         if run is None:
             self._taken_from_line(job)
-        elif word.word == "cancel" and len(run.jobs) == 1:
-            run.stop("cancelled")
         elif word.word == "cancel":
-            run.cancelled = True
+            run.cancel(job)
         else:
             run.lose(job)
 
     async def _disown(self, strangers: Sequence[Word]) -> None:
-        strikes = Counter({(word.id, word.token): self._strikes[word.id, word.token] + 1 for word in strangers})
+        strikes = Counter({word.hold: self._strikes[word.hold] + 1 for word in strangers})
         self._strikes = strikes
         forgotten = [hold for hold, seen in strikes.items() if seen >= 2]
         if forgotten:

@@ -37,26 +37,13 @@ class Desk:
 class Run:
     """One call of a handler."""
 
-    __slots__ = (
-        "_stop",
-        "abandoned",
-        "by_handler",
-        "cancelled",
-        "desk",
-        "handler",
-        "jobs",
-        "lost",
-        "reason",
-        "resources",
-        "started",
-    )
-
     def __init__(self, handler: Handler[Any, Any], jobs: Sequence[Job], desk: Desk) -> None:
         self.handler = handler
         self.jobs = jobs
         self.desk = desk
         self.resources = desk.resources
         self.cancelled = False
+        self.asked: set[uuid.UUID] = set()
         self.reason: StopReason | None = None
         self.lost: set[uuid.UUID] = set()
         self.by_handler: set[uuid.UUID] = set()
@@ -89,6 +76,15 @@ class Run:
         self.cancelled = True
         if self._stop is not None:
             self._stop(reason)
+
+    def is_cancelled(self, job: Job) -> bool:
+        return self.cancelled or job.id in self.asked
+
+    def cancel(self, job: Job) -> None:
+        """A job is to be cancelled; when all are, the handler is stopped."""
+        self.asked.add(job.id)
+        if len(self.asked) == len(self.jobs):
+            self.stop("cancelled")
 
     def lose(self, job: Job) -> None:
         """A job is no longer this run's; without any, it stops."""

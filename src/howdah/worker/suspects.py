@@ -27,9 +27,21 @@ class Suspects:
         self._running: set[uuid.UUID] = set()
         self._lonely: uuid.UUID | None = None
 
-    def add(self, crew: Crew, job: Job) -> None:
+    @property
+    def somebody_is_alone(self) -> bool:
+        return self._lonely is not None
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._line) < self._slots
+
+    def add(self, crew: Crew, job: Job) -> bool:
+        """False: the line is long enough, and others may run it sooner."""
+        if not self.has_room:
+            return False
         self._line.append((crew, job))
         self._next()
+        return True
 
     def ended(self, job: Job) -> None:
         self._running.discard(job.id)

@@ -93,7 +93,7 @@ class ThreadCall:
         if error is None:
             self.future.set_result(value)
         else:
-            self.future.set_exception(_Raised(error))
+            self.future.set_exception(Raised(error))
 
 
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[..., object], *arguments: Any) -> None:
@@ -101,13 +101,9 @@ def _tell(loop: asyncio.AbstractEventLoop, what: Callable[..., object], *argumen
         loop.call_soon_threadsafe(what, *arguments)
 
 
-class _Raised(Exception):
+class Raised(Exception):
     """Carries any BaseException through a future, which takes neither StopIteration nor SystemExit well."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
         self.error = error
-
-
-def raised_by(error: BaseException) -> BaseException:
-    return error.error if isinstance(error, _Raised) else error

@@ -159,7 +159,9 @@ class Worker:
         maintenance = Maintenance(
             self._database, self.context, self._writes, sweep=self.options.sweep, poll=self.options.poll
         )
-        self._services = [self._notifier, self._orders, self._fence, *maintenance.services]
+        self._services = [self._orders, self._fence, *maintenance.services]
+        if not self.options.drain:
+            self._services.append(self._notifier)
         if await self._joined():
             self._heartbeat.start()
             for service in (*self._services, *self._claimers):
@@ -175,6 +177,7 @@ class Worker:
             fair_share=self.options.fair_share,
             boot=lambda: self._heartbeat.boot,
             may_claim=self._may_claim,
+            wants_suspects=lambda: self._floor.has_room_for_suspects,
             hears=lambda: self._notifier.listening,
             arrived=self._floor.arrived,
             found_nothing=self._drained_perhaps,
@@ -185,18 +188,29 @@ class Worker:
         assert self._stop_event is not None
         backoff = Backoff()
         while not self._stop_event.is_set():
+            joining = asyncio.ensure_future(self._join())
+            stopping = asyncio.ensure_future(self._stop_event.wait())
+            await asyncio.wait({joining, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if not joining.done():
+                joining.cancel()
+                await asyncio.wait({joining})
+                return False
             try:
-                await asyncio.to_thread(self._prepare)
-                for handler in self.handlers.values():
-                    await self._claims.run(calls.declare(self.context, handler.declaration))
-                registration = self._heartbeat.registration()
-                await self._claims.run(calls.register(self.context, self._heartbeat.boot, **registration))
+                joining.result()
             except DatabaseUnavailable as error:
                 self._outage.began(error)
                 await happens(self._stop_event, backoff.next())
             else:
                 return True
         return False
+
+    async def _join(self) -> None:
+        await asyncio.to_thread(self._prepare)
+        for handler in self.handlers.values():
+            await self._claims.run(calls.declare(self.context, handler.declaration))
+        registration = self._heartbeat.registration()
+        await self._claims.run(calls.register(self.context, self._heartbeat.boot, **registration))
 
     # While it works
 
@@ -211,10 +225,12 @@ class Worker:
 
     def _changed(self, crew: Crew, handler: AnyHandler) -> None:
         """A job of a crew ended, or its end was written."""
-        claimer = next(claimer for claimer in self._claimers if claimer.crew is crew)
-        claimer.activity += 1
-        if handler.ordered or self.options.drain:
-            claimer.wake()
+        for claimer in self._claimers:
+            # A handler may have enqueued jobs for any other.
+            if claimer.crew is crew or self.options.drain:
+                claimer.activity += 1
+                if handler.ordered or self.options.drain:
+                    claimer.wake()
         self._drained_perhaps()
 
     def _drained_perhaps(self) -> None:
@@ -328,6 +344,8 @@ def _chosen(handlers: Mapping[str, AnyHandler], types: Sequence[str] | None) -> 
         raise InvalidOption("this queue has no handlers: decorate a function with @queue.job")
     if types is None:
         return dict(handlers)
+    if not types:
+        raise InvalidOption("types names no type: leave it out for all that have a handler")
     unknown = [name for name in types if name not in handlers]
     if unknown:
         raise InvalidOption(f"no handler for {', '.join(unknown)}: there are {', '.join(sorted(handlers))}")

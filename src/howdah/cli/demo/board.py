@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,7 +32,6 @@ class Board:
         self.workers: Sequence[tuple[str, str]] = ()
         """The name of each worker, and what is to be said about it."""
         self.story: list[Event] = []
-        self.over = threading.Event()
         self.listener = listener
         self._began = time.monotonic()
 

@@ -101,9 +101,9 @@ def _print_verdict(verdict: Sequence[Promise], seconds: float) -> None:
     console = answers()
     console.print()
     for promise in verdict:
-        mark = text("seen     ", "green") if promise.kept else text("MISSING  ", "bold red")
+        mark = ("seen     ", "green") if promise.kept else ("MISSING  ", "bold red")
         line = Table.grid(Column(width=31), Column())
-        line.add_row(mark + text(promise.name, "bold"), text(promise.story))
+        line.add_row(Text.assemble(mark, (promise.name, "bold")), text(promise.story))
         console.print(line)
     console.print()
     kept = sum(promise.kept for promise in verdict)
@@ -147,7 +147,7 @@ def _interruptible() -> Iterator[None]:
 
 COMMAND = Command(
     name="demo",
-    summary="watch two workers go through what happens to a queue",
+    summary="watch two workers, and what becomes of a few hundred jobs",
     story=f"""
         Starts {WORKERS} real workers on a few hundred jobs, in a schema of its own ({SCHEMA}), and shows what becomes of
         them: three priorities, retries with backoff, a job for later, a periodic one, one that is cancelled as it runs,
@@ -157,7 +157,7 @@ COMMAND = Command(
     """,
     examples=(
         ("howdah demo", "on the configured database, or on the embedded one"),
-        ("howdah demo --jobs 2000", "with a longer line"),
+        ("howdah demo --jobs 1000", "with a longer line"),
         ("howdah demo --json", "no show: only what was seen, for a program"),
     ),
     add_arguments=_add_arguments,

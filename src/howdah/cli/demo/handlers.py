@@ -103,9 +103,9 @@ async def take_pulse() -> str:
 @queue.job
 async def export_everything(job: Job) -> None:
     """Would take minutes, and is cancelled before."""
-    for percent in range(100):
-        job.progress(percent, "export")
-        await asyncio.sleep(1)
+    for percent in range(1, 101):
+        await asyncio.sleep(0.3)
+        job.progress(percent, f"row {1_000 * percent:,}")
 
 
 @queue.job

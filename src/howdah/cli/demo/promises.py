@@ -157,8 +157,9 @@ def _survival(evidence: Evidence) -> str:
     held = [job for job in evidence.jobs if job.id in set(facts.held)]
     _expect(film.id in facts.held and film.worker_id != facts.victim, f"{TO_SURVIVE} did not move to another worker")
     _expect(all(job.ended for job in held), f"a job of {facts.victim} has not ended")
-    what = f"{facts.victim} was killed in the middle of {TO_SURVIVE}, with {len(held)} jobs in hand."
-    return f"{what} They were back {facts.back_after:.1f}s later, and {film.worker_id} did them."
+    more = f", and of {len(held) - 1} more" if len(held) > 1 else ""
+    killed = f"{facts.victim} was killed in the middle of {TO_SURVIVE}{more}."
+    return f"{killed} It was given up {facts.back_after:.1f}s later, and {film.worker_id} did its work from the start."
 
 
 def _failure(evidence: Evidence) -> str:
@@ -173,7 +174,9 @@ def _nothing_lost(evidence: Evidence) -> str:
         _expect(kind.count in (None, there), f"of {kind.count} {kind.job_type} there are {there}")
     live = [job for job in evidence.jobs if not job.ended]
     _expect(not live, f"{len(live)} jobs have not ended")
-    return f"Nothing was lost: all {len(evidence.jobs):,} jobs have ended."
+    done = sum(job.status == "completed" for job in evidence.jobs)
+    _expect(done == len(evidence.jobs) - 2, f"{len(evidence.jobs) - done} jobs were not done, instead of two")
+    return f"All {len(evidence.jobs):,} jobs have ended: {done:,} done, one failed, one cancelled, as they should."
 
 
 def _clean_end(evidence: Evidence) -> str:

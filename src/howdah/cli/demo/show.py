@@ -20,8 +20,8 @@ from howdah.workers import WorkerInfo
 News: TypeAlias = tuple[str, str]
 """What it is about, of which there is only one piece of news, and what there is to tell."""
 
-PATIENCE: Final = 60.0
-"""How many seconds everything may take, on a machine that has much else to do. It usually takes a quarter of that."""
+PATIENCE: Final = 120.0
+"""How many seconds everything may take, on a machine that has much else to do. It usually takes a tenth of that."""
 _LOOK_EVERY: Final = 0.05
 _MIDDLE: Final = 50
 
@@ -70,8 +70,6 @@ class Show:
         except _CannotGoOn as reason:
             self.facts.problem = str(reason)
             self._board.tell(str(reason), bad=True)
-        finally:
-            self._board.over.set()
         return self.facts
 
     # The acts
@@ -89,7 +87,7 @@ class Show:
         self._until(lambda: names <= self._known.keys(), "the workers come")
 
     def _one_job_is_cancelled(self) -> None:
-        self._until(lambda: self._special(TO_CANCEL).status == "running", f"{TO_CANCEL} runs")
+        self._until(lambda: self._special(TO_CANCEL).percent > 0, f"{TO_CANCEL} runs")
         job = self._special(TO_CANCEL)
         self._queue.cancel(job, "nobody needs it any more")
         self._board.tell(f"{TO_CANCEL}, which runs on {job.worker_id}, is cancelled")
@@ -105,9 +103,9 @@ class Show:
         self._killed_at = time.monotonic()
         self.facts.victim = victim.name
         self.facts.held = [job.id for job in self._live_jobs() if job.worker_id == victim.name]
-        self._board.tell(
-            f"{victim.name} is killed (SIGKILL) in the middle of {TO_SURVIVE}, with {len(self.facts.held)} jobs in hand"
-        )
+        held = len(self.facts.held)
+        in_hand = f"with {held} jobs in hand" if held > 1 else "which is all that it has"
+        self._board.tell(f"{victim.name} is killed (SIGKILL) in the middle of {TO_SURVIVE}, {in_hand}")
 
     def _its_jobs_come_back(self) -> None:
         self._until(lambda: self._special(TO_SURVIVE).crashes > 0, f"the jobs of {self.facts.victim} come back")
@@ -128,6 +126,8 @@ class Show:
     # What it looks at
 
     def _until(self, happened: Callable[[], bool], what: str) -> None:
+        # What was seen before may be from before what was just done.
+        self._look()
         while not happened():
             if fallen := self._team.fallen():
                 raise _CannotGoOn(_about(fallen[0]))

@@ -18,7 +18,7 @@ from howdah.cli.leash import Leash
 WORKERS: Final = 2
 SLOTS: Final = 8
 LEASE: Final = 2.0
-_RHYTHM: Final = ("--lease", f"{LEASE:g}s", "--heartbeat", "0.5s", "--sweep", "1s", "--poll", "0.5s", "--grace", "5s")
+_RHYTHM: Final = ("--lease", f"{LEASE:g}s", "--heartbeat", "0.5s", "--sweep", "1s", "--poll", "0.5s", "--grace", "1s")
 _CAPACITY: Final = ("--concurrency", str(SLOTS), "--threads", "4", "--children", "2")
 _COMMAND: Final = ("-P", "-m", "howdah", "work", "howdah.cli.demo.handlers:queue", *_CAPACITY, *_RHYTHM)
 _TIME_TO_END: Final = 20.0

@@ -36,7 +36,7 @@ def shown(board: Board, console: Console) -> Iterator[None]:
 
 
 def _told(event: Event) -> Text:
-    return Text(f"{event.after:5.1f}s  ", "dim") + text(event.text, "bold red" if event.bad else "")
+    return Text.assemble((f"{event.after:5.1f}s  ", "dim"), text(event.text, "bold red" if event.bad else ""))
 
 
 # Plain lines

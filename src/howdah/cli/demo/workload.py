@@ -17,6 +17,7 @@ FEWEST, USUAL, MOST = 60, 300, 5_000
 _SHARES: Final = (0.15, 0.35)
 _SLOT_SECONDS: Final = 60.0
 """All pretended work of the three priorities together; two workers share it."""
+_LONGEST_JOB: Final = 0.2
 
 NEWSLETTERS: Final = 4 * BATCH_SIZE
 REPORTS: Final = 8
@@ -73,7 +74,9 @@ def enqueue_all(queue: JobQueue, jobs: int) -> dict[str, Job]:
         if kind.job_type in SPECIAL:
             special[kind.job_type] = queue.enqueue(kind.job_type, priority=kind.priority, **_options(kind.job_type))
         elif kind.count is not None:
-            queue.enqueue_many(kind.job_type, _data(kind, _SLOT_SECONDS / jobs), priority=kind.priority)
+            queue.enqueue_many(
+                kind.job_type, _data(kind, min(_LONGEST_JOB, _SLOT_SECONDS / jobs)), priority=kind.priority
+            )
     return special
 
 

@@ -16,7 +16,9 @@ CREATE OR REPLACE FUNCTION howdah.claim(
     p_lease interval DEFAULT '10 minutes',
     p_boot uuid DEFAULT NULL,
     p_limits int[] DEFAULT NULL,
-    p_oldest boolean DEFAULT false
+    p_oldest boolean DEFAULT false,
+    p_suspects boolean DEFAULT true,
+    p_ahead_types varchar[] DEFAULT NULL
 ) RETURNS SETOF howdah.live
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -41,6 +43,7 @@ DECLARE
     v_last_run_at timestamptz;
     v_last_id uuid;
     v_lease interval;
+    v_too_slow uuid;
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
     IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 0 AND 100000 THEN
@@ -77,7 +80,7 @@ BEGIN
     WHERE t.paused_at IS NULL AND named.most IS DISTINCT FROM 0;
 
     IF p_oldest THEN
-        v_picked := howdah.claim_oldest(v_types, v_mosts, v_ordered_types, p_batch_size);
+        v_picked := howdah.claim_oldest(v_types, v_mosts, v_ordered_types, p_batch_size, p_suspects);
     ELSE
         SELECT array_agg(ROW(head.job_type, head.priority, head.run_at, head.id, head.ordered, head.most)::howdah.lane_head)
         INTO v_heads
@@ -102,7 +105,7 @@ BEGIN
             FOR v_place IN 1 .. cardinality(v_lanes) LOOP
                 v_lane := v_lanes[v_place];
                 IF v_lane.ordered THEN
-                    v_found := howdah.claim_ordered(v_lane.job_type);
+                    v_found := howdah.claim_ordered(v_lane.job_type, p_suspects);
                 ELSE
                     SELECT array_agg(taken.id) INTO v_found FROM (
                         SELECT j.id FROM howdah.live AS j
@@ -111,6 +114,7 @@ BEGIN
                             AND j.run_at <= howdah.clock()
                             AND (j.run_at, j.id) >= (v_lane.run_at, v_lane.id)
                             AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+                            AND (p_suspects OR j.crashes = 0)
                         ORDER BY j.run_at, j.id
                         LIMIT least(v_wanted, v_lane.most)
                         FOR UPDATE SKIP LOCKED
@@ -120,7 +124,7 @@ BEGIN
                 v_lanes[v_place].most := v_lane.most - coalesce(cardinality(v_found), 0);
             END LOOP;
         ELSE
-            v_found := howdah.claim_level(v_lanes, v_wanted);
+            v_found := howdah.claim_level(v_lanes, v_wanted, p_suspects);
             v_picked := v_picked || v_found;
             IF p_limits IS NOT NULL AND cardinality(v_found) < v_wanted THEN
                 SELECT array_agg(
@@ -153,6 +157,21 @@ BEGIN
         ) AS remaining (head);
     END LOOP;
 
+    IF p_ahead_types IS NOT NULL AND cardinality(v_picked) > p_start THEN
+        -- Behind the last one that starts, the first that may not wait ends the batch: to leave out only that one would
+        -- let worse ones pass it.
+        WITH line AS (
+            SELECT j.id, j.job_type, row_number() OVER (ORDER BY j.priority DESC, j.run_at, j.id) AS place
+            FROM howdah.live AS j WHERE j.id = ANY (v_picked)
+        ), cut AS (
+            SELECT line.id, line.place FROM line
+            WHERE line.place > p_start AND NOT line.job_type = ANY (p_ahead_types) ORDER BY line.place LIMIT 1
+        )
+        SELECT coalesce(array_agg(line.id) FILTER (WHERE cut.place IS NULL OR line.place < cut.place), '{}'), min(cut.id::text)::uuid
+        INTO v_picked, v_too_slow
+        FROM line LEFT JOIN cut ON true;
+    END IF;
+
     -- Those up to the p_start-th place run at once, but for suspects, which wait for a process of their own.
     SELECT -j.priority::bigint, j.run_at, j.id INTO v_last_priority, v_last_run_at, v_last_id
     FROM howdah.live AS j WHERE j.id = ANY (v_picked)
@@ -181,11 +200,15 @@ BEGIN
         RETURNING j.*
     )
     SELECT * FROM changed AS c ORDER BY c.priority DESC, c.run_at, c.id;
+    RETURN QUERY SELECT j.* FROM howdah.live AS j WHERE j.id = v_too_slow;
 END
 $$;
 COMMENT ON FUNCTION howdah.claim IS
     'Hands out up to p_batch_size due jobs of the named types, best first; the first p_start of them already running.'
     ' Cursors are optional: for a type and priority, the (run_at, id) up to which the caller has seen everything.'
     ' p_boot: refused with SQLSTATE JQ006 unless the worker is registered so. p_limits: at most so many jobs of each of'
-    ' p_job_types, NULL for any number. p_oldest: those that have waited longest, whatever their priority.';
+    ' p_job_types, NULL for any number. p_oldest: those that have waited longest, whatever their priority.'
+    ' p_suspects: whether jobs that were running when a worker died are wanted too.'
+    ' p_ahead_types: behind the first p_start, only jobs of these types; the first of another one ends the batch, and comes last in'
+    ' the answer, still pending, as a sign that there is more.';
 REVOKE ALL ON FUNCTION howdah.claim FROM PUBLIC;

@@ -2,7 +2,7 @@
 --
 -- Of a lane near its limit no more is read at first than it may give. If others hold some of that, it may
 -- give more after all: then the merge stops at the last row read of it, and the next round reads further.
-CREATE OR REPLACE FUNCTION howdah.claim_level(p_lanes howdah.lane_head[], p_wanted int) RETURNS uuid[]
+CREATE OR REPLACE FUNCTION howdah.claim_level(p_lanes howdah.lane_head[], p_wanted int, p_suspects boolean) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -49,6 +49,7 @@ BEGIN
                         AND j.run_at <= howdah.clock()
                         AND (j.run_at, j.id) >= (lane.run_at, lane.id) AND j.id IS DISTINCT FROM v_last
                         AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+                        AND (p_suspects OR j.crashes = 0)
                     ORDER BY j.run_at, j.id
                     LIMIT lane.chunk
                 )
@@ -108,7 +109,7 @@ BEGIN
                 v_limit := array_position(v_limited, v_job.job_type);
                 CONTINUE WHEN v_mosts[v_limit] = 0;
                 IF v_job.ordered THEN
-                    v_picked := array_cat(v_picked, howdah.claim_ordered(v_job.job_type));
+                    v_picked := array_cat(v_picked, howdah.claim_ordered(v_job.job_type, p_suspects));
                 ELSE
                     PERFORM FROM howdah.live AS j
                     WHERE j.id = v_job.id AND j.status = 'pending' AND j.attempts < j.max_attempts

@@ -4,7 +4,8 @@ CREATE OR REPLACE FUNCTION howdah.claim_oldest(
     p_job_types varchar[],
     p_mosts int[],
     p_ordered_types varchar[],
-    p_wanted int
+    p_wanted int,
+    p_suspects boolean
 ) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -33,7 +34,7 @@ BEGIN
         UNION ALL
         SELECT h.*, true, 1 FROM howdah.ordered_heads(p_ordered_types) AS h WHERE p_ordered_types IS NOT NULL
     ) AS l;
-    RETURN howdah.claim_level(v_lanes, p_wanted);
+    RETURN howdah.claim_level(v_lanes, p_wanted, p_suspects);
 END
 $$;
 COMMENT ON FUNCTION howdah.claim_oldest IS

@@ -1,6 +1,6 @@
 -- Two claimers whose snapshots differ may each see another head. So the one that holds the type's row
 -- looks again, with a new snapshot, and everybody else passes by.
-CREATE OR REPLACE FUNCTION howdah.claim_ordered(p_job_type varchar) RETURNS uuid[]
+CREATE OR REPLACE FUNCTION howdah.claim_ordered(p_job_type varchar, p_suspects boolean) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -16,7 +16,7 @@ BEGIN
     SELECT j.id INTO v_id
     FROM howdah.live AS j
     WHERE j.id = (SELECT head.id FROM howdah.ordered_heads(ARRAY[p_job_type]) AS head)
-        AND j.status = 'pending' AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+        AND j.status = 'pending' AND (p_suspects OR j.crashes = 0) AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
     FOR UPDATE SKIP LOCKED;
     RETURN CASE WHEN FOUND THEN ARRAY[v_id] ELSE '{}' END;
 END

@@ -42,6 +42,8 @@ COMMENT ON COLUMN howdah.schedules.planned IS
 
 -- Parameters were added to these; the old ones would stay beside the new ones, and make calls ambiguous.
 DROP FUNCTION IF EXISTS howdah.claim(varchar, varchar[], int, int, varchar[], int[], timestamptz[], uuid[], interval);
+DROP FUNCTION IF EXISTS howdah.claim_level(howdah.lane_head[], int);
+DROP FUNCTION IF EXISTS howdah.claim_ordered(varchar);
 DROP FUNCTION IF EXISTS howdah.check_options(int, interval, interval, jsonb);
 DROP FUNCTION IF EXISTS howdah.enqueue(
     varchar, jsonb, int, timestamptz, interval, int, text, uuid, boolean, interval, timestamptz, jsonb, jsonb, uuid, uuid

@@ -1,0 +1,226 @@
+"""Wake-ups: an idle worker is told at once, and finds out by itself where it is not told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from howdah import Job, JobQueue
+from howdah.statements import render, source
+from tests.conftest import Db
+from tests.worker.in_process import asleep, ended, run, sleeps, until, working
+
+
+@pytest.fixture
+def work(queue: JobQueue) -> Any:
+    @queue.job
+    async def work(n: int = 0) -> str:
+        return "done"
+
+    return work
+
+
+def listeners(db: Db) -> set[int]:
+    rows = db.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'").fetchall()
+    return {row["pid"] for row in rows}
+
+
+def test_a_job_that_is_enqueued_to_an_idle_worker_starts(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch):
+            for _ in range(5):
+                assert (await ended(queue, await work.aenqueue())).result == "done"
+            ids = (await queue.aenqueue_many("work", [{} for _ in range(5)], return_ids=True)).ids
+            for id in ids or ():
+                await queue.await_for(id, timeout=30)
+
+    run(main())
+
+
+def test_a_job_that_plain_sql_inserts_starts(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch):
+            row = db.execute("INSERT INTO jobs (job_type, data) VALUES ('work', '{\"n\": 5}') RETURNING id").fetchone()
+            assert row is not None
+            await queue.await_for(row["id"], timeout=30)
+            row = db.execute("SELECT id FROM enqueue('work')").fetchone()
+            assert row is not None
+            await queue.await_for(row["id"], timeout=30)
+
+    run(main())
+
+
+def test_a_job_that_becomes_due_in_a_moment_starts_then(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch):
+            for delay in (0.3, 1.5):
+                done = await ended(queue, await work.using(delay=delay).aenqueue())
+                assert done.started_at is not None
+                assert done.started_at >= done.run_at
+
+    run(main())
+
+
+def test_a_job_that_another_worker_hands_back_starts_here(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch):
+            released, failed = await held(queue, db), await held(queue, db)
+            await queue.arelease(released)
+            await ended(queue, released)
+            await queue.afail(failed, "not here", delay=0)
+            assert (await ended(queue, failed)).attempts == 2
+
+    run(main())
+
+
+async def held(queue: JobQueue, db: Db) -> Job:
+    """A job that somebody else holds before the worker hears of it."""
+    with db.transaction():
+        queue.enqueue("work", conn=db)
+        (job,) = queue.claim(["work"], worker_id="another", conn=db)
+    return job
+
+
+def test_a_job_that_an_operator_retries_or_reschedules_starts(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch):
+            cancelled = await work.using(delay=3600).aenqueue()
+            await queue.acancel(cancelled)
+            assert await queue.aretry(cancelled)
+            assert (await ended(queue, cancelled)).status == "completed"
+            later = await work.using(delay=3600).aenqueue()
+            await queue.areschedule(later)
+            assert (await ended(queue, later)).status == "completed"
+
+    run(main())
+
+
+def test_a_type_that_is_resumed_goes_on(queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch):
+            await queue.apause("work")
+            job = await work.aenqueue()
+            await until(lambda: sleeps(db, "work"))
+            assert (await queue.aget(job)).status == "pending"
+            await queue.aresume("work")
+            assert (await ended(queue, job)).status == "completed"
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["complete", "fail", "cancel"])
+def test_the_next_of_an_ordered_type_starts_when_another_worker_ends_the_one_before(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    @queue.job(ordered=True)
+    async def work() -> None: ...
+
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch):
+            first = await held(queue, db)
+            second = await work.aenqueue()
+            await until(lambda: sleeps(db, "work"))
+            match end:
+                case "complete":
+                    await queue.acomplete(first)
+                case "fail":
+                    await queue.afail(first, "no", give_up=True)
+                case "cancel":
+                    await queue.acancel(first)
+            assert (await ended(queue, second)).status == "completed"
+
+    run(main())
+
+
+def test_a_running_job_that_is_cancelled_is_told_at_once(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = asyncio.Event()
+
+    @queue.job
+    async def waits() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch, grace=0):
+            job = await waits.aenqueue()
+            await started.wait()
+            await queue.acancel(job)
+            assert (await ended(queue, job)).status == "cancelled"
+
+    run(main())
+
+
+def test_a_worker_whose_listening_connection_is_cut_listens_again(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with asleep(queue, db, monkeypatch):
+            before = listeners(db)
+            db.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", (list(before),))
+            await until(lambda: listeners(db) - before)
+            assert (await ended(queue, await work.aenqueue())).result == "done"
+
+    run(main())
+
+
+def test_what_was_enqueued_while_nobody_listened_is_found_by_looking(queue: JobQueue, db: Db, work: Any) -> None:
+    async def main() -> None:
+        async with working(queue, poll=0.2):
+            await until(lambda: sleeps(db, "work"))
+            with db.transaction():
+                job = queue.enqueue("work", conn=db)
+                pids = list(listeners(db))
+                db.execute("SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,))
+            assert (await ended(queue, job)).result == "done"
+
+    run(main())
+
+
+@pytest.fixture
+def deaf(db: Db) -> Iterator[None]:
+    """Who listens in this database listens on a channel on which nobody ever speaks."""
+    db.execute(
+        "CREATE OR REPLACE FUNCTION howdah.channel() RETURNS text LANGUAGE sql VOLATILE"
+        " RETURN 'howdah_' || gen_random_uuid()"
+    )
+    yield
+    db.execute(render(source("functions/channel"), "howdah").encode())
+
+
+def test_where_notifications_do_not_arrive_jobs_are_found_by_looking(
+    queue: JobQueue, db: Db, work: Any, deaf: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    started = asyncio.Event()
+
+    @queue.job
+    async def waits() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with working(queue, poll=0.1, grace=0):
+            assert (await ended(queue, await work.aenqueue())).result == "done"
+            await until(lambda: "notifications do not arrive" in caplog.text)
+            assert (await ended(queue, await work.aenqueue())).result == "done"
+            job = await waits.aenqueue()
+            await started.wait()
+            await queue.acancel(job)
+            assert (await ended(queue, job)).status == "cancelled"
+
+    run(main())
+    assert caplog.text.count("notifications do not arrive") == 1

@@ -1,0 +1,281 @@
+"""Completion in the handler's own transaction: effect and completion commit together, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from howdah import Job, JobQueue, LeaseLost
+from howdah.outcome import Cancel, Fail, Retry, Snooze
+from howdah.retry import Fixed
+from tests.clock import TestClock
+from tests.conftest import Db
+from tests.worker import crew_handlers
+from tests.worker.in_process import drain, ended, happened, run, until, working
+
+
+@pytest.fixture(autouse=True)
+def effects(db: Db) -> Iterator[None]:
+    db.execute("CREATE TABLE public.howdah_test_effects (id uuid)")
+    yield
+    db.execute("DROP TABLE public.howdah_test_effects")
+
+
+def counted(db: Db) -> int:
+    row = db.execute("SELECT count(*) AS n FROM public.howdah_test_effects").fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
+INSERT = "INSERT INTO public.howdah_test_effects VALUES (%s)"
+
+
+def handler(queue: JobQueue, dsn: str, asynchronous: bool, then: Any, **options: Any) -> Any:
+    """Writes an effect, completes in the same transaction, and then does something inside of it."""
+
+    async def on_loop(job: Job) -> Any:
+        async with await psycopg.AsyncConnection.connect(dsn) as conn, conn.transaction():
+            await conn.execute(INSERT, (job.id,))
+            await job.acomplete({"in": "the transaction"}, conn=conn)
+            return then(job)
+
+    def in_thread(job: Job) -> Any:
+        with psycopg.connect(dsn) as conn, conn.transaction():
+            conn.execute(INSERT, (job.id,))
+            job.complete({"in": "the transaction"}, conn=conn)
+            return then(job)
+
+    return queue.job(name="pays", **options)(on_loop if asynchronous else in_thread)
+
+
+KINDS = pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop", "in a thread"])
+
+
+def raises(error: BaseException) -> Any:
+    """Raises the error in the first attempt, and goes on in the next."""
+
+    def then(job: Job) -> str:
+        if job.attempts == 1:
+            raise error
+        return "ignored"
+
+    return then
+
+
+@KINDS
+def test_a_commit_completes_the_job_and_the_worker_writes_nothing_more(
+    dsn: str, queue: JobQueue, db: Db, asynchronous: bool
+) -> None:
+    job = handler(queue, dsn, asynchronous, lambda job: "ignored").enqueue()
+    report = drain(queue)
+    done = queue.get(job)
+    assert (done.status, done.attempts, done.result) == ("completed", 1, {"in": "the transaction"})
+    assert (counted(db), report.counts) == (1, {"completed": 1})
+
+
+@KINDS
+def test_an_exception_rolls_both_back_and_the_attempt_has_failed(
+    dsn: str, queue: JobQueue, db: Db, asynchronous: bool
+) -> None:
+    then = raises(ValueError("after the completion"))
+    job = handler(queue, dsn, asynchronous, then, retry={"kind": "none"}).enqueue()
+    report = drain(queue)
+    done = queue.get(job)
+    assert (done.status, done.attempts, done.result) == ("completed", 2, {"in": "the transaction"})
+    assert [error.error for error in done.errors] == ["ValueError: after the completion"]
+    assert "in then" in str(done.errors[0].traceback)
+    assert (counted(db), report.counts) == (1, {"retried": 1, "completed": 1})
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Fail("hopeless"), ("failed", 1, "hopeless", 0)),
+        (Cancel("unwanted"), ("cancelled", 1, "unwanted", 0)),
+        (Retry("again", delay=50), ("pending", 1, "again", 50)),
+        (Snooze(60), ("pending", 0, None, 60)),
+        (KeyError("x"), ("pending", 1, "KeyError: 'x'", 70)),
+        (PermissionError("no"), ("failed", 1, "PermissionError: no", 0)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_what_the_handler_says_when_it_rolls_back_holds(
+    dsn: str, queue: JobQueue, db: Db, clock: TestClock, error: BaseException, expected: tuple[Any, ...]
+) -> None:
+    job = handler(queue, dsn, True, raises(error), retry={KeyError: Fixed(70)}, give_up=[PermissionError]).enqueue()
+    drain(queue)
+    done = queue.get(job)
+    status, attempts, message, delay = expected
+    assert (done.status, done.attempts, done.last_error) == (status, attempts, message)
+    if status == "pending":
+        assert done.run_at == clock.now + timedelta(seconds=delay)
+    assert counted(db) == 0
+
+
+@KINDS
+def test_a_handler_that_rolls_back_in_silence_has_failed_and_is_told_why(
+    dsn: str, queue: JobQueue, db: Db, asynchronous: bool
+) -> None:
+    @queue.job
+    async def on_loop(job: Job) -> str:
+        async with await psycopg.AsyncConnection.connect(dsn) as conn:
+            await conn.execute(INSERT, (job.id,))
+            await job.acomplete(conn=conn)
+            await conn.rollback()
+        return "fine"
+
+    @queue.job
+    def in_thread(job: Job) -> str:
+        with psycopg.connect(dsn) as conn:
+            conn.execute(INSERT, (job.id,))
+            job.complete(conn=conn)
+            conn.rollback()
+        return "fine"
+
+    job = (on_loop if asynchronous else in_thread).using(max_attempts=1).enqueue()
+    drain(queue)
+    done = queue.get(job)
+    assert (done.status, done.attempts) == ("failed", 1)
+    assert "its transaction was not committed" in str(done.last_error)
+    assert counted(db) == 0
+
+
+def test_an_exception_after_the_commit_changes_nothing(dsn: str, queue: JobQueue, db: Db) -> None:
+    @queue.job
+    def pays(job: Job) -> None:
+        with psycopg.connect(dsn) as conn:
+            conn.execute(INSERT, (job.id,))
+            job.complete("paid", conn=conn)
+        raise ValueError("after the commit")
+
+    job = pays.enqueue()
+    drain(queue)
+    done = queue.get(job)
+    assert (done.status, done.result, done.errors, counted(db)) == ("completed", "paid", (), 1)
+
+
+def test_a_transaction_that_ends_after_its_handler_is_waited_for(dsn: str, queue: JobQueue, db: Db) -> None:
+    conn = psycopg.connect(dsn)
+    returned = threading.Event()
+
+    @queue.job
+    def pays(job: Job) -> None:
+        conn.execute(INSERT, (job.id,))
+        job.complete("paid", conn=conn)
+        returned.set()
+
+    async def main() -> Job:
+        job = await pays.aenqueue()
+        async with working(queue):
+            await happened(returned)
+            # Until the worker's own look waits for the row that the handler's transaction holds.
+            await until(
+                lambda: (
+                    db.execute(
+                        "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND %s = ANY (pg_blocking_pids(pid))",
+                        (conn.info.backend_pid,),
+                    ).fetchone()
+                    is not None
+                )
+            )
+            conn.commit()
+            return await ended(queue, job)
+
+    with conn:
+        done = run(main())
+    assert (done.status, done.result, done.errors, counted(db)) == ("completed", "paid", (), 1)
+
+
+@KINDS
+def test_without_a_connection_the_completion_stands_on_its_own(queue: JobQueue, asynchronous: bool) -> None:
+    @queue.job
+    async def on_loop(job: Job) -> None:
+        await job.acomplete(5)
+        assert (await queue.aget(job)).status == "completed"
+
+    @queue.job
+    def in_thread(job: Job) -> None:
+        job.complete(5)
+        assert queue.get(job).status == "completed"
+
+    job = (on_loop if asynchronous else in_thread).enqueue()
+    report = drain(queue)
+    assert (queue.get(job).result, report.counts) == (5, {"completed": 1})
+
+
+def test_a_completion_after_the_lease_was_lost_raises_and_rolls_the_effect_back(
+    dsn: str, queue: JobQueue, db: Db
+) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    caught: list[BaseException] = []
+
+    @queue.job
+    def pays(job: Job) -> None:
+        if job.token == 1:
+            started.set()
+            go_on.wait()
+        try:
+            with psycopg.connect(dsn) as conn:
+                conn.execute(INSERT, (job.id,))
+                job.complete(f"token {job.token}", conn=conn)
+        except LeaseLost as error:
+            caught.append(error)
+            raise
+
+    async def main() -> Job:
+        job = await pays.aenqueue()
+        async with working(queue) as worker:
+            await happened(started)
+            db.execute("SELECT * FROM howdah.release(ARRAY[%s], ARRAY[1]::bigint[], true)", (job.id,))
+            done = await ended(queue, job)
+            go_on.set()
+            await until(lambda: caught)
+        assert worker.report.counts["completed"] == 1
+        return done
+
+    done = run(main())
+    assert (done.status, done.result) == ("completed", "token 3")
+    assert counted(db) == 1, "the effect of the one that was too late is gone"
+
+
+def test_a_child_process_can_do_it_too(dsn: str, db: Db) -> None:
+    queue = crew_handlers.connected(dsn)
+    options = {"retry_policy": {"kind": "none"}}
+    fine = crew_handlers.moves_money.using(**options).enqueue(dsn=dsn, how="fine")
+    broken = crew_handlers.moves_money.using(**options).enqueue(dsn=dsn, how="raise")
+    report = drain(queue, types=["moves_money"], children=1)
+    done = [queue.get(job) for job in (fine, broken)]
+    assert [(job.status, job.attempts, job.result) for job in done] == [
+        ("completed", 1, {"how": "fine"}),
+        ("completed", 2, {"how": "raise"}),
+    ]
+    assert "after the completion" in done[1].errors[0].error
+    assert (counted(db), report.counts) == (2, {"completed": 2, "retried": 1})
+
+
+def test_a_cancelled_job_that_completes_in_its_transaction_has_completed(dsn: str, queue: JobQueue, db: Db) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @queue.job
+    async def pays(job: Job) -> None:
+        async with await psycopg.AsyncConnection.connect(dsn) as conn, conn.transaction():
+            await conn.execute(INSERT, (job.id,))
+            await job.acomplete("paid", conn=conn)
+        started.set()
+        await go_on.wait()
+
+    async def main() -> Job:
+        job = await pays.aenqueue()
+        async with working(queue):
+            await started.wait()
+            assert not await queue.acancel(job), "it has ended"
+            go_on.set()
+            return await ended(queue, job)
+
+    assert (run(main()).status, counted(db)) == ("completed", 1)
