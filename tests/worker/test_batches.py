@@ -168,7 +168,7 @@ def test_an_exception_is_the_failure_of_all(queue: JobQueue, asynchronous: bool)
         (5, "a int"),
         (object(), "obj"),
     ],
-    ids=repr,
+    ids=["too few", "too many", "empty", "text", "a number", "an object"],
 )
 def test_an_answer_that_does_not_fit_the_batch_fails_all_in_words(queue: JobQueue, value: Any, words: str) -> None:
     jobs = answers(queue, 3, lambda jobs: value)

@@ -192,7 +192,10 @@ def test_a_thread_sees_that_its_job_is_cancelled(queue: JobQueue, way: str) -> N
         assert done.status == "cancelled"
 
 
-def test_a_thread_that_does_not_look_loses_its_job_when_the_grace_is_over(queue: JobQueue, db: Db) -> None:
+def test_a_thread_that_does_not_look_loses_its_job_when_the_grace_is_over(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(executor.LEEWAY, "lost", 0.2)
     db.execute("UPDATE howdah.settings SET cancel_grace = '100 ms'")
     started, go_on = threading.Event(), threading.Event()
 

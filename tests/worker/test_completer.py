@@ -296,7 +296,7 @@ class Recorded:
 def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completer, "PROGRESS_EVERY", 0)
     job = queue.enqueue("work")
-    jobs = [dataclasses.replace(job, id=Slow(int=n)) for n in range(100)]
+    jobs = [dataclasses.replace(job, id=Slow(int=n)) for n in range(60)]
     last: dict[int, str] = {}
 
     async def main() -> Recorded:
@@ -304,7 +304,7 @@ def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch:
         writer = completer.Completer(link, queue._context, lambda *_: None)  # type: ignore[arg-type]
 
         def report(mine: list[Job]) -> None:
-            for step in range(100):
+            for step in range(30):
                 for job in mine:
                     writer.report(job, None, f"step {step}")
                     last[job.id.int] = f"step {step}"

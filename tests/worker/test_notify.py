@@ -10,6 +10,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.statements import render, source
+from howdah.worker import notifier
 from tests.conftest import Db
 from tests.worker.in_process import asleep, ended, run, sleeps, until, working
 
@@ -62,7 +63,7 @@ def test_a_job_that_becomes_due_in_a_moment_starts_then(
 ) -> None:
     async def main() -> None:
         async with asleep(queue, db, monkeypatch):
-            for delay in (0.3, 1.5):
+            for delay in (0.2, 0.7):
                 done = await ended(queue, await work.using(delay=delay).aenqueue())
                 assert done.started_at is not None
                 assert done.started_at >= done.run_at
@@ -203,8 +204,13 @@ def deaf(db: Db) -> Iterator[None]:
 
 
 def test_where_notifications_do_not_arrive_jobs_are_found_by_looking(
-    queue: JobQueue, db: Db, work: Any, deaf: None, caplog: pytest.LogCaptureFixture
+    queue: JobQueue,
+    work: Any,
+    deaf: None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(notifier, "ECHO_WITHIN", 0.3)
     started = asyncio.Event()
 
     @queue.job

@@ -11,9 +11,16 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.retry import Immediately
+from howdah.worker import executor
 from tests.conftest import Db
 from tests.worker import crew_handlers
 from tests.worker.in_process import drain, ended, happened, run, until, working
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers that will not stop are left behind soon."""
+    monkeypatch.setitem(executor.LEEWAY, "timed out", 0.2)
 
 
 def test_an_async_handler_is_cancelled_and_its_attempt_has_failed(queue: JobQueue) -> None:
@@ -86,6 +93,7 @@ def test_a_result_that_comes_in_spite_of_the_timeout_counts(queue: JobQueue) -> 
     assert (done.status, done.result) == ("completed", "just in time")
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_thread_that_takes_too_long_is_left_behind_and_its_slot_is_free(queue: JobQueue) -> None:
     go_on = threading.Event()
     told: list[bool] = []
@@ -116,6 +124,7 @@ def test_a_thread_that_takes_too_long_is_left_behind_and_its_slot_is_free(queue:
     assert told == [True]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_worker_that_leaves_a_thread_behind_says_so(queue: JobQueue) -> None:
     go_on = threading.Event()
 
@@ -129,6 +138,7 @@ def test_a_worker_that_leaves_a_thread_behind_says_so(queue: JobQueue) -> None:
     assert (report.left_threads, report.exit_code) == (True, 0)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_async_handler_that_swallows_its_cancellation_is_left_behind_too(queue: JobQueue) -> None:
     go_on = asyncio.Event()
 
@@ -157,6 +167,7 @@ def test_an_async_handler_that_swallows_its_cancellation_is_left_behind_too(queu
     assert run(main()).result is None
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop", "in threads"])
 def test_with_too_many_left_behind_the_worker_stops_to_be_started_anew(queue: JobQueue, asynchronous: bool) -> None:
     go_on, go_on_in_thread = asyncio.Event(), threading.Event()
@@ -184,6 +195,7 @@ def test_with_too_many_left_behind_the_worker_stops_to_be_started_anew(queue: Jo
     run(main())
 
 
+@pytest.mark.usefixtures("impatient")
 def test_up_to_the_limit_it_goes_on(queue: JobQueue) -> None:
     go_on = threading.Event()
 
@@ -208,22 +220,22 @@ def test_up_to_the_limit_it_goes_on(queue: JobQueue) -> None:
     run(main())
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ["forever", "stubborn"])
 def test_a_child_process_that_takes_too_long_is_ended(dsn: str, name: str) -> None:
     queue = crew_handlers.connected(dsn)
 
     async def main() -> tuple[Job, int]:
-        job = await queue.aenqueue(name, timeout=2.5, max_attempts=1)
         async with working(queue, types=[name, "echo"], children=1, sweep=60) as worker:
-            await until(lambda: queue.get(job).current_stage)
-            child = int(str(queue.get(job).current_stage).removeprefix("pid "))
-            failed = await ended(queue, job)
+            # So that there is a child when the time begins to count.
             assert (await ended(queue, await crew_handlers.echo.aenqueue(value=1))).result == 1
+            failed = await ended(queue, await queue.aenqueue(name, timeout=0.5, max_attempts=1))
+            assert (await ended(queue, await crew_handlers.echo.aenqueue(value=2))).result == 2
             assert worker.leaked == 0, "a process can be killed"
-        return failed, child
+        return failed, int(str(failed.current_stage).removeprefix("pid "))
 
     failed, child = run(main())
-    assert (failed.status, failed.last_error, failed.crashes) == ("failed", "timed out after 2.5 s", 0)
+    assert (failed.status, failed.last_error, failed.crashes) == ("failed", "timed out after 0.5 s", 0)
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
 

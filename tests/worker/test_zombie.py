@@ -45,21 +45,6 @@ def test_nothing_that_a_stale_worker_writes_counts_and_its_handlers_are_told(
             assert [error["kind"] for error in job["errors"]] == ["worker died"], "no stale failure was recorded"
 
 
-def owners(fleet: Fleet) -> list[tuple[Any, ...]]:
-    jobs = fleet.jobs("job_type = ANY (%s)", list(OVERTAKEN))
-    names = ("job_type", "status", "worker_id", "attempts", "progress", "current_stage", "result")
-    return sorted(tuple(job[name] for name in names) for job in jobs)
-
-
-def as_the_new_owner_left_them() -> list[tuple[Any, ...]]:
-    return [(job_type, "running", "owner", 2, NEW_PERCENT, "owner", None) for job_type in OVERTAKEN]
-
-
-def boot(fleet: Fleet, worker: WorkerProcess) -> Any:
-    rows = fleet.rows("SELECT boot FROM howdah.workers WHERE worker_id = %s", worker.name)
-    return rows[0]["boot"] if rows else None
-
-
 def test_a_stale_worker_does_not_take_its_name_back_from_the_one_that_replaced_it(
     dsn: str, queue: JobQueue, tmp_path: Path
 ) -> None:
@@ -82,3 +67,18 @@ def test_a_stale_worker_does_not_take_its_name_back_from_the_one_that_replaced_i
         assert (ended.status, ended.attempts, ended.crashes) == ("completed", 2, 1)
         assert fleet.ledger.count("START") == 2
         assert replacement.is_running
+
+
+def owners(fleet: Fleet) -> list[tuple[Any, ...]]:
+    jobs = fleet.jobs("job_type = ANY (%s)", list(OVERTAKEN))
+    names = ("job_type", "status", "worker_id", "attempts", "progress", "current_stage", "result")
+    return sorted(tuple(job[name] for name in names) for job in jobs)
+
+
+def as_the_new_owner_left_them() -> list[tuple[Any, ...]]:
+    return [(job_type, "running", "owner", 2, NEW_PERCENT, "owner", None) for job_type in OVERTAKEN]
+
+
+def boot(fleet: Fleet, worker: WorkerProcess) -> Any:
+    rows = fleet.rows("SELECT boot FROM howdah.workers WHERE worker_id = %s", worker.name)
+    return rows[0]["boot"] if rows else None

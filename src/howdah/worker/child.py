@@ -47,17 +47,20 @@ class Stopped(BaseException):
     """Raised in the handler when its worker tells it to stop."""
 
 
-def main(pipe: Connection) -> None:
-    """The child's life."""
+def main(pipe: Connection, module: str) -> None:
+    """The child's life. It is ready once it has imported the module that its worker will probably ask for."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(STOP_SIGNAL, signal.SIG_IGN)
     child = _Child(pipe)
+    with contextlib.suppress(Exception):  # the job that needs it says what is wrong with it
+        importlib.import_module(module)
     inbox: asyncio.Queue[bytes] = asyncio.Queue()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         threading.Thread(target=_receive, args=(pipe, loop, inbox), daemon=True).start()
-        child.send({"ready": os.getpid()})
+        with contextlib.suppress(OSError):  # the worker is gone already
+            child.send({"ready": os.getpid()})
         while True:
             text = runner.run(inbox.get())
             child.perform(runner, msgspec.json.decode(text, type=Assignment))
@@ -84,7 +87,6 @@ class _Child:
             self._pipe.send_bytes(msgspec.json.encode(message))
 
     def perform(self, runner: asyncio.Runner, assignment: Assignment) -> None:
-        self.send({"began": True})
         ending, by_handler = self._ending(runner, assignment)
         self.send(
             {"kind": type(ending).__name__, "ending": msgspec.to_builtins(ending), "completed_by_handler": by_handler}

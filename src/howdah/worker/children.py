@@ -13,7 +13,6 @@ import dataclasses
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -21,6 +20,8 @@ import msgspec
 
 from howdah import outcome
 from howdah.database import Database
+from howdah.errors import HowdahError
+from howdah.handler import Handler
 from howdah.outcome import Crashed, Ending
 from howdah.worker.child import STOP_SIGNAL, Assignment, main
 from howdah.worker.run import Run
@@ -41,6 +42,10 @@ BIRTHS = 3
 """How many children may die before they have a job, until that is taken for the job's own fault."""
 
 
+class ChildNotBorn(HowdahError):
+    """No child process could be started."""
+
+
 class Children:
     """The child processes of a worker. Those that wait for a job are kept."""
 
@@ -52,34 +57,42 @@ class Children:
         self._idle: list[Child] = []
         self._all: set[Child] = set()
 
-    async def run(self, run: Run, begun: Callable[[Child], None]) -> Ending:
-        """Runs a job in a child process, and answers how it ended."""
-        for attempt in range(BIRTHS):
-            child = self._take_idle() or await self._born()
-            begun(child)
-            try:
-                ending = await child.perform(self._assignment(run), run)
-            finally:
-                self._put_back(child)
-            # Otherwise it died while it waited, or as it was born, and never had the job.
-            if child.began or run.reason is not None or attempt == BIRTHS - 1:
-                break
-        return ending
+    async def reserve(self, handler: Handler[Any, Any]) -> Child:
+        """A child that has imported the handler's module and waits for a job. Raises ChildNotBorn."""
+        for _ in range(BIRTHS):
+            child = self._take_idle() or await self._born(handler.function.__module__)
+            if await child.is_ready():
+                return child
+            self.put_back(child)
+        raise ChildNotBorn("no child process could be started: each ended before it was ready")
+
+    async def run(self, run: Run, child: Child) -> Ending:
+        """Runs a job in a reserved child, and answers how it ended."""
+        try:
+            return await child.perform(self._assignment(run), run)
+        finally:
+            self.put_back(child)
 
     def _take_idle(self) -> Child | None:
         while self._idle:
             child = self._idle.pop()
             if child.alive:
                 return child
-            self._all.discard(child)
+            self._forget(child)
         return None
 
-    def _put_back(self, child: Child) -> None:
+    def _forget(self, child: Child) -> None:
+        child.kill()
+        if child in self._all:
+            self._all.discard(child)
+            self._thread.submit(child.reap)
+
+    def put_back(self, child: Child) -> None:
+        """The child is free again; a dead one, or one that was told to stop, is forgotten."""
         if child.alive and not child.told_to_stop:
             self._idle.append(child)
         else:
-            self._all.discard(child)
-            child.kill()
+            self._forget(child)
 
     async def close(self) -> None:
         for child in self._all:
@@ -91,8 +104,8 @@ class Children:
         for child in self._all:
             child.reap()
 
-    async def _born(self) -> Child:
-        child = await asyncio.get_running_loop().run_in_executor(self._thread, Child, self._context)
+    async def _born(self, module: str) -> Child:
+        child = await asyncio.get_running_loop().run_in_executor(self._thread, Child, self._context, module)
         child.listen(asyncio.get_running_loop())
         self._all.add(child)
         return child
@@ -114,10 +127,10 @@ class Children:
 class Child:
     """One child process."""
 
-    def __init__(self, context: multiprocessing.context.SpawnContext) -> None:
+    def __init__(self, context: multiprocessing.context.SpawnContext, module: str) -> None:
         self._pipe: Connection
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=main, args=(theirs,), name="howdah-child")
+        self._process = context.Process(target=main, args=(theirs, module), name="howdah-child")
         self._process.start()
         theirs.close()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,16 +138,21 @@ class Child:
         self._run: Run | None = None
         self.alive = True
         self.told_to_stop = False
-        self.began = False
-        """Whether it has the job: if not, its death is not the job's doing."""
+        self._ready: asyncio.Future[bool] | None = None
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._ready = loop.create_future()
         loop.add_reader(self._pipe.fileno(), self._receive)
+
+    async def is_ready(self) -> bool:
+        """Waits until it is. False: it died first."""
+        assert self._ready is not None
+        return await asyncio.shield(self._ready) and self.alive
 
     async def perform(self, assignment: Assignment, run: Run) -> Ending:
         assert self._loop is not None
-        self._run, self.began = run, False
+        self._run = run
         self._answer = self._loop.create_future()
         try:
             self._pipe.send_bytes(msgspec.json.encode(assignment))
@@ -154,6 +172,7 @@ class Child:
         if self._loop is not None and self.alive:
             self._loop.remove_reader(self._pipe.fileno())
         self.alive = False
+        self._tell_ready(False)
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(Crashed("the child process was killed"))
 
@@ -162,6 +181,10 @@ class Child:
         with contextlib.suppress(ValueError):
             self._process.close()
         self._pipe.close()
+
+    def _tell_ready(self, ready: bool) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(ready)
 
     def _signal(self, number: int) -> None:
         if self._process.pid is not None and self._process.exitcode is None:
@@ -174,8 +197,8 @@ class Child:
         except (EOFError, OSError):
             self._died()
             return
-        if "began" in message:
-            self.began = True
+        if "ready" in message:
+            self._tell_ready(True)
         elif "progress" in message and self._run is not None:
             (job,) = self._run.jobs
             self._run.desk.report(job, *message["progress"])
@@ -189,6 +212,7 @@ class Child:
             return
         assert self._loop is not None
         self.alive = False
+        self._tell_ready(False)
         self._loop.remove_reader(self._pipe.fileno())
         if self._answer is not None and not self._answer.done():
             self._process.join(1)

@@ -38,8 +38,10 @@ class Demand(NamedTuple):
 class Crew:
     """Slots of one kind, the handlers that use them, and who waits for one."""
 
-    def __init__(self, name: str, slots: int, handlers: Sequence[AnyHandler]) -> None:
+    def __init__(self, name: str, slots: int, handlers: Sequence[AnyHandler], *, in_children: bool = False) -> None:
         self.name = name
+        self.in_children = in_children
+        """Each job waits for a child process that is ready: none is started by its claim."""
         self.slots = slots
         self.handlers: Mapping[str, AnyHandler] = {handler.name: handler for handler in handlers}
         self.busy = 0
@@ -76,7 +78,9 @@ class Crew:
         binding = any(limit < most for limit in asked.values())
         most = max(asked.values())
         quick = [name for name in asked if self._quick(name)] if most > free else None
-        return Demand(list(asked), list(asked.values()) if binding else None, most, free, quick)
+        return Demand(
+            list(asked), list(asked.values()) if binding else None, most, 0 if self.in_children else free, quick
+        )
 
     def saw(self, jobs: Sequence[Job], *, cut: bool) -> None:
         """What a claim brought says whether jobs may wait here; ``cut``: the next one in the queue may not."""
@@ -206,5 +210,5 @@ def crews_of(handlers: Iterable[AnyHandler], options: WorkerOptions) -> list[Cre
     for kind, (name, slots) in kinds.items():
         members = [handler for handler in known if handler.kind == kind and handler.batch is None]
         if members:
-            crews.append(Crew(name, slots, members))
+            crews.append(Crew(name, slots, members, in_children=kind == "process"))
     return crews + [BatchCrew(handler.concurrency or 1, handler) for handler in known if handler.batch is not None]

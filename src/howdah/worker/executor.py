@@ -56,13 +56,13 @@ class Executor:
         self._leaked = leaked
         self._loop = asyncio.get_running_loop()
 
-    def launch(self, run: Run, *, apart: bool = False) -> None:
-        """Begins a run. ``ended`` is called once, when its jobs are no longer its own."""
-        _Flight(self, run, in_child=apart or run.handler.kind == "process").begin()
+    def launch(self, run: Run, child: Child | None = None) -> None:
+        """Begins a run, in a reserved child if there is one. ``ended`` is called once, when its jobs are no longer its own."""
+        _Flight(self, run, child).begin()
 
     async def call(self, flight: _Flight) -> Any:
         run = flight.run
-        arguments = None if flight.in_child else flight.bound()
+        arguments = None if flight.child is not None else flight.bound()
         if not self._middleware:
             return await self._invoke(flight, arguments)
 
@@ -77,7 +77,8 @@ class Executor:
     async def _invoke(self, flight: _Flight, arguments: dict[str, Any] | None) -> Any:
         run = flight.run
         if arguments is None:
-            ending = await self._children.run(run, flight.uses_child)
+            assert flight.child is not None
+            ending = await self._children.run(run, flight.child)
             if not isinstance(ending, Completed):
                 raise endings.EndedInChild(ending)
             return ending.result
@@ -101,30 +102,23 @@ def _wrapped(middleware: Middleware, inner: Next) -> Next:
 class _Flight:
     """A run on its way: the task that it is, and what it takes to stop it."""
 
-    __slots__ = ("_begun", "_child", "_executor", "_task", "_thread", "_timers", "_told", "done", "in_child", "run")
-
-    def __init__(self, executor: Executor, run: Run, *, in_child: bool) -> None:
+    def __init__(self, executor: Executor, run: Run, child: Child | None) -> None:
         self._executor = executor
         self.run = run
-        self.in_child = in_child
+        self.child = child
         self.done = False
         self._begun = False
         self._told = False
         self._timers: list[asyncio.TimerHandle] = []
         self._thread: ThreadCall | None = None
-        self._child: Child | None = None
         self._task: asyncio.Task[None]
 
     def begin(self) -> None:
         loop = self._executor._loop
         self.run.on_stop(self._stop)
-        if not self.in_child:
-            self._limit_time()
-        self._task = loop.create_task(self._fly(), name=f"job {self.run.label}")
-
-    def _limit_time(self) -> None:
         if (timeout := self.run.timeout) is not None:
-            self._timers.append(self._executor._loop.call_later(timeout, self.run.stop, "timed out"))
+            self._timers.append(loop.call_later(timeout, self.run.stop, "timed out"))
+        self._task = loop.create_task(self._fly(), name=f"job {self.run.label}")
 
     def bound(self) -> dict[str, Any]:
         try:
@@ -134,12 +128,6 @@ class _Flight:
 
     def uses_thread(self, call: ThreadCall) -> None:
         self._thread = call
-
-    def uses_child(self, child: Child) -> None:
-        self._child = child
-        self._limit_time()
-        if self.run.reason is not None:
-            self._stop(self.run.reason)
 
     async def _fly(self) -> None:
         value, error = None, None
@@ -152,7 +140,7 @@ class _Flight:
             # Whatever a handler raises, SystemExit included, is about its job alone.
             error = raised
         if self.done:
-            if self._thread is None and self._child is None:
+            if self._thread is None and self.child is None:
                 self._executor._leaked(-1)
             return
         self._finish(
@@ -162,7 +150,7 @@ class _Flight:
         )
 
     def _is_single(self) -> bool:
-        return self.run.handler.batch is None or self.in_child
+        return self.run.handler.batch is None or self.child is not None
 
     def _many(self, value: Any, error: BaseException | None) -> list[Ending | None]:
         if error is not None:
@@ -206,10 +194,10 @@ class _Flight:
 
     def _stop(self, reason: StopReason) -> None:
         leeway = LEEWAY[reason]
-        if self.in_child:
+        if self.child is not None:
             leeway = CHILD_LEEWAY if reason == "cancelled" else leeway
-            if self._child is not None:
-                self._child.interrupt()
+            if self._begun:
+                self.child.interrupt()
         elif self._thread is None and self._begun and not self._told:
             # Once: what it does to end is not to be disturbed again.
             self._told = True
@@ -224,12 +212,12 @@ class _Flight:
         if self._thread is not None:
             if not self._thread.abandon():
                 return
-        elif not self.in_child:
+        elif self.child is None:
             self._executor._leaked(1)
         self._finish([self._unless_over(job, self._interrupted(None) or Interrupted()) for job in self.run.jobs])
-        if self._child is not None:
-            self._child.kill()
-        if self._thread is not None or self.in_child:
+        if self.child is not None:
+            self.child.kill()
+        if self._thread is not None or self.child is not None:
             self._task.cancel()
 
 

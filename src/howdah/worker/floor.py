@@ -26,10 +26,11 @@ from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job, from_row
 from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
+from howdah.payload import clean_text
 from howdah.plan import Row, read
 from howdah.worker import calls, endings
 from howdah.worker.calls import Hold
-from howdah.worker.children import Children
+from howdah.worker.children import Child, ChildNotBorn, Children
 from howdah.worker.completer import Completer
 from howdah.worker.crew import BatchCrew, Crew, crews_of
 from howdah.worker.executor import Executor, Middleware
@@ -149,7 +150,12 @@ class Floor:
     def _fill_all(self) -> None:
         crews, self._to_fill = self._to_fill, set()
         for crew in crews:
-            if not (self.closed or self.quarantine) and (waiting := list(crew.calls())):
+            if self.closed or self.quarantine or not (waiting := list(crew.calls())):
+                continue
+            if crew.in_children:
+                for (job,) in waiting:
+                    self._spawn(self._start_in_child(crew, job))
+            else:
                 self._spawn(self._start(crew, waiting))
 
     async def _start(self, crew: Crew, waiting: Sequence[Sequence[Job]]) -> None:
@@ -165,28 +171,52 @@ class Floor:
                 crew.busy -= 1
         crew.room.set()
 
-    def _launch(self, crew: Crew, jobs: Sequence[Job], *, apart: bool = False) -> None:
+    async def _start_in_child(self, crew: Crew, job: Job) -> None:
+        """Starts a job once there is a child for it: its time does not run while one is being born."""
+        try:
+            child = await self._children.reserve(crew.handlers[job.job_type])
+        except ChildNotBorn as error:
+            self._leave_slot(crew, job)
+            crew.lets_go(job)
+            self.completer.end(job, Failed(str(error)))
+            return
         if self.closed:
+            self._children.put_back(child)
+            self._refuse(crew, [job])
+        elif job.id in await self.completer.start([job]):
+            self._launch(crew, [job], child)
+        else:
+            self._children.put_back(child)
+            self._leave_slot(crew, job)
+            self._gone(crew, job)
+
+    def _launch(self, crew: Crew, jobs: Sequence[Job], child: Child | None = None) -> None:
+        if self.closed:
+            if child is not None:
+                self._children.put_back(child)
             self._refuse(crew, jobs)
             return
         run = Run(crew.handlers[jobs[0].job_type], jobs, self._desk)
         for job in jobs:
             self.runs[hold_of(job)] = run
         self._no_runs.clear()
-        self._executor.launch(run, apart=apart)
+        self._executor.launch(run, child)
 
     def _refuse(self, crew: Crew, jobs: Sequence[Job]) -> None:
         """They came, or were started, when the worker was already stopping: handed back before they ran."""
-        if jobs[0].crashes:
-            self._leave_apart(jobs[0])
+        self._leave_slot(crew, jobs[0])
+        self._hand_back(crew, jobs)
+
+    def _leave_slot(self, crew: Crew, job: Job) -> None:
+        if job.crashes:
+            self._suspects.ended(job)
         else:
             crew.busy -= 1
-        self._hand_back(crew, jobs)
 
     # Suspects run apart
 
     def _begin_suspect(self, crew: Crew, job: Job) -> None:
-        self._spawn(self._start_apart(crew, job, in_child=True))
+        self._spawn(self._start_in_child(crew, job))
 
     def _begin_alone(self, crew: Crew, job: Job) -> None:
         self._spawn(self._start_alone(crew, job))
@@ -196,29 +226,20 @@ class Floor:
         log.warning("%s %s crashed a worker before, and runs alone", job.job_type, job.id)
         self._hand_back_line()
         await self._no_runs.wait()
-        await self._start_apart(crew, job, in_child=False)
-
-    async def _start_apart(self, crew: Crew, job: Job, *, in_child: bool) -> None:
         if self.closed:
             self._refuse(crew, [job])
         elif job.id in await self.completer.start([job]):
-            self._launch(crew, [job], apart=in_child)
+            self._launch(crew, [job])
         else:
-            self._leave_apart(job)
+            self._leave_slot(crew, job)
             self._gone(crew, job)
-
-    def _leave_apart(self, job: Job) -> None:
-        self._suspects.ended(job)
 
     # Jobs end
 
     def _ended(self, run: Run, made: Sequence[Ending | None]) -> None:
         crew = self._crew_by_type[run.handler.name]
         crew.measured(run.handler.name, time.monotonic() - run.started, len(run.jobs))
-        if run.jobs[0].crashes:
-            self._leave_apart(run.jobs[0])
-        else:
-            crew.busy -= 1
+        self._leave_slot(crew, run.jobs[0])
         for job, ending in zip(run.jobs, made, strict=True):
             self.runs.pop(hold_of(job), None)
             crew.lets_go(job)
@@ -373,7 +394,7 @@ def _tell(job: Job, ending: Ending, status: str | None) -> None:
             job.attempts,
             job.max_attempts,
             status,
-            (ending.error.splitlines() or [""])[0][:200],
+            _one_line(ending.error),
             extra=_about(job, "failed"),
         )
     elif log.isEnabledFor(logging.DEBUG):
@@ -382,3 +403,9 @@ def _tell(job: Job, ending: Ending, status: str | None) -> None:
 
 def _about(job: Job, event: str) -> dict[str, str]:
     return {"event": event, "job_id": str(job.id), "job_type": job.job_type}
+
+
+def _one_line(text: str) -> str:
+    """The beginning of an error, fit for any log."""
+    line = (clean_text(text).splitlines() or [""])[0][:200]
+    return "".join(c if c.isprintable() else "\ufffd" for c in line)

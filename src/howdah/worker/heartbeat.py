@@ -22,6 +22,7 @@ from typing import Any
 from howdah import __about__
 from howdah.context import Context
 from howdah.database import Database, SyncConnection
+from howdah.errors import WorkerUnknown
 from howdah.worker import calls
 from howdah.worker.link import Backoff
 
@@ -44,6 +45,7 @@ class Heartbeat:
         facts: Mapping[str, Any],
         pulse: Callable[[], dict[str, Any]],
         rejoined: Callable[[], None],
+        replaced: Callable[[], None],
     ) -> None:
         self._database = database
         self._context = context
@@ -52,6 +54,7 @@ class Heartbeat:
         self._facts = facts
         self._pulse = pulse
         self._rejoined = rejoined
+        self._replaced = replaced
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="howdah-heartbeat", daemon=True)
         self._backoff = Backoff(longest=interval)
@@ -118,7 +121,11 @@ class Heartbeat:
         known = self._database.run(calls.heartbeat(self._context, self.boot, **pulse), conn)
         if not known and not self._stop.is_set():
             boot = uuid.uuid4()
-            self._database.run(calls.register(self._context, boot, **self.registration()), conn)
+            try:
+                self._database.run(calls.register(self._context, boot, again=True, **self.registration()), conn)
+            except WorkerUnknown:
+                self._loop.call_soon_threadsafe(self._replaced)
+                raise
             self.boot = boot
             self._loop.call_soon_threadsafe(self._rejoined)
         self.last_success = sent

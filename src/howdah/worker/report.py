@@ -15,6 +15,7 @@ class WorkerReport:
     worker_id: str
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     shed: bool = False
+    replaced: bool = False
     left_threads: bool = False
 
     def count(self, what: str) -> None:
@@ -41,7 +42,10 @@ class WorkerReport:
 
     @property
     def exit_code(self) -> int:
-        """0: clean. 6: the grace ran out, and running jobs were handed back. 7: left, to shed handlers that would not end."""
+        """0: clean. 2: another worker has its name. 6: the grace ran out, and running jobs were handed back. 7: left, to
+        shed handlers that would not end."""
+        if self.replaced:
+            return 2
         return 7 if self.shed else 6 if self.interrupted else 0
 
     def __str__(self) -> str:

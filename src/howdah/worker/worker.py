@@ -136,6 +136,7 @@ class Worker:
             facts={"job_types": sorted(self.handlers), "capacity": sum(crew.slots for crew in self._floor.crews)},
             pulse=self._pulse,
             rejoined=self._rejoined,
+            replaced=self._replaced,
         )
         self._claimers = [self._claimer(crew) for crew in self._floor.crews]
         self._orders = Orders(
@@ -266,11 +267,21 @@ class Worker:
 
     def _rejoined(self) -> None:
         log.error(
-            "this worker was given up for dead, or another one took its name; what it held was taken from it, and it"
-            " starts anew",
+            "this worker was given up for dead, and what it held was taken from it: it starts anew",
             extra={"event": "rejoined"},
         )
         self._floor.forget()
+
+    def _replaced(self) -> None:
+        self._floor.forget()
+        if not self._stops:
+            log.error(
+                "another worker has taken the name %s: this one stops. Two workers at once need two names",
+                self.worker_id,
+                extra={"event": "replaced"},
+            )
+            self.report.replaced = True
+            self.stop()
 
     def _leak(self, change: int) -> None:
         self.leaked += change

@@ -7,7 +7,8 @@ CREATE OR REPLACE FUNCTION howdah.register_worker(
     p_pid int DEFAULT NULL,
     p_version text DEFAULT NULL,
     p_capacity int DEFAULT NULL,
-    p_meta jsonb DEFAULT NULL
+    p_meta jsonb DEFAULT NULL,
+    p_again boolean DEFAULT false
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -31,7 +32,13 @@ BEGIN
         END,
         started_at = CASE WHEN w.boot = excluded.boot THEN w.started_at ELSE excluded.started_at END,
         host = excluded.host, pid = excluded.pid, version = excluded.version, job_types = excluded.job_types,
-        capacity = excluded.capacity, meta = excluded.meta;
+        capacity = excluded.capacity, meta = excluded.meta
+    -- One that was given up for dead and comes back must not take its name from somebody who lives by it now.
+    WHERE NOT p_again OR w.boot = excluded.boot OR w.heartbeat_at < excluded.heartbeat_at - w.lease;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'another worker is registered as % by now', p_worker_id USING
+            ERRCODE = 'JQ006', HINT = 'Two workers at once need two names.';
+    END IF;
 
     -- Who registers holds nothing. What an earlier life of this name held would otherwise never come
     -- back, because the name beats again.
@@ -40,5 +47,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.register_worker IS
     'Announces a worker: from now on its jobs live by its heartbeat. p_boot is new for each start of the process; what an'
-    ' earlier boot of the same name still held is taken back at once.';
+    ' earlier boot of the same name still held is taken back at once. p_again: after a loss; refused with SQLSTATE JQ006 if somebody'
+    ' who lives has the name by now.';
 REVOKE ALL ON FUNCTION howdah.register_worker FROM PUBLIC;

@@ -53,3 +53,4 @@ DROP FUNCTION IF EXISTS howdah.enqueue_many(
 );
 DROP FUNCTION IF EXISTS howdah.heartbeat(varchar, uuid, int);
 DROP FUNCTION IF EXISTS howdah.recover(int);
+DROP FUNCTION IF EXISTS howdah.register_worker(varchar, uuid, interval, varchar[], text, int, text, int, jsonb);
