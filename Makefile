@@ -9,6 +9,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 TESTS ?= tests
 # Tests of one given database would be in each other's way.
 JOBS ?= $(if $(HOWDAH_TEST_DSN),0,2)
+LARGE := $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
 
 .PHONY: help demo test check format scale clean
 
@@ -31,8 +32,8 @@ format: $(READY) ## Format the code, and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-scale: $(READY) ## The large cases: a million jobs each (a quarter of an hour)
-	@HOWDAH_SCALE=full $(BIN)/python -m pytest tests/plans tests/scale
+scale: $(READY) ## The large cases: a million jobs, many signals, long outages (half an hour)
+	@HOWDAH_SCALE=full $(BIN)/python -m pytest tests/plans tests/scale $(LARGE)
 
 clean: ## Remove what make made
 	rm -rf $(VENV) .howdah .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -135,7 +135,7 @@ class Database:
 
     async def aconnect(self) -> AsyncConnection:
         # Off the loop, because this may start a server.
-        dsn = await asyncio.to_thread(self.dsn)
+        dsn = await asyncio.to_thread(self.dsn) if self.configured is None else self.configured
         with _translated(self.schema):
             return await psycopg.AsyncConnection.connect(dsn, **_connection_options(dsn))
 

@@ -10,6 +10,7 @@ Each can be returned or raised::
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -21,6 +22,10 @@ from howdah.options import Seconds
 
 class Outcome(Exception):
     """What a handler wants to become of its job. Returned or raised."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is unpickled by calling its class with its args, which are not what these are made of.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class Retry(Outcome):

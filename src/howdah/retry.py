@@ -56,18 +56,38 @@ RetryCallable: TypeAlias = "Callable[[Job, BaseException], float | None]"
 RetryRule: TypeAlias = "Policy | Mapping[str, Any] | RetryCallable | Mapping[type[BaseException], Policy]"
 
 _KINDS = {Exponential: "exponential", Fixed: "fixed", Linear: "linear", Immediately: "none"}
+_RANGES = {"delay": (0, 10**9), "factor": (1, 1000), "max": (0, 10**9), "jitter": (0, 1)}
+"""Those of howdah.retry_delay."""
 DEFAULT = Exponential()
 
 
 def as_data(policy: Policy | Mapping[str, Any]) -> dict[str, Any]:
     """The policy as the database stores it."""
     if isinstance(policy, Mapping):
-        return dict(policy)
+        return _checked(dict(policy))
     if type(policy) in _KINDS:
-        return {"kind": _KINDS[type(policy)], **dataclasses.asdict(policy)}
+        return _checked({"kind": _KINDS[type(policy)], **dataclasses.asdict(policy)})
     raise InvalidOption(
         f"a retry policy is Exponential(…), Fixed(…), Linear(…), Immediately() or a dict, not {options.shown(policy)}"
     )
+
+
+def _checked(policy: dict[str, Any]) -> dict[str, Any]:
+    kind = policy.get("kind")
+    if kind not in _KINDS.values():
+        raise InvalidOption(f"the kind of a retry policy is {', '.join(_KINDS.values())}, not {options.shown(kind)}")
+    if kind != "none" and "delay" not in policy:
+        raise InvalidOption(f"a retry policy of the kind {kind} needs a delay, in seconds: {options.shown(policy)}")
+    for name, (least, most) in _RANGES.items():
+        if name in policy and not _is_number(policy[name], least, most):
+            raise InvalidOption(
+                f"the {name} of a retry policy is a number from {least:,} to {most:,}, not {options.shown(policy[name])}"
+            )
+    return policy
+
+
+def _is_number(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +110,7 @@ def retries(rule: RetryRule | None, give_up: Sequence[type[BaseException]] = ())
     if isinstance(rule, Mapping):
         by_class = {kind: policy for kind, policy in rule.items() if isinstance(kind, type)}
         if not by_class:
-            return Retries(stored={str(name): value for name, value in rule.items()}, give_up=finals)
+            return Retries(stored=as_data({str(name): value for name, value in rule.items()}), give_up=finals)
         if len(by_class) < len(rule) or not all(issubclass(kind, BaseException) for kind in by_class):
             raise InvalidOption(f"retry by class is a dict of exception classes, not {options.shown(rule)}")
         return Retries(by_class={kind: as_data(policy) for kind, policy in by_class.items()}, give_up=finals)

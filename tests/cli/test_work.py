@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from howdah import JobQueue
+from howdah.worker.shutdown import ECHO
 from tests.cli.runner import Outcome, howdah, schema_of_its_own
 from tests.talking import Talking
 
@@ -284,7 +285,11 @@ def test_a_second_signal_hurries(queue: JobQueue, start: Start) -> None:
     worker.await_line("^running")
     worker.signal(signal.SIGTERM)
     worker.await_line(STOPPING)
+    # Before that it would be taken for an echo of the first; several would end the process by the last of them.
+    echo_over = time.monotonic() + ECHO
+    until(lambda: time.monotonic() > echo_over)
     worker.signal(signal.SIGTERM)
+    worker.await_line('"event": "grace_over"')
     assert worker.ended() == 6
 
 

@@ -65,7 +65,9 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], Any]) -> None:
         make()
 
 
-@pytest.mark.parametrize("outcome", [Retry("a", delay=5), Snooze(5), Cancel("b"), Fail("c")])
+@pytest.mark.parametrize(
+    "outcome", [Retry("a", delay=5), Snooze(5), Cancel("b"), Fail("c"), Retry(at=MOMENT), Snooze(at=MOMENT)]
+)
 def test_an_outcome_survives_a_pool_of_processes(outcome: Outcome) -> None:
     copy = pickle.loads(pickle.dumps(outcome))
     assert (type(copy), str(copy), vars(copy)) == (type(outcome), str(outcome), vars(outcome))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ import psycopg
 
 from howdah import Job, JobQueue, Resource
 from howdah.outcome import Cancel, Fail, Retry, Snooze
+
+log = logging.getLogger("crew")
 
 
 class Tally:
@@ -141,6 +144,13 @@ def moves_money(dsn: str, how: str, job: Job) -> str:
         if how == "raise" and job.attempts == 1:
             raise ValueError("after the completion")
     return "ignored"
+
+
+def plain() -> int:
+    return os.getpid()
+
+
+registered = queue.job(process=True, name="registered")(plain)
 
 
 # Not in child processes, unless they are suspects

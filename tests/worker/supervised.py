@@ -120,6 +120,11 @@ class Supervised(Talking):
             found.append(said)
         return found
 
+    def cpu_seconds(self) -> float:
+        """What the supervisor itself has used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def words(self) -> list[tuple[str, int]]:
         """All that the children said, as pairs of a word and the child's number."""
         found = (re.match(r"([a-z]+) (\d+) name", line) for line in self.lines)

@@ -82,6 +82,14 @@ def test_a_handler_can_run_in_a_child_process(dsn: str) -> None:
     assert queue.get(awaited).result == done.result["pid"], "a child that has done one job does the next"
 
 
+def test_a_handler_that_does_not_stand_for_its_function_is_found_by_a_child_process_too(dsn: str) -> None:
+    queue = crew_handlers.connected(dsn)
+    job = crew_handlers.registered.enqueue()
+    drain(queue, types=["registered"], children=1)
+    done = queue.get(job)
+    assert (done.status, done.result != os.getpid()) == ("completed", True), done.errors
+
+
 def test_whatever_json_can_hold_goes_to_a_child_process_and_comes_back(dsn: str) -> None:
     queue = crew_handlers.connected(dsn)
     values: list[Any] = [None, True, -1, 2**63, 10**30, -(10**30), 1.5, "ä\u2028", [], {"a": [{"b": None}]}, {"": 0}]

@@ -7,6 +7,7 @@ import pty
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,21 @@ def test_hangup_goes_on_with_the_next_if_one_does_not_get_ready(tmp_path: Path) 
         run.signal(signal.SIGHUP)
         run.await_words("start", 1)
         run.await_words("ready", 2)
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0
+
+
+def test_waiting_for_a_slow_child_to_leave_costs_no_cpu(tmp_path: Path) -> None:
+    behave(tmp_path, "slow", child=1)
+    with supervise(tmp_path, 2, time_to_get_ready=0) as run:
+        run.await_words("ready", 1, 2)
+        run.signal(signal.SIGHUP)
+        run.await_words("term", 1)
+        before, began = run.cpu_seconds(), time.process_time()
+        # Spending as much as a busy supervisor would makes this a fair race on a loaded machine.
+        while time.process_time() < began + 0.4:
+            pass
+        assert run.cpu_seconds() - before < 0.1
         run.signal(signal.SIGTERM)
         assert run.ended() == 0
 

@@ -127,7 +127,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         due = [moment for child in self._children for moment in (child.start_at, child.kill_at) if moment is not None]
-        if self._renewed is not None:
+        if self._renewed is not None and not (self._renewed.is_leaving or self._is_stopping):
             due.append(self._renewed.born_at + _TIME_TO_GET_READY)
         if self._sources is not None:
             due.append(time.monotonic() + _LOOK_EVERY)

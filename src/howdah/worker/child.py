@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.errors import HowdahError, InvalidArguments
+from howdah.errors import InvalidArguments
 from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job
@@ -115,14 +115,13 @@ class _Child:
         (job,) = run.jobs
         try:
             arguments = bound(run)
-        except (InvalidArguments, HowdahError) as error:
-            return endings.unreadable(error)
-        try:
             value = run.handler.function(**arguments)
             if asyncio.iscoroutine(value):
                 value = runner.run(self._awaited(value))
         except Stopped:
             raise
+        except InvalidArguments as error:
+            return endings.unreadable(error)
         except BaseException as error:  # noqa: BLE001
             return Interrupted() if run.cancelled else endings.of_error(run.handler, job, error)
         if run.handler.batch is not None:
@@ -170,11 +169,20 @@ def find_handler(assignment: Assignment) -> Handler[Any, Any]:
         found = getattr(found, part, None)
     if isinstance(found, Handler) and found.name == assignment.name:
         return found
-    for value in vars(module).values():
-        handler = getattr(value, "handlers", {}).get(assignment.name) if hasattr(value, "handlers") else None
+    for value in tuple(vars(module).values()):
+        handler = _handlers_of(value).get(assignment.name)
         if isinstance(handler, Handler):
             return handler
     raise ImportError(
         f"{assignment.module} has no handler {assignment.name!r} when a child process imports it: register it at the"
         " top level of the module"
     )
+
+
+def _handlers_of(value: object) -> Mapping[str, Any]:
+    """Those of a queue. Whatever else a module may hold, such as a logger, can have other things of that name."""
+    try:
+        handlers = getattr(value, "handlers", None)
+    except Exception:  # noqa: BLE001
+        return {}
+    return handlers if isinstance(handlers, Mapping) else {}

@@ -39,7 +39,8 @@ _ENDINGS: dict[str, Any] = {
 
 
 BIRTHS = 3
-"""How many children may die before they have a job, until that is taken for the job's own fault."""
+"""How many children may die, or hang, before they are ready, until nobody is expected any more."""
+READY_WITHIN = 60.0
 
 
 class ChildNotBorn(HowdahError):
@@ -61,17 +62,16 @@ class Children:
         """A child that has imported the handler's module and waits for a job. Raises ChildNotBorn."""
         for _ in range(BIRTHS):
             child = self._take_idle() or await self._born(handler.function.__module__)
-            if await child.is_ready():
-                return child
-            self.put_back(child)
-        raise ChildNotBorn("no child process could be started: each ended before it was ready")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(READY_WITHIN):
+                    if await child.is_ready():
+                        return child
+            self._forget(child)
+        raise ChildNotBorn("no child process could be started: each ended, or hung, before it was ready")
 
     async def run(self, run: Run, child: Child) -> Ending:
         """Runs a job in a reserved child, and answers how it ended."""
-        try:
-            return await child.perform(self._assignment(run), run)
-        finally:
-            self.put_back(child)
+        return await child.perform(self._assignment(run), run)
 
     def _take_idle(self) -> Child | None:
         while self._idle:
@@ -89,6 +89,8 @@ class Children:
 
     def put_back(self, child: Child) -> None:
         """The child is free again; a dead one, or one that was told to stop, is forgotten."""
+        if child in self._idle:
+            return
         if child.alive and not child.told_to_stop:
             self._idle.append(child)
         else:
@@ -101,11 +103,14 @@ class Children:
         self._thread.shutdown(wait=False)
 
     def _reap(self) -> None:
-        for child in self._all:
+        for child in list(self._all):
             child.reap()
 
     async def _born(self, module: str) -> Child:
-        child = await asyncio.get_running_loop().run_in_executor(self._thread, Child, self._context, module)
+        try:
+            child = await asyncio.get_running_loop().run_in_executor(self._thread, Child, self._context, module)
+        except (OSError, RuntimeError) as error:
+            raise ChildNotBorn(f"no child process could be started: {error}") from error
         child.listen(asyncio.get_running_loop())
         self._all.add(child)
         return child

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from howdah.context import Context
-from howdah.errors import WorkerUnknown
+from howdah.errors import DatabaseUnavailable, WorkerUnknown
 from howdah.plan import Row
 from howdah.worker import calls
 from howdah.worker.calls import Cursor
@@ -116,7 +116,7 @@ class Claimer(Service):
     async def _sleep(self) -> None:
         poll = min(FIRST_POLL, self._poll)
         try:
-            while not self.stopping.is_set() and not self._wake.is_set():
+            while not self.stopping.is_set() and not self._wake.is_set() and self._may_claim():
                 await self._record_sleep()
                 demand = self.crew.demand()
                 activity = self.activity
@@ -173,8 +173,7 @@ class Claimer(Service):
             )
         except WorkerUnknown:
             # The heartbeat finds out too, and registers anew; until then there is nothing to claim under this boot.
-            await self.pause(FIRST_POLL)
-            return []
+            raise DatabaseUnavailable("this worker is about to register anew") from None
         self.last_claim = time.monotonic()
         return rows
 

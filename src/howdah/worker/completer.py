@@ -1,8 +1,9 @@
 """The completer: everything that a worker writes about the jobs it holds, in batches.
 
 One batch is written while the next one gathers: alone, an ending is written at once; under load, batches
-grow by themselves. A batch that the database refuses as a whole is halved until the culprit is found, so
-that one bad row never keeps its neighbours from ending.
+grow by themselves. A batch that the database refuses as a whole, or that waits for somebody's lock, is halved
+until the culprit is found, so that one bad or locked row never keeps its neighbours from ending. The culprit
+is written on its own, for as long as that takes.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+import psycopg
+
 from howdah.context import Context
-from howdah.errors import DatabaseUnavailable
+from howdah.database import Database
+from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput
 from howdah.failure import describe
 from howdah.job import Job
 from howdah.outcome import Ending, Failed
@@ -33,6 +37,8 @@ R = TypeVar("R")
 
 BATCH = 1_000
 PROGRESS_EVERY = 0.3
+PATIENCE = 2.0
+"""Seconds that a batch may wait for a lock before it is divided."""
 
 
 class Ended(NamedTuple):
@@ -43,7 +49,10 @@ class Ended(NamedTuple):
 class Completer:
     """Writes starts, reports and endings."""
 
-    def __init__(self, link: Link, context: Context, written: Callable[[Job, Ending, str | None], None]) -> None:
+    def __init__(
+        self, database: Database, link: Link, context: Context, written: Callable[[Job, Ending, str | None], None]
+    ) -> None:
+        self._database = database
         self._link = link
         self._context = context
         self._written = written
@@ -56,6 +65,7 @@ class Completer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = False
+        self._stragglers: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._work(), name="howdah completer")
 
@@ -92,6 +102,8 @@ class Completer:
         """Waits until everything that was said is written."""
         self._stir()
         await self._idle.wait()
+        while self._stragglers:
+            await asyncio.wait(set(self._stragglers))
 
     async def close(self) -> None:
         self._closing = True
@@ -109,10 +121,17 @@ class Completer:
         while not self._closing:
             await self._something.wait()
             self._something.clear()
-            while self._starts or self._endings:
-                await self._write_starts()
-                await self._write_endings()
-            await self._write_reports()
+            try:
+                while self._starts or self._endings:
+                    await self._write_starts()
+                    await self._write_endings()
+                await self._write_reports()
+            except DatabaseUnavailable:
+                return  # the worker ends, and what is not written comes back when its lease has passed
+            except Exception:
+                log.exception("the completer failed unexpectedly; it goes on")
+                self._something.set()
+                await asyncio.sleep(0.1)
             if not (self._starts or self._endings or self._reports):
                 self._idle.set()
 
@@ -120,20 +139,27 @@ class Completer:
         starts, self._starts = self._starts, []
         if not starts:
             return
-        holds = [hold_of(job) for jobs, _ in starts for job in jobs]
-        begun = await self._persist(lambda: calls.start(self._context, holds))
+        begun = await self._started([hold_of(job) for jobs, _ in starts for job in jobs])
         for _, answer in starts:
             if not answer.done():
-                answer.set_result(begun or set())
+                answer.set_result(begun)
+
+    async def _started(self, holds: Sequence[Hold]) -> set[uuid.UUID]:
+        """Those that were started. One that somebody has locked is not: it is handed back when it is found unknown."""
+        begun = await self._persist(lambda: calls.start(self._context, holds))
+        if begun is not None or len(holds) == 1:
+            return begun or set()
+        half = len(holds) // 2
+        return await self._started(holds[:half]) | await self._started(holds[half:])
 
     async def _write_endings(self) -> None:
         batch, self._endings = self._endings[:BATCH], self._endings[BATCH:]
         if any(hold_of(ended.job) in self._reports for ended in batch):
             await self._write_reports(of={hold_of(ended.job) for ended in batch})
-        for kind, group in _by_kind(batch):
-            await self._write(kind, group)
+        for group in _by_kind(batch):
+            await self._write(group)
 
-    async def _write(self, kind: type, group: Sequence[Ended]) -> None:
+    async def _write(self, group: Sequence[Ended]) -> None:
         pairs = [(hold_of(job), ending) for job, ending in group]
         try:
             statuses = await self._until_reached(lambda: calls.end(self._context, pairs))
@@ -141,25 +167,46 @@ class Completer:
             raise
         except Exception as error:  # noqa: BLE001
             # Whatever it was: an ending that is dropped here would leave its job held for ever.
-            await self._divide(kind, group, error)
+            if len(group) == 1:
+                self._write_alone(group[0], error)
+            else:
+                half = len(group) // 2
+                await self._write(group[:half])
+                await self._write(group[half:])
             return
         for job, ending in group:
-            self._written(job, ending, statuses.get(job.id))
+            self._tell(job, ending, statuses.get(job.id))
 
-    async def _divide(self, kind: type, group: Sequence[Ended], error: Exception) -> None:
-        if len(group) > 1:
-            half = len(group) // 2
-            await self._write(kind, group[:half])
-            await self._write(kind, group[half:])
-            return
-        ((job, ending),) = group
-        log.error("the end of job %s (%s) was refused by the database: %s", job.id, job.job_type, describe(error))
-        if isinstance(ending, Failed) and ending.error.startswith("this attempt's end could not be stored"):
-            # Not even that could be written: its lease or its deadline will end it.
-            self._written(job, ending, None)
-            return
-        failed = Failed(f"this attempt's end could not be stored: {describe(error)}")
-        await self._write(Failed, [Ended(job, failed)])
+    def _write_alone(self, ended: Ended, error: Exception) -> None:
+        task = asyncio.create_task(self._insist(ended, error))
+        self._stragglers.add(task)
+        task.add_done_callback(self._stragglers.discard)
+
+    async def _insist(self, ended: Ended, error: Exception | None) -> None:
+        """Writes one ending, however long that takes; what cannot be stored at all becomes a failure that can."""
+        job, ending = ended
+        backoff = Backoff()
+        while True:
+            if error is not None and _is_about_the_value(error):
+                log.error("the end of %s %s cannot be stored: %s", job.job_type, job.id, describe(error))
+                ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}")
+            try:
+                pairs = [(hold_of(job), ending)]
+                statuses = await self._database.arun(calls.end(self._context, pairs))
+            except Exception as again:  # noqa: BLE001
+                error = again
+                if self._closing:
+                    return
+                await asyncio.sleep(backoff.next())
+            else:
+                self._tell(job, ending, statuses.get(job.id))
+                return
+
+    def _tell(self, job: Job, ending: Ending, status: str | None) -> None:
+        try:
+            self._written(job, ending, status)
+        except Exception:
+            log.exception("unexpected, after the end of %s %s was written", job.job_type, job.id)
 
     async def _write_reports(self, of: set[Hold] | None = None) -> None:
         """Writes what was reported: at most every so often, or, of jobs that end, at once."""
@@ -173,7 +220,9 @@ class Completer:
             reports = {hold: self._reports.pop(hold) for hold in (of or set(self._reports)) & self._reports.keys()}
         self._reported = time.monotonic()
         batch = [(hold_of(job), percent, stage) for job, percent, stage in reports.values()]
-        await self._persist(lambda: calls.progress(self._context, batch))
+        if await self._persist(lambda: calls.progress(self._context, batch)) is None and len(batch) > 1:
+            for report in batch:
+                await self._persist(lambda report=report: calls.progress(self._context, [report]))  # type: ignore[misc]
 
     # Calls
 
@@ -182,6 +231,8 @@ class Completer:
             return await self._until_reached(plan)
         except DatabaseUnavailable:
             raise
+        except TimeoutError:
+            return None
         except Exception:
             log.exception("a write was refused by the database")
             return None
@@ -191,15 +242,23 @@ class Completer:
         backoff = Backoff(longest=2)
         while True:
             try:
-                return await self._link.run(plan())
+                async with asyncio.timeout(PATIENCE):
+                    return await self._link.run(plan())
             except DatabaseUnavailable:
                 if self._closing:
                     raise
                 await asyncio.sleep(backoff.next())
 
 
-def _by_kind(batch: Sequence[Ended]) -> Iterator[tuple[type, list[Ended]]]:
+def _by_kind(batch: Sequence[Ended]) -> Iterator[list[Ended]]:
     groups: dict[type, list[Ended]] = {}
     for ended in batch:
         groups.setdefault(type(ended.ending), []).append(ended)
-    return iter(groups.items())
+    return iter(groups.values())
+
+
+def _is_about_the_value(error: Exception) -> bool:
+    """Whether to try again would be in vain: not an outage, a lock, a schema in the middle of its migration."""
+    if isinstance(error, psycopg.Error):
+        return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(("22", "23", "54", "JQ"))
+    return not isinstance(error, TimeoutError | OSError | HowdahError) or isinstance(error, InvalidInput)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from howdah.handler import Handler
+from howdah.handler import Handler, Kind
 from howdah.job import Job
 from howdah.worker.options import WorkerOptions
 
@@ -55,6 +55,7 @@ class Crew:
         self._pace: dict[str, float] = {}
         self._bound: set[str] = set()
         self._ahead = 0
+        self._last_start = 0.0
 
     # What is wanted
 
@@ -85,6 +86,17 @@ class Crew:
     def saw(self, jobs: Sequence[Job], *, cut: bool) -> None:
         """What a claim brought says whether jobs may wait here; ``cut``: the next one in the queue may not."""
         self._ahead = 0 if cut else min((self._quick(job.job_type) for job in jobs), default=self._ahead)
+
+    @property
+    def kind(self) -> Kind:
+        return next(iter(self.handlers.values())).kind
+
+    def is_stuck(self) -> bool:
+        """Whether jobs have waited here for long although they should have been quick. Then none is claimed ahead."""
+        if not self.waiting or self.busy < self.slots or time.monotonic() - self._last_start < 5 * AHEAD:
+            return False
+        self._ahead = 0
+        return True
 
     def _room_ahead(self) -> int:
         # In gulps: a claim for each single job that has left the line would cost more than the job.
@@ -121,6 +133,7 @@ class Crew:
     def next_to_start(self) -> list[Job]:
         """The jobs that wait and for which there is a slot now. Their slots are taken."""
         starting: list[Job] = []
+        self._last_start = time.monotonic()
         while self.waiting and self.busy < self.slots:
             starting.append(heapq.heappop(self.waiting)[1])
             self.busy += 1
@@ -180,6 +193,9 @@ class BatchCrew(Crew):
             if not self.waiting:
                 self._forget()
             yield jobs
+
+    def is_stuck(self) -> bool:
+        return False
 
     def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
         taken = super().take_waiting(which)

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from howdah.errors import HowdahError
-from howdah.failure import traceback_of
+from howdah.errors import InvalidArguments
+from howdah.failure import describe, traceback_of
 from howdah.job import Job
 from howdah.outcome import Completed, Ending, Failed, Interrupted
 from howdah.worker import endings
@@ -123,7 +123,7 @@ class _Flight:
     def bound(self) -> dict[str, Any]:
         try:
             return bound(self.run)
-        except HowdahError as error:
+        except InvalidArguments as error:
             raise _Unreadable(error) from error
 
     def uses_thread(self, call: ThreadCall) -> None:
@@ -139,15 +139,24 @@ class _Flight:
         except BaseException as raised:  # noqa: BLE001
             # Whatever a handler raises, SystemExit included, is about its job alone.
             error = raised
+        finally:
+            if self.child is not None:
+                self._executor._children.put_back(self.child)
         if self.done:
             if self._thread is None and self.child is None:
                 self._executor._leaked(-1)
             return
-        self._finish(
-            [self._ending(job, value, error) for job in self.run.jobs]
-            if self._is_single()
-            else self._many(value, error)
-        )
+        try:
+            made = self._made(value, error)
+        except BaseException as unreadable:  # noqa: BLE001
+            failed = Failed(f"what the handler returned or raised could not be read: {describe(unreadable)}")
+            made = [self._unless_over(job, failed) for job in self.run.jobs]
+        self._finish(made)
+
+    def _made(self, value: Any, error: BaseException | None) -> list[Ending | None]:
+        if self._is_single():
+            return [self._ending(job, value, error) for job in self.run.jobs]
+        return self._many(value, error)
 
     def _is_single(self) -> bool:
         return self.run.handler.batch is None or self.child is not None
@@ -179,9 +188,9 @@ class _Flight:
                 return Interrupted()
 
     def _unless_over(self, job: Job, ending: Ending) -> Ending | None:
-        if job.id in self.run.lost or self.run.reason == "lost":
-            return None
-        return endings.by_handler(ending) if job.id in self.run.by_handler else ending
+        if job.id in self.run.by_handler:
+            return endings.by_handler(ending)
+        return None if job.id in self.run.lost or self.run.reason == "lost" else ending
 
     def _finish(self, made: Sequence[Ending | None]) -> None:
         self.done = True
@@ -222,6 +231,6 @@ class _Flight:
 
 
 class _Unreadable(Exception):
-    def __init__(self, error: HowdahError) -> None:
+    def __init__(self, error: InvalidArguments) -> None:
         super().__init__(str(error))
         self.error = error

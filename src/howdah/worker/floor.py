@@ -11,7 +11,6 @@ late changes nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import time
@@ -21,14 +20,13 @@ from typing import Any
 from howdah import calls as verbs
 from howdah.context import Context
 from howdah.database import Database
-from howdah.errors import DatabaseUnavailable
 from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job, from_row
 from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
 from howdah.payload import clean_text
 from howdah.plan import Row, read
-from howdah.worker import calls, endings
+from howdah.worker import endings
 from howdah.worker.calls import Hold
 from howdah.worker.children import Child, ChildNotBorn, Children
 from howdah.worker.completer import Completer
@@ -69,7 +67,7 @@ class Floor:
         self.closed = False
         """Nothing is started any more: the worker stops, or has been cut off."""
         self.crews = crews_of(handlers.values(), options)
-        self.completer = Completer(writes, context, self._written)
+        self.completer = Completer(database, writes, context, self._written)
         self._database = database
         self._context = context
         self._handlers = handlers
@@ -78,10 +76,12 @@ class Floor:
         self._changed = changed
         self._desk = Desk(resources, self.completer.report, self._complete, self._acomplete)
         self._children = Children(database)
-        self._threads = Threads(options.threads, leaked=leaked)
+        threads = sum(crew.slots for crew in self.crews if crew.kind == "thread")
+        self._threads = Threads(threads, leaked=leaked)
         self._executor = Executor(self._threads, self._children, middleware, ended=self._ended, leaked=leaked)
         self._suspects = Suspects(max(1, min(4, options.children)), begin=self._begin_suspect, alone=self._begin_alone)
         self._to_fill: set[Crew] = set()
+        self._completed_by_handler: set[Hold] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._no_runs = asyncio.Event()
         self._no_runs.set()
@@ -176,9 +176,10 @@ class Floor:
         try:
             child = await self._children.reserve(crew.handlers[job.job_type])
         except ChildNotBorn as error:
-            self._leave_slot(crew, job)
-            crew.lets_go(job)
-            self.completer.end(job, Failed(str(error)))
+            log.error("%s: %s %s is handed back", error, job.job_type, job.id, extra=_about(job, "no_child"))
+            # Not the job's fault, and not gone the next moment.
+            await asyncio.sleep(1)
+            self._refuse(crew, [job])
             return
         if self.closed:
             self._children.put_back(child)
@@ -191,7 +192,7 @@ class Floor:
             self._gone(crew, job)
 
     def _launch(self, crew: Crew, jobs: Sequence[Job], child: Child | None = None) -> None:
-        if self.closed:
+        if self.closed or (self.quarantine and not self._suspects.is_alone(jobs[0])):
             if child is not None:
                 self._children.put_back(child)
             self._refuse(crew, jobs)
@@ -210,8 +211,24 @@ class Floor:
     def _leave_slot(self, crew: Crew, job: Job) -> None:
         if job.crashes:
             self._suspects.ended(job)
+            self._fill_everywhere()
         else:
             crew.busy -= 1
+
+    def _fill_everywhere(self) -> None:
+        for crew in self.crews:
+            self._fill_soon(crew)
+
+    def reopen(self) -> None:
+        """What came while the worker was cut off may start now."""
+        self.closed = False
+        self._fill_everywhere()
+
+    def let_go_of_hoarded(self) -> None:
+        """Hands back what was claimed ahead of quick jobs that have become slow: others may run it sooner."""
+        for crew in self.crews:
+            if crew.is_stuck():
+                self._hand_back(crew, crew.take_waiting())
 
     # Suspects run apart
 
@@ -270,22 +287,26 @@ class Floor:
         """The handler completed its job in its own transaction. If that was rolled back, the attempt has failed."""
         backoff = Backoff()
         while True:
-            with contextlib.suppress(DatabaseUnavailable):
-                status = await self._status_of_own(job, ending.otherwise)
+            try:
+                held = await self._database.arun(read("held", id=job.id, token=job.token))
+            except Exception as error:  # noqa: BLE001
+                log.warning("cannot see yet whether %s %s was completed: %s", job.job_type, job.id, describe(error))
+                await asyncio.sleep(backoff.next())
+            else:
                 break
-            await asyncio.sleep(backoff.next())
-        self._written(job, ending if status == "completed" else ending.otherwise, status)
-
-    async def _status_of_own(self, job: Job, otherwise: Ending) -> str:
-        if not await self._database.arun(read("held", id=job.id, token=job.token)):
-            return "completed"
-        # Waits for the handler's transaction, if that is still open.
-        statuses = await self._database.arun(calls.end(self._context, [(hold_of(job), otherwise)]))
-        return statuses.get(job.id, "completed")
+        if held:
+            # Waits for the handler's transaction, if that is still open: then it may have been completed after all.
+            self._completed_by_handler.add(hold_of(job))
+            self.completer.end(job, ending.otherwise)
+        else:
+            self._written(job, ending, "completed")
 
     def _written(self, job: Job, ending: Ending, status: str | None) -> None:
         """An ending is in the database, or was refused there (status None)."""
         self.held.pop(hold_of(job), None)
+        if hold_of(job) in self._completed_by_handler:
+            self._completed_by_handler.discard(hold_of(job))
+            status = status or "completed"
         self._report.written(ending, status)
         _tell(job, ending, status)
         handler = self._handlers.get(job.job_type)

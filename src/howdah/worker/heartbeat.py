@@ -23,6 +23,7 @@ from howdah import __about__
 from howdah.context import Context
 from howdah.database import Database, SyncConnection
 from howdah.errors import WorkerUnknown
+from howdah.failure import describe
 from howdah.worker import calls
 from howdah.worker.link import Backoff
 
@@ -61,7 +62,11 @@ class Heartbeat:
         self._loop = asyncio.get_running_loop()
         self._watch = LoopWatch(self._loop, threading.get_ident())
         self.boot = uuid.uuid4()
+        """The boot that claims name: changed in the loop, once nothing is left of the one before."""
+        self._beating = self.boot
+        self._next_boot: uuid.UUID | None = None
         self.last_success = time.monotonic()
+        self.last_error: str | None = None
 
     def start(self) -> None:
         """Begins to beat. The worker has registered under ``boot``."""
@@ -98,18 +103,20 @@ class Heartbeat:
         # Registering was the first one.
         next_beat = time.monotonic() + self._interval
         while not self._stop.wait(max(min(next_beat - time.monotonic(), LOOP_LAG / 2), 0)):
-            self._watch.look()
-            if time.monotonic() < next_beat:
-                continue
             try:
+                self._watch.look()
+                if time.monotonic() < next_beat:
+                    continue
                 if conn is None or conn.closed:
                     conn = self._database.connect(self._database.dsn())
                 self._beat(conn)
                 self._backoff.reset()
+                self.last_error = None
                 next_beat = time.monotonic() + self._interval
             except Exception as error:  # noqa: BLE001
                 # Whatever it is: the next one may get through, and nobody else beats for this worker.
-                log.debug("a heartbeat did not get through: %s", error)
+                self.last_error = describe(error)
+                log.debug("a heartbeat did not get through: %s", self.last_error)
                 next_beat = time.monotonic() + self._backoff.next()
                 _close(conn)
                 conn = None
@@ -118,17 +125,25 @@ class Heartbeat:
     def _beat(self, conn: SyncConnection) -> None:
         sent = time.monotonic()
         pulse = {**self._pulse(), "loop_lag": timedelta(seconds=round(self._watch.lag, 3))}
-        known = self._database.run(calls.heartbeat(self._context, self.boot, **pulse), conn)
+        known = self._database.run(calls.heartbeat(self._context, self._beating, **pulse), conn)
         if not known and not self._stop.is_set():
-            boot = uuid.uuid4()
-            try:
-                self._database.run(calls.register(self._context, boot, again=True, **self.registration()), conn)
-            except WorkerUnknown:
-                self._loop.call_soon_threadsafe(self._replaced)
-                raise
-            self.boot = boot
-            self._loop.call_soon_threadsafe(self._rejoined)
+            self._rejoin(conn)
         self.last_success = sent
+
+    def _rejoin(self, conn: SyncConnection) -> None:
+        # The same until it is answered: a reply that was lost must not make this worker a stranger to itself.
+        self._next_boot = self._next_boot or uuid.uuid4()
+        try:
+            self._database.run(calls.register(self._context, self._next_boot, again=True, **self.registration()), conn)
+        except WorkerUnknown:
+            self._loop.call_soon_threadsafe(self._replaced)
+            raise
+        self._beating, self._next_boot = self._next_boot, None
+        self._loop.call_soon_threadsafe(self._begin_anew, self._beating)
+
+    def _begin_anew(self, boot: uuid.UUID) -> None:
+        self._rejoined()
+        self.boot = boot
 
 
 class LoopWatch:
@@ -177,4 +192,5 @@ class LoopWatch:
 
 def _close(conn: SyncConnection | None) -> None:
     if conn is not None:
-        conn.close()
+        with contextlib.suppress(Exception):
+            conn.close()

@@ -75,12 +75,17 @@ class Notifier(Service):
 
     async def _stay(self, hearing: asyncio.Task[None]) -> None:
         """Listens for as long as its own echo is heard."""
+        heard = False
         while await self._hears_itself():
+            heard = True
             self.listening = True
             self._warned = False
             if not await self._quiet(hearing, self._interval):
                 return
         self.listening = False
+        if heard:
+            # It worked until now: a new connection will do.
+            return
         if not self._warned and not self.stopping.is_set():
             self._warned = True
             log.warning(

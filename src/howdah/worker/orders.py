@@ -70,8 +70,8 @@ class Orders(Service):
         for word in words:
             if word.word != "unknown":
                 self._told(word)
-        strangers = () if under_way or self._claims_under_way() else words
-        await self._disown([word for word in strangers if word.word == "unknown" and word.hold not in self._held])
+        if not under_way and not self._claims_under_way():
+            await self._disown([word for word in words if word.word == "unknown" and word.hold not in self._held])
 
     def _told(self, word: Word) -> None:
         job, run = self._held.get(word.hold), self._runs.get(word.hold)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +46,6 @@ class Run:
         self.reason: StopReason | None = None
         self.lost: set[uuid.UUID] = set()
         self.by_handler: set[uuid.UUID] = set()
-        self.abandoned: asyncio.Future[None] | None = None
         self.started = time.monotonic()
         self._stop: Callable[[StopReason], None] | None = None
         for job in jobs:
@@ -87,7 +85,9 @@ class Run:
             self.stop("cancelled")
 
     def lose(self, job: Job) -> None:
-        """A job is no longer this run's; without any, it stops."""
+        """A job is no longer this run's; without any, it stops. One that the handler has completed itself is not lost."""
+        if job.id in self.by_handler:
+            return
         self.lost.add(job.id)
         if len(self.lost) == len(self.jobs):
             self.stop("lost")

@@ -31,6 +31,9 @@ class Suspects:
     def somebody_is_alone(self) -> bool:
         return self._lonely is not None
 
+    def is_alone(self, job: Job) -> bool:
+        return self._lonely == job.id
+
     @property
     def has_room(self) -> bool:
         return len(self._line) < self._slots

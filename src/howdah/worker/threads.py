@@ -27,8 +27,8 @@ class Threads:
         """Runs the function in a thread; the call's ``future`` gets what it returns or raises."""
         call = ThreadCall(self, asyncio.get_running_loop(), function, name)
         if self._started < self._count:
-            self._started += 1
             self._start()
+            self._started += 1
         self._calls.put(call)
         return call
 
@@ -45,7 +45,7 @@ class Threads:
             thread.name = f"howdah {call.name}"
             call.run()
             thread.name = "howdah-handler"
-            if call.abandoned:
+            if call.leaked:
                 _tell(call.loop, self._leaked, -1)
                 return
             del call
@@ -59,23 +59,32 @@ class ThreadCall:
         self.loop = loop
         self.name = name
         self.abandoned = False
+        self.leaked = False
+        self._began = False
         self._threads = threads
         self._function = function
         self._lock = threading.Lock()
         self._ended = False
 
     def run(self) -> None:
+        with self._lock:
+            if self.abandoned:
+                return
+            self._began = True
         value, error = None, None
         try:
             value = self._function()
         except BaseException as raised:  # noqa: BLE001
             # Also SystemExit and KeyboardInterrupt: a handler does not end the worker.
             error = raised
+        if not self._ends_in_time():
+            return
+        _tell(self.loop, self._settle, value, error)
+
+    def _ends_in_time(self) -> bool:
         with self._lock:
             self._ended = True
-            if self.abandoned:
-                return
-        _tell(self.loop, self._settle, value, error)
+            return not self.abandoned
 
     def abandon(self) -> bool:
         """Gives the thread up, and lets another take its place. False if the call has ended meanwhile."""
@@ -83,8 +92,10 @@ class ThreadCall:
             if self._ended or self.abandoned:
                 return False
             self.abandoned = True
-        self._threads._leaked(1)
-        self._threads._start()
+            self.leaked = self._began
+        if self.leaked:
+            self._threads._leaked(1)
+            self._threads._start()
         return True
 
     def _settle(self, value: Any, error: BaseException | None) -> None:

@@ -14,10 +14,11 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from howdah import resource
 from howdah.context import Context
 from howdah.database import Database
 from howdah.errors import DatabaseUnavailable, InvalidOption
@@ -73,6 +74,7 @@ class Worker:
         self._open_resources = open_resources
         self._prepare = prepare
         self._fenced = False
+        self._let_go_at = float("-inf")
         self._stops = 0
         self._stop_event: asyncio.Event | None = None
         self._hurry_event: asyncio.Event | None = None
@@ -113,15 +115,19 @@ class Worker:
         self._outage = Outage()
         self._claims = Link(self._database, self._outage)
         self._writes = Link(self._database, self._outage)
-        stack.push_async_callback(self._claims.close)
-        stack.push_async_callback(self._writes.close)
+        # Apart from the writes: a batch that waits for somebody's lock must not keep the sweep from its work.
+        self._chores = Link(self._database, self._outage)
+        for link in (self._claims, self._writes, self._chores):
+            stack.push_async_callback(link.close)
+        resources = await self._open_resources(stack)
+        _check_resources(self.handlers.values(), resources)
         self._floor = Floor(
             self._database,
             self.context,
             self._writes,
             self.handlers,
             self.options,
-            await self._open_resources(stack),
+            resources,
             self._middleware,
             self.report,
             leaked=self._leak,
@@ -140,7 +146,7 @@ class Worker:
         )
         self._claimers = [self._claimer(crew) for crew in self._floor.crews]
         self._orders = Orders(
-            self._writes,
+            self._chores,
             self.context,
             interval=self.options.heartbeat,
             held=self._floor.held,
@@ -151,14 +157,14 @@ class Worker:
         self._notifier = Notifier(
             self._database,
             self.context,
-            self._writes,
+            self._chores,
             interval=max(self.options.heartbeat * 3, 1),
             wake=self._wake,
             cancel=self._orders.heard_of,
         )
         self._fence = Service("fence", self._guard)
         maintenance = Maintenance(
-            self._database, self.context, self._writes, sweep=self.options.sweep, poll=self.options.poll
+            self._database, self.context, self._chores, sweep=self.options.sweep, poll=self.options.poll
         )
         self._services = [self._orders, self._fence, *maintenance.services]
         if not self.options.drain:
@@ -191,11 +197,14 @@ class Worker:
         while not self._stop_event.is_set():
             joining = asyncio.ensure_future(self._join())
             stopping = asyncio.ensure_future(self._stop_event.wait())
-            await asyncio.wait({joining, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            if not joining.done():
+            try:
+                await asyncio.wait({joining, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stopping.cancel()
+                stopped_first = not joining.done()
                 joining.cancel()
                 await asyncio.wait({joining})
+            if stopped_first:
                 return False
             try:
                 joining.result()
@@ -248,13 +257,17 @@ class Worker:
 
     async def _guard(self) -> None:
         """Fences the worker when its heartbeat has not got through for nearly a lease."""
-        await self._fence.pause(self.options.lease / 20)
+        await self._fence.pause(min(self.options.lease / 20, 0.5))
+        self._floor.let_go_of_hoarded()
+        self._shed_perhaps()
         cut_off = self._heartbeat.silence > self.options.lease * FENCE_AT
         if cut_off and not self._fenced:
             self._fenced = self._floor.closed = True
+            self._let_go_at = time.monotonic()
             log.error(
-                "no heartbeat has got through for %.1f s: others may take this worker's jobs, so it lets go of %d",
+                "no heartbeat has got through for %.1f s (%s): others may take this worker's jobs, so it lets go of %d",
                 self._heartbeat.silence,
+                self._heartbeat.last_error or "none has failed, they are late",
                 len(self._floor.held),
                 extra={"event": "fenced"},
             )
@@ -262,7 +275,8 @@ class Worker:
             self._floor.stop_runs("fenced")
         elif self._fenced and not cut_off:
             self._fenced = False
-            self._floor.closed = bool(self._stops)
+            if not self._stops:
+                self._floor.reopen()
             log.warning("heartbeats get through again: the worker goes on", extra={"event": "unfenced"})
 
     def _rejoined(self) -> None:
@@ -270,6 +284,7 @@ class Worker:
             "this worker was given up for dead, and what it held was taken from it: it starts anew",
             extra={"event": "rejoined"},
         )
+        self._let_go_at = time.monotonic()
         self._floor.forget()
 
     def _replaced(self) -> None:
@@ -285,7 +300,12 @@ class Worker:
 
     def _leak(self, change: int) -> None:
         self.leaked += change
-        if self.leaked > self.options.max_leaked and not self._stops:
+        self._shed_perhaps()
+
+    def _shed_perhaps(self) -> None:
+        # What had to be let go of in an outage mostly ends by itself, soon.
+        recently = time.monotonic() - self._let_go_at < max(self.options.lease, 60)
+        if self.leaked > self.options.max_leaked and not self._stops and not recently:
             log.error(
                 "%d handlers will not end: this worker stops, to be started anew", self.leaked, extra={"event": "shed"}
             )
@@ -348,6 +368,16 @@ async def _whatever_happens(ending: Awaitable[None]) -> None:
     task.result()
     if cancelled:
         raise asyncio.CancelledError
+
+
+def _check_resources(handlers: Iterable[AnyHandler], resources: Resources) -> None:
+    """A resource that no lifespan opens would fail every job that asks for it: better not to begin."""
+    for handler in handlers:
+        for name, marker in handler.arguments.resources.items():
+            try:
+                resource.find(resources, handler.arguments.resource_types[name], marker)
+            except InvalidOption as error:
+                raise InvalidOption(f"the handler {handler.name!r} asks for {name!r}: {error}") from error
 
 
 def _chosen(handlers: Mapping[str, AnyHandler], types: Sequence[str] | None) -> dict[str, AnyHandler]:

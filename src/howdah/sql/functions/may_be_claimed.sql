@@ -6,7 +6,7 @@ BEGIN
     IF p_job.run_at > howdah.clock() OR p_job.expires_at <= howdah.clock() THEN
         RETURN false;
     ELSIF p_job.order_key IS NOT NULL THEN
-        RETURN p_job.id = ANY (howdah.claim_ordered(p_job.job_type));
+        RETURN p_job.id = ANY (howdah.claim_ordered(p_job.job_type, true));
     END IF;
     RETURN NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job.job_type AND t.paused_at IS NOT NULL);
 END
