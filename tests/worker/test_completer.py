@@ -64,7 +64,7 @@ def test_one_bad_ending_among_a_hundred_keeps_none_of_the_others_from_ending(que
     assert (report.counts["completed"], report.counts["failed"]) == (99, 1)
 
 
-def test_one_that_can_not_even_fail_is_left_to_its_lease_and_the_others_end(
+def test_one_that_can_not_even_fail_is_tried_on_and_the_others_end(
     queue: JobQueue, db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     @queue.job
@@ -301,7 +301,7 @@ def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch:
 
     async def main() -> Recorded:
         link = Recorded()
-        writer = completer.Completer(link, queue._context, lambda *_: None)  # type: ignore[arg-type]
+        writer = completer.Completer(queue._database, link, queue._context, lambda *_: None)  # type: ignore[arg-type]
 
         def report(mine: list[Job]) -> None:
             for step in range(30):

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.errors import InvalidArguments
+from howdah.errors import HowdahError, InvalidArguments
 from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job
@@ -115,13 +115,16 @@ class _Child:
         (job,) = run.jobs
         try:
             arguments = bound(run)
+        except InvalidArguments as error:
+            return endings.unreadable(error)
+        except HowdahError as error:
+            return endings.of_error(run.handler, job, error)
+        try:
             value = run.handler.function(**arguments)
             if asyncio.iscoroutine(value):
                 value = runner.run(self._awaited(value))
         except Stopped:
             raise
-        except InvalidArguments as error:
-            return endings.unreadable(error)
         except BaseException as error:  # noqa: BLE001
             return Interrupted() if run.cancelled else endings.of_error(run.handler, job, error)
         if run.handler.batch is not None:

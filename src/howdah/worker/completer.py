@@ -102,8 +102,8 @@ class Completer:
         """Waits until everything that was said is written."""
         self._stir()
         await self._idle.wait()
-        while self._stragglers:
-            await asyncio.wait(set(self._stragglers))
+        if self._stragglers:
+            await asyncio.wait(set(self._stragglers), timeout=PATIENCE)
 
     async def close(self) -> None:
         self._closing = True
@@ -187,8 +187,8 @@ class Completer:
         job, ending = ended
         backoff = Backoff()
         while True:
-            if error is not None and _is_about_the_value(error):
-                log.error("the end of %s %s cannot be stored: %s", job.job_type, job.id, describe(error))
+            if error is not None and ending is ended.ending and _is_about_the_value(error):
+                log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, describe(error))
                 ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}")
             try:
                 pairs = [(hold_of(job), ending)]
@@ -260,5 +260,5 @@ def _by_kind(batch: Sequence[Ended]) -> Iterator[list[Ended]]:
 def _is_about_the_value(error: Exception) -> bool:
     """Whether to try again would be in vain: not an outage, a lock, a schema in the middle of its migration."""
     if isinstance(error, psycopg.Error):
-        return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(("22", "23", "54", "JQ"))
+        return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(("22", "23", "54", "JQ", "P0"))
     return not isinstance(error, TimeoutError | OSError | HowdahError) or isinstance(error, InvalidInput)
