@@ -46,7 +46,9 @@ def python(program: str, dsn: str, *options: str) -> str:
         [sys.executable, "-X", "dev", "-W", "error", *options, "-c", program, dsn],
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    # A loaded machine makes asyncio's debug mode complain of slow callbacks, which says nothing about pools.
+    complaints = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
+    assert (done.returncode, complaints) == (0, []), done.stderr
     return done.stdout
 
 

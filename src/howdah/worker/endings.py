@@ -46,8 +46,8 @@ class EndedInChild(Exception):
 
 
 def of_value(handler: AnyHandler, job: Job, value: object) -> Ending:
-    """A handler returned: a result, or an outcome."""
-    return of_error(handler, job, value) if isinstance(value, Outcome) else Completed(value)
+    """A handler returned: a result, an outcome, or (of a batch, by ``gather``) what was raised for this job."""
+    return of_error(handler, job, value) if isinstance(value, BaseException) else Completed(value)
 
 
 def of_batch(handler: AnyHandler, jobs: Sequence[Job], value: object) -> list[Ending]:

@@ -39,7 +39,7 @@ class Notifier(Service):
         writes: Link,
         *,
         interval: float,
-        wake: Callable[[int], None],
+        wake: Callable[[int | None], None],
         cancel: Callable[[uuid.UUID], None],
     ) -> None:
         super().__init__("notifier", self._listen)
@@ -78,7 +78,10 @@ class Notifier(Service):
         heard = False
         while await self._hears_itself():
             heard = True
-            self.listening = True
+            if not self.listening:
+                self.listening = True
+                # What was said while nobody listened is heard by nobody: everybody looks once.
+                self._wake(None)
             self._warned = False
             if not await self._quiet(hearing, self._interval):
                 return

@@ -229,7 +229,7 @@ class Worker:
             self._fenced or self._floor.quarantine or self._stops or self._floor.completer.backlog > MOST_UNWRITTEN
         )
 
-    def _wake(self, bucket: int) -> None:
+    def _wake(self, bucket: int | None) -> None:
         for claimer in self._claimers:
             claimer.wake(bucket)
 
