@@ -36,7 +36,7 @@ class Attempt(Protocol):
 
     def is_cancelled(self, job: Job) -> bool: ...
 
-    def report(self, job: Job, percent: int | None, stage: str | None) -> None: ...
+    def report(self, job: Job, percent: float | None, stage: str | None) -> None: ...
 
     def complete(self, job: Job, result: Any, conn: Any) -> None: ...
 
@@ -115,8 +115,8 @@ class Job:
         """What the queue's lifespan opened for this worker."""
         return self._running().resources
 
-    def progress(self, percent: int | None = None, stage: str | None = None) -> None:
-        """Says how far the job is. Returns at once; the worker writes the last word of each moment."""
+    def progress(self, percent: float | None = None, stage: str | None = None) -> None:
+        """Says how far the job is, from 0 to 100. Returns at once; the worker writes the last word of each moment."""
         self._running().report(self, percent, stage)
 
     def complete(self, result: Any = None, *, conn: Any = None) -> None:

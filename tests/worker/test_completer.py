@@ -226,7 +226,7 @@ def test_a_report_that_makes_no_sense_is_the_handlers_error(queue: JobQueue) -> 
 
     @queue.job
     async def work(job: Job) -> None:
-        for percent, stage in ((101, None), (-1, None), ("50", None), (None, "x" * 101), (None, "a\0b"), (None, "")):
+        for percent, stage in (("50", None), (b"5", None), (None, 7), (None, ["a"])):
             try:
                 job.progress(percent, stage)  # type: ignore[arg-type]
             except InvalidOption as error:
@@ -235,7 +235,7 @@ def test_a_report_that_makes_no_sense_is_the_handlers_error(queue: JobQueue) -> 
 
     job = work.enqueue()
     drain(queue)
-    assert (len(refused), queue.get(job).status, queue.get(job).current_stage) == (6, "completed", "fine")
+    assert (len(refused), queue.get(job).status, queue.get(job).current_stage) == (4, "completed", "fine")
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop", "in a thread"])

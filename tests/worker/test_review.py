@@ -213,3 +213,25 @@ def test_an_error_that_passes_does_not_make_a_failure_of_a_success(queue: JobQue
             return await ended(queue, job)
 
     assert run(main()).status == "completed"
+
+
+@pytest.mark.parametrize(("percent", "shown"), [(33.4, 33), (150, 100), (-3, 0), (True, None), (float("nan"), None)])
+def test_a_remark_about_progress_is_rounded_and_not_what_fails_the_job(
+    queue: JobQueue, percent: float, shown: int | None
+) -> None:
+    @queue.job(max_attempts=1)
+    async def work(job: Job) -> None:
+        job.progress(percent, "a stage of more than a hundred characters " * 3)
+        raise ValueError("to see it as it was")
+
+    job = work.enqueue()
+    drain(queue)
+    done = queue.get(job)
+    if shown is None:
+        assert "percent is a number from 0 to 100" in str(done.last_error)
+    else:
+        assert (done.percent, len(str(done.current_stage)), done.last_error) == (
+            shown,
+            100,
+            "ValueError: to see it as it was",
+        )

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from howdah import options
+from howdah.errors import InvalidOption
 from howdah.job import Job, bind
+from howdah.payload import clean_text
 from howdah.worker.calls import Hold
 
 if TYPE_CHECKING:
@@ -94,11 +96,11 @@ class Run:
 
     # What a handler can do through its job
 
-    def report(self, job: Job, percent: int | None, stage: str | None) -> None:
+    def report(self, job: Job, percent: float | None, stage: str | None) -> None:
         self.desk.report(
             job,
-            None if percent is None else options.integer(percent, "percent", least=0, most=100),
-            None if stage is None else options.name(stage, "stage", 100),
+            None if percent is None else _percent(percent),
+            None if stage is None else clean_text(options.text(stage, "stage"))[:100],
         )
 
     def complete(self, job: Job, result: Any, conn: Any) -> None:
@@ -108,6 +110,13 @@ class Run:
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
         await self.desk.acomplete(job, result, conn)
         self.by_handler.add(job.id)
+
+
+def _percent(value: object) -> int:
+    """Rounded, and within 0 to 100: a remark about a job must not be what fails it."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise InvalidOption(f"percent is a number from 0 to 100, not {options.shown(value)}")
+    return round(min(max(value, 0), 100))
 
 
 def hold_of(job: Job) -> Hold:

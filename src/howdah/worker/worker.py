@@ -315,7 +315,9 @@ class Worker:
     # The end
 
     async def _end(self) -> None:
-        log.info("stopping: %d running", len(self._floor.runs), extra={"event": "stopping"})
+        running = len(self._floor.runs)
+        patience = f"; {self.options.grace:g} s to finish, a second signal hands them back at once" if running else ""
+        log.info("stopping: %d running%s", running, patience, extra={"event": "stopping"})
         self._floor.closed = True
         self._floor.hand_back_waiting()
         await self._within(self.options.lease, *(claimer.stop() for claimer in self._claimers))
