@@ -25,7 +25,7 @@ from howdah.payload import clean_text
 from howdah.plan import Begin, Call, Pause, Plan, Row, Take, call, given, read
 from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
 from howdah.retry import Policy, as_data
-from howdah.stored import stored_json, stored_mapping, stored_result, stored_text
+from howdah.stored import stored_data, stored_json, stored_mapping, stored_result, stored_text
 
 BULK_SIZE: Final = 2_000
 WINDOW: Final = 10_000
@@ -74,7 +74,7 @@ def enqueue(
     job_id = new_id() if id is None else options.job_id(id)
     arguments = given(
         job_type=job_type,
-        data=_data(context, job_type, data),
+        data=stored_data(context, job_type, data),
         key=None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
         id=job_id,
         first_try=id is None,
@@ -499,12 +499,6 @@ def _due(run_at: datetime | None, delay: Seconds | None) -> dict[str, datetime |
     }
 
 
-def _data(context: Context, job_type: str, data: Any, name: str = "data") -> Any:
-    if known := context.known.get(job_type):
-        known.check(data)
-    return stored_json(context, data, name)
-
-
 def _searched(context: Context, data: Any) -> Any:
     if context.codec is not PLAIN:
         raise InvalidOption("data cannot be searched: this queue stores it through a codec")
@@ -526,7 +520,7 @@ def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | Asyn
 
 def _item(context: Context, job_type: str, item: Any, index: int, committed: int) -> Any:
     try:
-        return _data(context, job_type, item, f"item {index}")
+        return stored_data(context, job_type, item, f"item {index}")
     except InvalidInput as error:
         raise _bad_item(error, index, committed) from error
 

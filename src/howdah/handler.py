@@ -154,6 +154,9 @@ class Handler(Generic[P, R]):
         return "<" not in getattr(self.function, "__qualname__", "<")
 
 
+AnyHandler: TypeAlias = Handler[Any, Any]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chosen:
     """A handler, and options for the jobs that are added through it."""

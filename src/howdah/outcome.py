@@ -114,8 +114,6 @@ class Crashed:
 class Interrupted:
     """The handler was stopped by the worker, or had not begun: the job is handed back."""
 
-    started: bool = True
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompletedByHandler:

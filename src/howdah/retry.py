@@ -58,7 +58,6 @@ RetryRule: TypeAlias = "Policy | Mapping[str, Any] | RetryCallable | Mapping[typ
 _KINDS = {Exponential: "exponential", Fixed: "fixed", Linear: "linear", Immediately: "none"}
 _RANGES = {"delay": (0, 10**9), "factor": (1, 1000), "max": (0, 10**9), "jitter": (0, 1)}
 """Those of howdah.retry_delay."""
-DEFAULT = Exponential()
 
 
 def as_data(policy: Policy | Mapping[str, Any]) -> dict[str, Any]:

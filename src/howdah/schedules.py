@@ -28,7 +28,7 @@ from howdah.job import Job
 from howdah.options import Seconds
 from howdah.plan import Plan, Row, call, read
 from howdah.retry import Policy, as_data
-from howdah.stored import stored_json, stored_mapping
+from howdah.stored import stored_data, stored_mapping
 
 MAX_NAME_LENGTH: Final = 100
 
@@ -114,7 +114,7 @@ def schedule(
     arguments = {
         "name": _name(name),
         "job_type": options.job_type(job_type),
-        "data": _payload(context, job_type, data),
+        "data": stored_data(context, job_type, data),
         "cron": rhythm.expression if isinstance(rhythm, Cron) else None,
         "every": rhythm.span if isinstance(rhythm, Every) else None,
         "timezone": timezone,
@@ -275,12 +275,6 @@ def _next(rhythm: Rhythm, now: datetime) -> datetime | None:
 
 def _name(value: object) -> str:
     return options.name(value, "name", MAX_NAME_LENGTH)
-
-
-def _payload(context: Context, job_type: str, data: Any) -> Any:
-    if known := context.known.get(job_type):
-        known.check(data)
-    return stored_json(context, data)
 
 
 def _boolean(value: object, option: str) -> bool:

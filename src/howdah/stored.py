@@ -14,6 +14,13 @@ MAX_ERROR_LENGTH: Final = 100_000
 MAX_META_BYTES: Final = 64 * 1024
 
 
+def stored_data(context: Context, job_type: str, data: Any, name: str = "data") -> Any:
+    """What a job of this type is to be called with; checked by its handler, where that is known here."""
+    if known := context.known.get(job_type):
+        known.check(data)
+    return stored_json(context, data, name)
+
+
 def stored_json(context: Context, value: Any, name: str = "data") -> Any:
     value = {} if value is None else value
     return to_jsonb(value, codec=context.codec, max_bytes=context.max_payload_bytes, name=name)

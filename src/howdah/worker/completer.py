@@ -9,7 +9,6 @@ is written on its own, for as long as that takes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
@@ -108,8 +107,7 @@ class Completer:
     async def close(self) -> None:
         self._closing = True
         self._something.set()
-        with contextlib.suppress(DatabaseUnavailable):
-            await self._task
+        await self._task
 
     # The loop
 
@@ -182,12 +180,12 @@ class Completer:
         self._stragglers.add(task)
         task.add_done_callback(self._stragglers.discard)
 
-    async def _insist(self, ended: Ended, error: Exception | None) -> None:
+    async def _insist(self, ended: Ended, error: Exception) -> None:
         """Writes one ending, however long that takes; what cannot be stored at all becomes a failure that can."""
         job, ending = ended
         backoff = Backoff()
         while True:
-            if error is not None and ending is ended.ending and _is_about_the_value(error):
+            if ending is ended.ending and _is_about_the_value(error):
                 log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, describe(error))
                 ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}")
             try:

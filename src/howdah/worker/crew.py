@@ -13,11 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from howdah.handler import Handler, Kind
+from howdah.handler import AnyHandler, Kind
 from howdah.job import Job
 from howdah.worker.options import WorkerOptions
-
-AnyHandler = Handler[Any, Any]
 
 AHEAD = 0.1
 """Seconds of work that may wait here, claimed but not started. More would hoard jobs and delay urgent ones."""
@@ -38,10 +36,8 @@ class Demand(NamedTuple):
 class Crew:
     """Slots of one kind, the handlers that use them, and who waits for one."""
 
-    def __init__(self, name: str, slots: int, handlers: Sequence[AnyHandler], *, in_children: bool = False) -> None:
+    def __init__(self, name: str, slots: int, handlers: Sequence[AnyHandler]) -> None:
         self.name = name
-        self.in_children = in_children
-        """Each job waits for a child process that is ready: none is started by its claim."""
         self.slots = slots
         self.handlers: Mapping[str, AnyHandler] = {handler.name: handler for handler in handlers}
         self.busy = 0
@@ -90,6 +86,11 @@ class Crew:
     @property
     def kind(self) -> Kind:
         return next(iter(self.handlers.values())).kind
+
+    @property
+    def in_children(self) -> bool:
+        """Each job waits for a child process that is ready: none is started by its claim."""
+        return self.kind == "process"
 
     def is_stuck(self) -> bool:
         """Whether jobs have waited here for long although they should have been quick. Then none is claimed ahead."""
@@ -226,5 +227,5 @@ def crews_of(handlers: Iterable[AnyHandler], options: WorkerOptions) -> list[Cre
     for kind, (name, slots) in kinds.items():
         members = [handler for handler in known if handler.kind == kind and handler.batch is None]
         if members:
-            crews.append(Crew(name, slots, members, in_children=kind == "process"))
+            crews.append(Crew(name, slots, members))
     return crews + [BatchCrew(handler.concurrency or 1, handler) for handler in known if handler.batch is not None]

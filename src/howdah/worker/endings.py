@@ -14,7 +14,7 @@ from howdah import options
 from howdah.context import Context
 from howdah.errors import InvalidInput
 from howdah.failure import describe, message_of, traceback_of
-from howdah.handler import Handler
+from howdah.handler import AnyHandler
 from howdah.job import Job
 from howdah.outcome import (
     Cancel,
@@ -33,8 +33,6 @@ from howdah.retry import delay_of
 from howdah.stored import stored_result
 
 log = logging.getLogger("howdah.worker")
-
-AnyHandler = Handler[Any, Any]
 
 
 class EndedInChild(Exception):

@@ -21,7 +21,7 @@ from howdah import calls as verbs
 from howdah.context import Context
 from howdah.database import Database
 from howdah.failure import describe
-from howdah.handler import Handler
+from howdah.handler import AnyHandler
 from howdah.job import Job, from_row
 from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
 from howdah.payload import clean_text
@@ -40,8 +40,6 @@ from howdah.worker.suspects import Suspects
 from howdah.worker.threads import Threads
 
 log = logging.getLogger("howdah.worker")
-
-AnyHandler = Handler[Any, Any]
 
 
 class Floor:

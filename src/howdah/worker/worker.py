@@ -23,11 +23,12 @@ from howdah.context import Context
 from howdah.database import Database
 from howdah.errors import DatabaseUnavailable, InvalidOption
 from howdah.failure import describe
+from howdah.handler import AnyHandler
 from howdah.worker import calls
 from howdah.worker.claimer import Claimer
 from howdah.worker.crew import Crew
 from howdah.worker.executor import Middleware
-from howdah.worker.floor import AnyHandler, Floor
+from howdah.worker.floor import Floor
 from howdah.worker.heartbeat import Heartbeat
 from howdah.worker.link import Backoff, Link, Outage
 from howdah.worker.maintenance import Maintenance
