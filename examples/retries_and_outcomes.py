@@ -51,7 +51,7 @@ async def outcomes(job: Job, say: str) -> object:
 
 async def main() -> None:
     async with queue:
-        jobs = [await flaky.aenqueue(problem=problem) for problem in ("network", "permission")]
+        jobs: list[Job] = [await flaky.aenqueue(problem=problem) for problem in ("network", "permission")]
         jobs += [await outcomes.aenqueue(say=say) for say in ("retry", "snooze", "cancel", "fail")]
 
         worker = queue.worker()

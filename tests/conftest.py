@@ -71,7 +71,7 @@ def server_dsn(major: int) -> str:
 def dsn(server_dsn: str) -> str:
     """The same, with no jobs, workers, types or schedules in it."""
     with psycopg.connect(server_dsn, autocommit=True) as conn:
-        for table in ("live", "archive", "archive_counts", "types", "workers", "schedules", "settings"):
+        for table in ("live", "archive", "archive_counts", "events", "types", "workers", "schedules", "settings"):
             conn.execute(f"DELETE FROM howdah.{table}")
         conn.execute("INSERT INTO howdah.settings DEFAULT VALUES")
     return server_dsn

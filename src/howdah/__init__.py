@@ -12,11 +12,16 @@ from howdah.errors import (
     InvalidJobType,
     InvalidOption,
     InvalidPayload,
+    JobCancelled,
+    JobFailed,
     JobNotChanged,
     JobNotFound,
     LeaseLost,
+    NotEnded,
     NotRunning,
+    NotSuccessful,
     PayloadTooLarge,
+    PositionLost,
     QueueClosed,
     ScheduleNotFound,
     SchemaConflict,
@@ -27,17 +32,22 @@ from howdah.errors import (
     WaitTimeout,
     WorkerUnknown,
 )
+from howdah.event import Event
 from howdah.handler import Handler
 from howdah.job import AttemptError, Job, Status
 from howdah.outcome import Cancel, Fail, Outcome, Retry, Snooze
+from howdah.place import Place
 from howdah.priority import Priority
 from howdah.queue import JobQueue
+from howdah.record import Point, Record
 from howdah.resource import Resource
 from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
 from howdah.retry import Exponential, Fixed, Immediately, Linear
 from howdah.schedules import Schedule
+from howdah.waiting import Group
+from howdah.watching import Update
 from howdah.worker import Worker, WorkerReport
-from howdah.workers import WorkerInfo
+from howdah.workers import Pace, WorkerInfo
 
 __all__ = [
     "AttemptError",
@@ -46,9 +56,11 @@ __all__ = [
     "DatabaseUnavailable",
     "EmbeddedServerError",
     "EnqueuedCount",
+    "Event",
     "Exponential",
     "Fail",
     "Fixed",
+    "Group",
     "Handler",
     "HowdahError",
     "Immediately",
@@ -59,18 +71,27 @@ __all__ = [
     "InvalidOption",
     "InvalidPayload",
     "Job",
+    "JobCancelled",
+    "JobFailed",
     "JobNotChanged",
     "JobNotFound",
     "JobPage",
     "JobQueue",
     "LeaseLost",
     "Linear",
+    "NotEnded",
     "NotRunning",
+    "NotSuccessful",
     "Outcome",
+    "Pace",
     "PayloadTooLarge",
+    "Place",
+    "Point",
+    "PositionLost",
     "Priority",
     "PrunedDay",
     "QueueClosed",
+    "Record",
     "Recovered",
     "Resource",
     "Retry",
@@ -85,6 +106,7 @@ __all__ = [
     "Stats",
     "Status",
     "TypeStats",
+    "Update",
     "WaitTimeout",
     "Worker",
     "WorkerInfo",

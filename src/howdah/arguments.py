@@ -12,21 +12,21 @@ import difflib
 import functools
 import inspect
 import json
+import operator
 import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import date, datetime, timedelta, timezone
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, convert, to_builtins
+from msgspec import UNSET, convert
 from msgspec import inspect as shapes
 from msgspec.structs import asdict
 
 from howdah.errors import InvalidArguments, InvalidOption
 from howdah.job import Job
+from howdah.json_values import Refused, as_json, as_json_with_moments, is_model
 from howdah.options import shown
 from howdah.resource import Resource, marker_in
 
@@ -52,7 +52,6 @@ _KEY_SHAPES: Final = (
 )
 _UNTYPED: Final = (Any, object)
 _EMPTY: Final = inspect.Parameter.empty
-_MINUTE: Final = timedelta(minutes=1)
 _ALIAS: Final[Any] = getattr(typing, "TypeAliasType", ())  # type X = …, since Python 3.12
 
 
@@ -146,17 +145,14 @@ class Arguments:
 
     def _prepare(self, name: str, annotation: Any) -> None:
         """Checks that values of this annotation can be stored, and finds out what they need."""
-        self._writers[name] = _as_json
+        self._writers[name] = as_json
         for shape in self._shapes(name, annotation):
             flaw = _flaw(shape)
             if flaw is not None:
                 raise self._unsupported(name, annotation, flaw)
-            if isinstance(shape, shapes.CustomType):
-                self._options["dec_hook"] = _from_builtins
-            elif isinstance(shape, shapes.DateTimeType):
-                self._writers[name] = _as_json_with_moments
-            elif isinstance(shape, shapes.DictType) and not isinstance(shape.key_type, shapes.StrType):
-                self._options["str_keys"] = True
+            if isinstance(shape, shapes.DateTimeType):
+                self._writers[name] = as_json_with_moments
+            self._options.update(_needed(shape))
 
     def _shapes(self, name: str, annotation: Any) -> Iterator[shapes.Type]:
         try:
@@ -247,6 +243,52 @@ class Arguments:
         return InvalidArguments(f"{self._handler}: argument '{field}': {' '.join(reason.split())}", field=field)
 
 
+class Result:
+    """What a handler returns: how it becomes JSON, and that what the function's annotation says.
+
+    Where there is no annotation, or none that JSON could become, a result is JSON as it is.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, batch: bool = False) -> None:
+        self._handler = str(getattr(function, "__name__", type(function).__name__))
+        self._options: dict[str, Any] = {}
+        self._writer = as_json
+        self._type: Any = Any if batch else self._prepared(_returned(function))
+
+    def encode(self, value: Any) -> Any:
+        """What the function returned as JSON builtins; as it is where that is not what its annotation says."""
+        if self._type is Any or value is None:
+            return value
+        try:
+            encoded = self._writer(value)
+            convert(encoded, self._type, **self._options)
+        except Exception:  # noqa: BLE001 (a model's own serializers may raise anything)
+            return value
+        return encoded
+
+    def decode(self, value: Any) -> Any:
+        """A job's result as the function returned it. Raises InvalidArguments."""
+        if self._type is Any:
+            return value
+        try:
+            return convert(value, self._type, **self._options)
+        except Exception as error:  # noqa: BLE001 (the checks of the user's classes may raise anything)
+            reason = " ".join(_reason(error).split())
+        raise InvalidArguments(f"{self._handler}: the result does not fit its annotation: {reason}", field="return")
+
+    def _prepared(self, annotation: Any) -> Any:
+        try:
+            for shape in _every_shape(shapes.type_info(annotation)):
+                if _flaw(shape) is not None:
+                    return Any
+                if isinstance(shape, shapes.DateTimeType):
+                    self._writer = as_json_with_moments
+                self._options.update(_needed(shape))
+        except Exception:  # noqa: BLE001 (whatever a foreign annotation raises)
+            return Any
+        return annotation
+
+
 # Signatures
 
 
@@ -298,16 +340,37 @@ def _resolved(parameter: inspect.Parameter, module: dict[str, Any], scope: dict[
     if parameter.annotation is _EMPTY or parameter.kind is parameter.VAR_KEYWORD:
         return Any
 
-    def holder() -> None: ...
-
-    holder.__annotations__ = {parameter.name: parameter.annotation}
     try:
-        return typing.get_type_hints(holder, module, scope, include_extras=True)[parameter.name]
+        return _hint(parameter.annotation, module, scope)
     except Exception as error:
         raise InvalidOption(
             f"{handler}: the annotation {parameter.annotation!r} of the parameter {parameter.name!r} cannot be resolved"
             f" ({error}). Import or define what it names at the top of the module, outside of TYPE_CHECKING."
         ) from error
+
+
+def _hint(annotation: Any, module: dict[str, Any], scope: dict[str, Any]) -> Any:
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": annotation}
+    return typing.get_type_hints(holder, module, scope, include_extras=True)["it"]
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    """The annotation of what is returned, without what says how a job goes on; Any if it says nothing."""
+    try:
+        annotation = inspect.signature(function).return_annotation
+        innermost = _innermost(function)
+        found = _hint(annotation, getattr(innermost, "__globals__", {}), _names_around(innermost))
+    except Exception:  # noqa: BLE001 (it may name what only type checkers import)
+        return Any
+    if annotation in (None, _EMPTY) or found in (types.NoneType, typing.NoReturn, typing.Never):
+        return Any
+    members = typing.get_args(found) if typing.get_origin(found) in (typing.Union, types.UnionType) else (found,)
+    kept = [each for each in members if not (isinstance(each, type) and issubclass(each, BaseException))]
+    if len(kept) == len(members):
+        return found
+    return functools.reduce(operator.or_, kept) if kept else Any
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, Resource | None]:
@@ -342,10 +405,19 @@ def _every_shape(root: shapes.Type) -> Iterator[shapes.Type]:
             pending.extend(each for each in members if isinstance(each, shapes.Type | shapes.Field))
 
 
+def _needed(shape: shapes.Type) -> dict[str, Any]:
+    """What msgspec must be told to convert values of this type."""
+    if isinstance(shape, shapes.CustomType):
+        return {"dec_hook": _from_builtins}
+    if isinstance(shape, shapes.DictType) and not isinstance(shape.key_type, shapes.StrType):
+        return {"str_keys": True}
+    return {}
+
+
 def _flaw(shape: shapes.Type) -> str | None:
     """Why values of this type cannot be converted, if so."""
     kind: Any = getattr(shape, "cls", None)
-    if isinstance(shape, shapes.CustomType) and kind is not object and not _is_model(kind):
+    if isinstance(shape, shapes.CustomType) and kind is not object and not is_model(kind):
         return f"{inspect.formatannotation(kind)} is not a type that Howdah knows"
     if isinstance(shape, shapes.RawType | shapes.ExtType):
         return "it is for bytes of another format"
@@ -358,51 +430,7 @@ def _flaw(shape: shapes.Type) -> str | None:
     return None
 
 
-# Python values and JSON builtins
-
-
-def _as_builtins(value: Any, **how: Any) -> Any:
-    try:
-        return to_builtins(value, order="deterministic", enc_hook=_plain, **how)
-    except TypeError:  # perhaps only a set that cannot be sorted
-        return to_builtins(value, enc_hook=_plain, **how)
-
-
-def _as_json(value: Any) -> Any:
-    return _as_builtins(value, str_keys=True)
-
-
-def _as_json_with_moments(value: Any) -> Any:
-    return _as_json(_in_whole_minutes(_as_builtins(value, builtin_types=(datetime,))))
-
-
-def _in_whole_minutes(value: Any) -> Any:
-    """RFC 3339 has no seconds in offsets, as of local mean times: such a moment is written in UTC, or it would shift."""
-    if isinstance(value, dict):
-        return {_in_whole_minutes(key): _in_whole_minutes(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_in_whole_minutes(member) for member in value)
-    if isinstance(value, datetime):
-        offset = value.utcoffset()
-        return value.astimezone(timezone.utc) if offset is not None and offset % _MINUTE else value
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """What msgspec leaves to others: pydantic's models, and subclasses of plain types."""
-    if _is_model(type(value)):
-        return value.model_dump(mode="json", by_alias=True, round_trip=True)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, datetime):
-        return datetime.combine(date(value.year, value.month, value.day), value.timetz())
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int.__int__(value)
-    if isinstance(value, float):
-        return float.__float__(value)
-    raise _Refused(f"a {type(value).__name__} cannot be stored as JSON")
+# JSON builtins and Python values
 
 
 def _from_builtins(kind: Any, value: Any) -> Any:
@@ -416,21 +444,7 @@ def _from_builtins(kind: Any, value: Any) -> Any:
     raise problem
 
 
-def _is_model(kind: Any) -> bool:
-    """Whether it is a pydantic model. Does not import pydantic: without it there is none."""
-    pydantic = sys.modules.get("pydantic.main")
-    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
-
-
 # Messages without values
-
-
-class _Refused(ValueError):
-    """A reason that holds no value, and the place inside of the argument."""
-
-    def __init__(self, reason: str, place: str = "") -> None:
-        super().__init__(reason)
-        self.place = place
 
 
 # How msgspec says what is wrong, and where.
@@ -455,7 +469,7 @@ _VALUE_FOLLOWS: Final = ("Invalid enum value", "Object contains unknown field")
 
 def _reason(error: BaseException) -> str:
     cause = error.__cause__ or error
-    if isinstance(cause, _Refused):
+    if isinstance(cause, Refused):
         return str(cause)
     if isinstance(cause, RecursionError):
         return "nested too deeply"
@@ -469,15 +483,15 @@ def _reason(error: BaseException) -> str:
     return next((known for known in _VALUE_FOLLOWS if located["text"].startswith(known)), "Invalid value")
 
 
-def _model_refusal(model: Any, error: Any) -> _Refused:
+def _model_refusal(model: Any, error: Any) -> Refused:
     """The first error of pydantic. Its texts are its own where it links to its docs, unless a part was filled in."""
     if not hasattr(error, "errors"):
-        return _Refused(f"{type(error).__name__} in a check of {model.__name__}")
+        return Refused(f"{type(error).__name__} in a check of {model.__name__}")
     first = error.errors(include_input=False)[0]
     place = _model_place(model, first["loc"])
     if "url" not in first or first.get("ctx", {}).keys() & {"error", "tag"}:
-        return _Refused(f"refused by a check of {model.__name__}", place)
-    return _Refused(first["msg"], place)
+        return Refused(f"refused by a check of {model.__name__}", place)
+    return Refused(first["msg"], place)
 
 
 def _model_place(model: Any, location: tuple[int | str, ...]) -> str:
@@ -500,7 +514,7 @@ def _fields(model: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _models_in(annotation: Any) -> Iterator[Any]:
-    if _is_model(annotation):
+    if is_model(annotation):
         yield annotation
     for member in typing.get_args(annotation):
         yield from _models_in(member)

@@ -13,13 +13,15 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from psycopg.types.json import Jsonb
+
 from howdah import options
 from howdah.codec import PLAIN
 from howdah.context import Connection, Context
-from howdah.errors import InvalidInput, InvalidItem, InvalidOption, JobNotFound, LeaseLost, WaitTimeout
+from howdah.errors import InvalidInput, InvalidItem, InvalidOption, JobNotFound, LeaseLost
 from howdah.failure import describe, traceback_of
 from howdah.ids import new_id
-from howdah.job import FINAL_STATUSES, Job, Status, from_row
+from howdah.job import Job, Status, from_row
 from howdah.options import JobOrId, Seconds
 from howdah.payload import clean_text
 from howdah.plan import Begin, Call, Pause, Plan, Row, Take, call, given, read
@@ -100,6 +102,7 @@ def enqueue(
         expires_at=answer["expires_at"],
         retry_policy=answer["retry_policy"],
         meta=meta,
+        _home=context.home,
     )
 
 
@@ -159,11 +162,19 @@ def enqueue_many(
 
 def get(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[Job]:
     """The job as it is now. Raises JobNotFound."""
-    job_id = options.job_id(job)
+    return from_row((yield from row_of(options.job_id(job))), context.codec, context.home)
+
+
+def row_of(job_id: uuid.UUID) -> Plan[Row]:
+    """The job's row. Raises JobNotFound."""
     rows = yield from read("get", id=job_id)
     if not rows:
-        raise JobNotFound(f"there is no job {job_id}: it may have been pruned, or be in another schema or database")
-    return from_row(rows[0], context.codec)
+        raise not_found(job_id)
+    return rows[0]
+
+
+def not_found(job_id: uuid.UUID) -> JobNotFound:
+    return JobNotFound(f"there is no job {job_id}: it may have been pruned, or be in another schema or database")
 
 
 def list_jobs(
@@ -176,6 +187,7 @@ def list_jobs(
     most_priority: int | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    stalled: bool = False,
     limit: int = 50,
     before: JobOrId | None = None,
     scan_limit: int = 100_000,
@@ -184,13 +196,15 @@ def list_jobs(
     """A page of jobs, the newest first.
 
     job_type, status: one or several. data: what the job's data must contain, such as ``{"user": 7}``.
-    since, until: by the time of creation. before: the job after which the page begins; a page's
-    ``next`` is what to pass for the one after it.
+    since, until: by the time of creation. stalled: only jobs that run, but have stopped to report.
+    before: the job after which the page begins; a page's ``next`` is what to pass for the one after it.
 
     Only ids and statuses have an index. For the other filters the newest jobs are looked through, at
     most ``scan_limit`` of them: if more may match, the page says so (``complete`` is False) and its
     ``next`` goes on from there.
     """
+    if stalled and status is None:
+        status = "running"  # so that nothing else is looked through
     filters = {
         "statuses": None if status is None else options.statuses(status),
         "job_types": None
@@ -201,6 +215,7 @@ def list_jobs(
         "most_priority": None if most_priority is None else options.integer(most_priority, "most_priority"),
         "since": None if since is None else options.moment(since, "since"),
         "until": None if until is None else options.moment(until, "until"),
+        "stalled": bool(stalled),
     }
     limit = options.integer(limit, "limit", least=1, most=10_000)
     scan_limit = options.integer(scan_limit, "scan_limit", least=1)
@@ -210,7 +225,7 @@ def list_jobs(
     while True:
         window = min(WINDOW, scan_limit - scanned)
         rows = yield from read("list", **filters, before=position, window=window, limit=limit - len(found))
-        found += [from_row(row, context.codec) for row in rows]
+        found += [from_row(row, context.codec, context.home) for row in rows]
         if len(found) == limit:
             return JobPage(found, next=found[-1].id, complete=True)
         ends = yield from read("window_end", statuses=filters["statuses"], before=position, window=window)
@@ -285,26 +300,6 @@ def stats(context: Context, *, conn: Connection | None = None) -> Plan[Stats]:
     return Stats({row["job_type"]: TypeStats(**{k: v for k, v in row.items() if k != "job_type"}) for row in rows})
 
 
-def wait_for(
-    context: Context, job: JobOrId, timeout: Seconds | None = None, *, conn: Connection | None = None
-) -> Plan[Job]:
-    """The job, once it has ended. Raises WaitTimeout after ``timeout`` seconds; the job goes on."""
-    job_id = options.job_id(job)
-    remaining = None if timeout is None else options.span(timeout, "timeout").total_seconds()
-    pause_for = 0.01
-    known = yield from get(context, job_id)
-    while known.status not in FINAL_STATUSES:
-        if remaining is not None and remaining <= 0:
-            raise WaitTimeout(f"job {job_id} is {known.status} after {timeout}; it goes on")
-        seconds = pause_for if remaining is None else min(pause_for, remaining)
-        yield Pause(seconds)
-        remaining = None if remaining is None else remaining - seconds
-        pause_for = min(pause_for * 1.5, 0.25)
-        if (yield from read("ended", id=job_id)) or (remaining is not None and remaining <= 0):
-            known = yield from get(context, job_id)
-    return known
-
-
 def recover(context: Context, *, conn: Connection | None = None) -> Plan[list[Recovered]]:
     """The sweep: takes back what dead workers and passed leases hold, ends what has timed out or expired."""
     rows = yield from call("recover")
@@ -369,7 +364,7 @@ def claim(
     jobs: list[Job] = []
     for row in rows:
         try:
-            jobs.append(from_row(row, context.codec))
+            jobs.append(from_row(row, context.codec, context.home))
         except Exception as error:  # noqa: BLE001
             # One that the codec cannot read must not take the others with it.
             message = f"the codec could not read this job: {describe(error)}"
@@ -379,20 +374,36 @@ def claim(
 
 def start(context: Context, job: Job, *, conn: Connection | None = None) -> Plan[None]:
     """Marks a claimed job as running; its timeout counts from here. Raises LeaseLost."""
-    _held(job, (yield from call("start", **_fence(job))), "start")
+    held(job, (yield from call("start", **fence(job))), "start")
 
 
 def progress(
-    context: Context, job: Job, percent: int | None = None, stage: str | None = None, *, conn: Connection | None = None
+    context: Context,
+    job: Job,
+    percent: float | None = None,
+    stage: str | None = None,
+    *,
+    done: float | None = None,
+    total: float | None = None,
+    conn: Connection | None = None,
 ) -> Plan[None]:
-    """Records how far a held job is, and renews its lease. Raises LeaseLost."""
+    """Records how far a held job is, in percent or as ``done`` of ``total``, and renews its lease. Raises LeaseLost."""
     rows = yield from call(
         "progress",
-        **_fence(job),
-        percents=[None if percent is None else options.integer(percent, "percent", least=0, most=100)],
-        stages=[None if stage is None else options.name(stage, "stage", 100)],
+        **fence(job),
+        percents=[None if percent is None else options.number(percent, "percent", most=100)],
+        stages=[None if stage is None else options.name(stage, "stage", options.MAX_NAME_LENGTH)],
+        dones=[None if done is None else options.number(done, "done")],
+        totals=[None if total is None else options.number(total, "total")],
     )
-    _held(job, rows, "report progress of")
+    held(job, rows, "report progress of")
+
+
+def checkpoint(context: Context, job: Job, data: Any, *, conn: Connection | None = None) -> Plan[None]:
+    """Keeps what the next attempt of a held job finds in ``job.resumed``, and renews its lease. Raises LeaseLost."""
+    stored = Jsonb(None) if data is None else stored_json(context, data, "checkpoint")
+    rows = yield from call("checkpoint", id=fence(job)["ids"][0], token=job.token, checkpoint=stored)
+    held(job, rows if rows[0]["checkpoint"] else [], "keep a checkpoint of")
 
 
 def complete(context: Context, job: Job, result: Any = None, *, conn: Connection | None = None) -> Plan[None]:
@@ -401,8 +412,11 @@ def complete(context: Context, job: Job, result: Any = None, *, conn: Connection
     With ``conn=``, the completion is part of the caller's transaction: effect and completion commit
     together, or not at all.
     """
-    stored = None if result is None else [stored_result(context, result)]
-    _held(job, (yield from call("complete", **_fence(job), results=stored)), "complete")
+    claim = fence(job)
+    known = context.known.get(job.job_type)
+    encoded = result if known is None else known.encode_result(result)
+    stored = None if encoded is None else [stored_result(context, encoded)]
+    held(job, (yield from call("complete", **claim, results=stored)), "complete")
 
 
 def fail(
@@ -423,14 +437,14 @@ def fail(
     due = _due(run_at, delay)
     rows = yield from call(
         "fail",
-        **_fence(job),
+        **fence(job),
         errors=[stored_text(context, describe(error))],
         tracebacks=[stored_text(context, traceback_of(error))],
         run_ats=[due["run_at"]],
         delays=[due["delay"]],
         give_ups=[give_up],
     )
-    _held(job, rows, "fail")
+    held(job, rows, "fail")
     status: Status = rows[0]["status"]
     return status
 
@@ -445,8 +459,8 @@ def snooze(
 ) -> Plan[None]:
     """Puts a running job off without spending an attempt. Raises LeaseLost."""
     due = _due(run_at, delay)
-    rows = yield from call("snooze", **_fence(job), run_ats=[due["run_at"]], delays=[due["delay"]])
-    _held(job, rows, "snooze")
+    rows = yield from call("snooze", **fence(job), run_ats=[due["run_at"]], delays=[due["delay"]])
+    held(job, rows, "snooze")
 
 
 def release(context: Context, job: Job, *, interrupted: bool = False, conn: Connection | None = None) -> Plan[None]:
@@ -454,7 +468,7 @@ def release(context: Context, job: Job, *, interrupted: bool = False, conn: Conn
 
     A job that was started can be handed back as ``interrupted``, a bounded number of times.
     """
-    _held(job, (yield from call("release", **_fence(job), interrupted=interrupted)), "release")
+    held(job, (yield from call("release", **fence(job), interrupted=interrupted)), "release")
 
 
 # What the verbs share
@@ -537,7 +551,8 @@ def _bad_item(error: InvalidInput, index: int, committed: int) -> InvalidItem:
     return InvalidItem(f"item {index}: {error} ({state})", index=index, enqueued=committed)
 
 
-def _fence(job: Job) -> dict[str, list[Any]]:
+def fence(job: Job) -> dict[str, list[Any]]:
+    """What proves the claim."""
     if not isinstance(job, Job):
         raise InvalidOption(
             f"this takes a job that claim returned, not {job!r}: it has the token that proves the claim"
@@ -545,7 +560,8 @@ def _fence(job: Job) -> dict[str, list[Any]]:
     return {"ids": [job.id], "tokens": [job.token]}
 
 
-def _held(job: Job, rows: list[Row], verb: str) -> None:
+def held(job: Job, rows: list[Row], verb: str) -> None:
+    """Raises LeaseLost if the call changed nothing."""
     if not rows:
         raise LeaseLost(
             f"could not {verb} job {job.id}: this claim (token {job.token}) is over, or the job is not in a state for"

@@ -9,19 +9,23 @@ from typing import Any, TypeAlias
 import psycopg
 
 from howdah.codec import Codec
+from howdah.job import Home
 
 Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KnownType:
-    """A type whose handler is in this process: what its data must be like, and what its jobs have by default.
+    """A type whose handler is in this process: what its data must be like, what its jobs have by default, and
+    what their results are to whoever asks for them.
 
-    Workers tell the database the same when they start; but a job may be enqueued before any has.
+    Workers tell the database the defaults too when they start; but a job may be enqueued before any has.
     """
 
     check: Callable[[Any], Any]
     defaults: Mapping[str, Any]
+    encode_result: Callable[[Any], Any]
+    decode_result: Callable[[Any], Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,3 +37,5 @@ class Context:
     worker_id: str
     known: dict[str, KnownType]
     """The types that have a handler in this process."""
+    home: Home | None = None
+    """Who the jobs that the verbs return turn to when they are waited for."""

@@ -13,8 +13,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -117,7 +117,7 @@ class Database:
                     except StopIteration as end:
                         return cast(R, end.value)
                     try:
-                        answer, failure = await session.answer(step), None
+                        answer, failure = await _not_deaf(session.answer(step)), None
                     except Exception as error:  # noqa: BLE001
                         failure = error
                         if isinstance(step, Take):
@@ -160,6 +160,7 @@ class Database:
             self._pools.by_loop[loop] = psycopg_pool.AsyncConnectionPool(
                 dsn or "", open=False, configure=remember, **self._pool_options(dsn or "")
             )
+            self._pools.guards[loop] = loop.create_task(_close_with_its_loop(self._pools.by_loop[loop]))
         pool = self._pools.by_loop[loop]
         await pool.open()
         return pool
@@ -174,7 +175,10 @@ class Database:
             pool.close()
 
     async def aclose(self) -> None:
-        pool = self._pools.by_loop.pop(asyncio.get_running_loop(), None)
+        loop = asyncio.get_running_loop()
+        pool, guard = self._pools.by_loop.pop(loop, None), self._pools.guards.pop(loop, None)
+        if guard is not None:
+            guard.cancel()
         if pool is not None:
             await pool.close()
         await asyncio.to_thread(self.close)
@@ -238,6 +242,7 @@ class _Pools:
         self.pid = os.getpid()
         self.sync: psycopg_pool.ConnectionPool[SyncConnection] | None = None
         self.by_loop: dict[Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]] = {}
+        self.guards: dict[Loop, asyncio.Task[None]] = {}
         self.connections: dict[Loop, weakref.WeakSet[AsyncConnection]] = {}
         # A parent's pools are kept from the garbage collector: to close them would close them for the parent.
         self._inherited = inherited
@@ -246,8 +251,30 @@ class _Pools:
         """Ends the connections of loops that have ended: nobody can await their pools' closing any more."""
         for loop in [each for each in list(self.by_loop) if each.is_closed()]:
             self.by_loop.pop(loop, None)
+            self.guards.pop(loop, None)
             for conn in self.connections.pop(loop, ()):
                 conn.pgconn.finish()
+
+
+async def _not_deaf(answer: Awaitable[R]) -> R:
+    """Awaits; and if the task was cancelled meanwhile, it is. Until Python 3.12, ``asyncio.wait_for``, by which the driver
+    waits, forgets a cancellation that comes together with the answer."""
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    answered = await answer
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return answered
+
+
+async def _close_with_its_loop(pool: psycopg_pool.AsyncConnectionPool[AsyncConnection]) -> None:
+    """Who ends its loop without ``aclose`` cancels all tasks, and waits for them. A pool's would not end by that, if
+    they are just making a connection: they take it for one that failed."""
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        with suppress(Exception, asyncio.CancelledError):
+            await pool.close(timeout=1)
 
 
 class _SyncSession:

@@ -16,6 +16,11 @@
     │   ├── LeaseLost                    a worker's write came too late: it changed nothing
     │   ├── NotRunning                   a verb of the handler's job, outside of its handler
     │   └── WorkerUnknown                the worker is not registered, or was given up for dead
+    ├── NotSuccessful                    what job.value() raises
+    │   ├── JobFailed                    has the handler's traceback
+    │   ├── JobCancelled
+    │   └── NotEnded
+    ├── PositionLost                     a place in the stream that this database does not know
     ├── WaitTimeout (TimeoutError)
     ├── SchemaError                      each says which command to run
     │   ├── SchemaMissing
@@ -107,6 +112,48 @@ class WorkerUnknown(JobNotChanged):
     """The worker is not registered, or was given up for dead. It must register again before it claims."""
 
 
+class NotSuccessful(HowdahError):
+    """The job has no value."""
+
+    def __init__(self, message: str | None = None, *, job: Any = None) -> None:
+        super().__init__(message)
+        self.job = job
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), job=self.job), self.args
+
+
+class JobFailed(NotSuccessful):
+    """The job has failed."""
+
+    @property
+    def error(self) -> str | None:
+        """What its last attempt ended with."""
+        return None if self.job is None else self.job.last_error
+
+    @property
+    def kind(self) -> str | None:
+        """How it ended: "failed", "timed out", "worker died", …"""
+        return self.job.errors[-1].kind if self.job is not None and self.job.errors else None
+
+    @property
+    def remote_traceback(self) -> str | None:
+        """The traceback of the process that ran it."""
+        return self.job.errors[-1].traceback if self.job is not None and self.job.errors else None
+
+
+class JobCancelled(NotSuccessful):
+    """The job was cancelled."""
+
+
+class NotEnded(NotSuccessful):
+    """The job has not ended. Wait for it: queue.wait_for(job)"""
+
+
+class PositionLost(HowdahError):
+    """This position is not one of this database's stream: it may have been restored. Begin without one."""
+
+
 class WaitTimeout(HowdahError, TimeoutError):
     """The job had not ended when the time was up. It goes on."""
 
@@ -149,4 +196,5 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ005": JobNotChanged,
     "JQ006": WorkerUnknown,
     "JQ007": ScheduleNotFound,
+    "JQ008": PositionLost,
 }

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from howdah import options
-from howdah.arguments import Arguments
+from howdah.arguments import Arguments, Result
 from howdah.errors import InvalidOption
 from howdah.job import Job
 from howdah.options import Seconds
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 Kind: TypeAlias = Literal["async", "thread", "process"]
 
@@ -61,6 +63,9 @@ class Handler(Generic[P, R]):
         process: bool = False,
         batch_size: int | None = None,
         batch_wait: Seconds = 0,
+        log_level: str | int | None = "INFO",
+        max_events: int = 10_000,
+        fail_stalled: bool = False,
     ) -> None:
         if not callable(function):
             raise InvalidOption(f"a handler is a function, not {options.shown(function)}")
@@ -71,10 +76,13 @@ class Handler(Generic[P, R]):
         self.kind = _kind(function, process, self.name)
         self.batch = _batch(batch_size, batch_wait, process, ordered)
         self.arguments = Arguments(function, batch=self.batch is not None)
+        self.result = Result(function, batch=self.batch is not None)
         self.retries: Retries = retries(retry, give_up)
         self.concurrency = None if concurrency is None else options.integer(concurrency, "concurrency", least=1)
         self.timeout = _span(timeout, "timeout")
         self.ordered = bool(ordered)
+        self.log_level = None if log_level is None else _level(log_level)
+        self.max_events = options.integer(max_events, "max_events", least=0)
         self._declared = {
             "priority": None if priority is None else options.integer(priority, "priority"),
             "max_attempts": None if max_attempts is None else options.integer(max_attempts, "max_attempts", least=1),
@@ -82,6 +90,7 @@ class Handler(Generic[P, R]):
             "expires_in": _span(expires_in, "expires_in"),
             "max_crashes": None if max_crashes is None else options.integer(max_crashes, "max_crashes", least=1),
             "pause_on_failure": bool(pause_on_failure),
+            "fail_stalled": bool(fail_stalled),
         }
         if process and not self.is_importable:
             raise InvalidOption(
@@ -99,11 +108,23 @@ class Handler(Generic[P, R]):
 
     # Producers
 
-    def enqueue(self, /, **arguments: Any) -> Job:
+    @overload
+    def enqueue(self: Handler[P, Coroutine[Any, Any, T]], /, **arguments: Any) -> Job[T]: ...
+
+    @overload
+    def enqueue(self: Handler[P, T], /, **arguments: Any) -> Job[T]: ...
+
+    def enqueue(self, /, **arguments: Any) -> Job[Any]:
         """Adds a job with these arguments. Raises InvalidArguments where they do not fit the handler."""
         return self.queue.enqueue(self.name, self.arguments.encode(arguments))
 
-    async def aenqueue(self, /, **arguments: Any) -> Job:
+    @overload
+    async def aenqueue(self: Handler[P, Coroutine[Any, Any, T]], /, **arguments: Any) -> Job[T]: ...
+
+    @overload
+    async def aenqueue(self: Handler[P, T], /, **arguments: Any) -> Job[T]: ...
+
+    async def aenqueue(self, /, **arguments: Any) -> Job[Any]:
         """``enqueue``, awaited."""
         return await self.queue.aenqueue(self.name, self.arguments.encode(arguments))
 
@@ -115,7 +136,13 @@ class Handler(Generic[P, R]):
         """``enqueue_many``, awaited."""
         return await self.queue.aenqueue_many(self.name, self._encoded(items))
 
-    def using(self, **chosen: Any) -> Chosen:
+    @overload
+    def using(self: Handler[P, Coroutine[Any, Any, T]], **chosen: Any) -> Chosen[T]: ...
+
+    @overload
+    def using(self: Handler[P, T], **chosen: Any) -> Chosen[T]: ...
+
+    def using(self, **chosen: Any) -> Chosen[Any]:
         """The same handler with options of ``queue.enqueue`` set: ``handler.using(delay=60).enqueue(…)``."""
         known = inspect.signature(self.queue.enqueue).parameters.keys() - {"self", "job_type", "data"}
         unknown = chosen.keys() - known
@@ -158,17 +185,17 @@ AnyHandler: TypeAlias = Handler[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Generic[T]):
     """A handler, and options for the jobs that are added through it."""
 
     handler: Handler[Any, Any]
     options: Mapping[str, Any]
 
-    def enqueue(self, /, **arguments: Any) -> Job:
+    def enqueue(self, /, **arguments: Any) -> Job[T]:
         """Adds a job with these arguments and the chosen options."""
         return self.handler.queue.enqueue(self.handler.name, self.handler.arguments.encode(arguments), **self.options)
 
-    async def aenqueue(self, /, **arguments: Any) -> Job:
+    async def aenqueue(self, /, **arguments: Any) -> Job[T]:
         """``enqueue``, awaited."""
         encoded = self.handler.arguments.encode(arguments)
         return await self.handler.queue.aenqueue(self.handler.name, encoded, **self.options)
@@ -205,6 +232,15 @@ def _batch(size: int | None, wait: Seconds, process: bool, ordered: bool) -> Bat
     return Batch(
         options.integer(size, "batch_size", least=1, most=10_000), options.span(wait, "batch_wait").total_seconds()
     )
+
+
+def _level(value: str | int) -> int:
+    known = logging.getLevelNamesMapping()
+    if isinstance(value, str) and value.upper() in known:
+        return known[value.upper()]
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise InvalidOption(f"log_level is the name or the number of a level, or None, not {options.shown(value)}")
 
 
 def _span(value: Seconds | None, name: str) -> timedelta | None:

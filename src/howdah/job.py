@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Generic, Literal, Protocol, TypeAlias, get_args, overload
+
+from typing_extensions import TypeVar
 
 from howdah.codec import Codec, decode_text
 from howdah.errors import NotRunning
+from howdah.record import Record, record_of
 
 Status: TypeAlias = Literal["pending", "claimed", "running", "completed", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 FINAL_STATUSES: tuple[Status, ...] = ("completed", "failed", "cancelled")
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True, default=Any)
+U = TypeVar("U")
+Item = TypeVar("Item", covariant=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,6 +36,29 @@ class AttemptError:
     worker: str | None = None
     traceback: str | None = None
     token: int = 0
+    started_at: datetime | None = None
+
+
+class Tracked(Protocol[Item]):
+    """What ``job.track`` returns: the items, sync or async as they were given."""
+
+    def __iter__(self) -> Iterator[Item]: ...
+
+    def __aiter__(self) -> AsyncIterator[Item]: ...
+
+
+class Reporter(Protocol):
+    """Where a handler says how far it is."""
+
+    def progress(self, percent: float | None, stage: str | None, done: float | None, total: float | None) -> None: ...
+
+    def advance(self, n: float, total: float | None, stage: str | None) -> None: ...
+
+    def track(self, items: Any, stage: str | None, total: float | None, weight: float | None) -> Tracked[Any]: ...
+
+    def stage(self, name: str, weight: float | None) -> AbstractContextManager[None]: ...
+
+    def event(self, name: str, data: Mapping[str, Any]) -> None: ...
 
 
 class Attempt(Protocol):
@@ -36,21 +68,36 @@ class Attempt(Protocol):
 
     def is_cancelled(self, job: Job) -> bool: ...
 
-    def report(self, job: Job, percent: float | None, stage: str | None) -> None: ...
+    def reporter(self, job: Job) -> Reporter: ...
+
+    def checkpoint(self, job: Job, data: Any) -> None: ...
+
+    async def acheckpoint(self, job: Job, data: Any) -> None: ...
 
     def complete(self, job: Job, result: Any, conn: Any) -> None: ...
 
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None: ...
 
 
+class Home(Protocol):
+    """The queue that a job came from, as far as the job needs it."""
+
+    def wait_for(self, job: Job[T], timeout: float | timedelta | None) -> Job[T]: ...
+
+    async def await_for(self, job: Job[T], timeout: float | timedelta | None) -> Job[T]: ...  # noqa: ASYNC109
+
+    def value(self, job: Job[T]) -> T: ...
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Generic[T_co]):
     """One job: what is to be done, where it stands, and how it went.
 
     A snapshot: it does not change when the job does. ``queue.get(job.id)`` takes a new one.
 
     A handler's parameter annotated so receives the job that it runs. Only that one has verbs:
-    ``progress``, ``complete``, ``cancelled``, ``resources``.
+    ``progress``, ``advance``, ``track``, ``stage``, ``event``, ``checkpoint``, ``complete``, ``cancelled``,
+    ``resources``.
     """
 
     id: uuid.UUID
@@ -83,17 +130,23 @@ class Job:
     interruptions: int = 0
     cancel_requested_at: datetime | None = None
     result: Any = None
-    checkpoint: Any = None
+    resumed: Any = None
+    """What the last checkpoint kept: what an attempt of this job goes on from."""
     errors: tuple[AttemptError, ...] = ()
     retry_policy: Mapping[str, Any] | None = None
     parent_id: uuid.UUID | None = None
     workflow_id: uuid.UUID | None = None
     meta: Mapping[str, Any] | None = None
     finished_at: datetime | None = None
+    record: Record | None = None
+    """How far it is, how fast and how it came there; None if it never reported."""
+    stalled: bool = False
+    """It runs, and has reported before, but has been silent for longer than its habit."""
     created: bool = True
     """False where ``enqueue`` found a job that was there already."""
 
     _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
+    _home: Home | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def ended(self) -> bool:
@@ -115,9 +168,70 @@ class Job:
         """What the queue's lifespan opened for this worker."""
         return self._running().resources
 
-    def progress(self, percent: float | None = None, stage: str | None = None) -> None:
-        """Says how far the job is, from 0 to 100. Returns at once; the worker writes the last word of each moment."""
-        self._running().report(self, percent, stage)
+    def progress(
+        self,
+        percent: float | None = None,
+        stage: str | None = None,
+        *,
+        done: float | None = None,
+        total: float | None = None,
+    ) -> None:
+        """Says how far the job is: from 0 to 100, or ``done`` of ``total``; inside of a stage, how far that is.
+
+        Returns at once; the worker writes the last word of each moment.
+        """
+        self._reporter().progress(percent, stage, done, total)
+
+    def advance(self, n: float = 1, *, total: float | None = None, stage: str | None = None) -> None:
+        """Counts: ``n`` more are done, of ``total`` if that was ever said."""
+        self._reporter().advance(n, total, stage)
+
+    @overload
+    def track(
+        self, items: Iterable[U], stage: str | None = None, *, total: float | None = None, weight: float | None = None
+    ) -> Tracked[U]: ...
+
+    @overload
+    def track(
+        self,
+        items: AsyncIterable[U],
+        stage: str | None = None,
+        *,
+        total: float | None = None,
+        weight: float | None = None,
+    ) -> Tracked[U]: ...
+
+    def track(
+        self, items: Any, stage: str | None = None, *, total: float | None = None, weight: float | None = None
+    ) -> Tracked[Any]:
+        """The items, counted as they go by: ``for row in job.track(rows):``, or ``async for``.
+
+        total: how many, where ``len(items)`` does not say. stage, weight: as of ``stage``.
+        """
+        return self._reporter().track(items, stage, total, weight)
+
+    def stage(self, name: str, weight: float | None = None) -> AbstractContextManager[None]:
+        """A part of the job: ``with job.stage("load", weight=70):``. Stages come one after the other, and nest.
+
+        weight: how many percent of what it is part of; all that is left if not given. Inside, percent and counts are those
+        of the stage.
+        """
+        return self._reporter().stage(name, weight)
+
+    def event(self, name: str, /, **data: Any) -> None:
+        """Tells that something happened, for everybody to see, now and later. Returns at once."""
+        self._reporter().event(name, data)
+
+    def checkpoint(self, data: Any) -> None:
+        """Keeps what the next attempt finds in ``job.resumed``. Returns when it is committed. Raises LeaseLost.
+
+        Blocks: in an async handler, await ``acheckpoint``.
+        """
+        self._running().checkpoint(self, data)
+
+    async def acheckpoint(self, data: Any) -> None:
+        """``checkpoint``, awaited."""
+        await self._running().acheckpoint(self, data)
 
     def complete(self, result: Any = None, *, conn: Any = None) -> None:
         """Completes the job as part of the caller's transaction on ``conn``: both commit, or neither.
@@ -130,10 +244,35 @@ class Job:
         """``complete``, on an async connection."""
         await self._running().acomplete(self, result, conn)
 
+    # Outside of it
+
+    def wait_for(self, timeout: float | timedelta | None = None) -> Job[T_co]:
+        """The job, once it has ended. Raises WaitTimeout after ``timeout`` seconds; the job goes on."""
+        return self._from().wait_for(self, timeout)
+
+    async def await_for(self, timeout: float | timedelta | None = None) -> Job[T_co]:  # noqa: ASYNC109
+        """``wait_for``, awaited."""
+        return await self._from().await_for(self, timeout)
+
+    def value(self) -> T_co:
+        """What the handler returned, as its return annotation says.
+
+        Raises JobFailed, with the handler's traceback, if the job has failed; JobCancelled, NotEnded.
+        """
+        return self._from().value(self)
+
     def _running(self) -> Attempt:
         if self._attempt is None:
             raise NotRunning()
         return self._attempt
+
+    def _reporter(self) -> Reporter:
+        return self._running().reporter(self)
+
+    def _from(self) -> Home:
+        if self._home is None:
+            raise NotRunning("this job did not come from a queue: ask queue.get(job.id) for one that did")
+        return self._home
 
 
 def bind(job: Job, attempt: Attempt) -> None:
@@ -141,7 +280,7 @@ def bind(job: Job, attempt: Attempt) -> None:
     object.__setattr__(job, "_attempt", attempt)
 
 
-def from_row(row: dict[str, Any], codec: Codec) -> Job:
+def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job:
     """A row of the table ``live`` or of the view ``job_details`` as a job."""
     for column in ("data", "result", "checkpoint"):
         if row[column] is not None:
@@ -150,7 +289,14 @@ def from_row(row: dict[str, Any], codec: Codec) -> Job:
         row["last_error"] = decode_text(codec, row["last_error"])
     row["errors"] = tuple(_attempt_error(entry, codec) for entry in row["errors"] or ())
     row["percent"] = row.pop("progress")
-    return Job(**row)
+    row["resumed"] = row.pop("checkpoint")
+    row["record"] = record_of(row.pop("report"))
+    row.pop("stalls_at", None)
+    try:
+        return Job(**row, _home=home)
+    except TypeError:
+        # A newer schema has columns that are not known here.
+        return Job(**{name: value for name, value in row.items() if name in Job.__slots__}, _home=home)
 
 
 def _attempt_error(entry: dict[str, Any], codec: Codec) -> AttemptError:
@@ -163,4 +309,5 @@ def _attempt_error(entry: dict[str, Any], codec: Codec) -> AttemptError:
         worker=entry.get("worker"),
         traceback=None if traceback is None else decode_text(codec, traceback),
         token=entry.get("token", 0),
+        started_at=None if entry.get("started_at") is None else datetime.fromisoformat(entry["started_at"]),
     )

@@ -20,12 +20,15 @@ from howdah.plan import Begin, Plan, Row, Script, call, read
 from howdah.statements import render, source
 
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
-OLDEST_CLIENT = 1
+OLDEST_CLIENT = 3
 
 _RELATIONS = [
     "archive",
     "archive_counts",
     "archive_default",
+    "event_counter",
+    "events",
+    "events_default",
     "id_counter",
     "job_details",
     "jobs",

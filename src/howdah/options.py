@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -16,8 +18,11 @@ Seconds: TypeAlias = float | timedelta
 JobOrId: TypeAlias = Job | uuid.UUID | str
 
 _INT_MAX = 2**31 - 1
+_MOST = sys.float_info.max
 _LONGEST = timedelta(days=36_500)
 MAX_KEY_LENGTH = 200
+MAX_NAME_LENGTH = 100
+"""Of stages and events."""
 
 
 def shown(value: object) -> str:
@@ -67,6 +72,18 @@ def integer(value: object, option: str, *, least: int = -_INT_MAX - 1, most: int
     if not least <= value <= most:
         raise InvalidOption(f"{option} is {shown(value)}; it must be between {least} and {most}")
     return int(value)
+
+
+def number(value: object, option: str, *, least: float = 0, most: float = math.inf) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_MOST <= value <= _MOST:
+        raise InvalidOption(f"{option} is a number, not {shown(value)}")
+    if not least <= value <= most:
+        raise InvalidOption(f"{option} is {shown(value)}; it must be {_between(least, most)}")
+    return float(value)
+
+
+def _between(least: float, most: float) -> str:
+    return f"at least {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
 
 
 def moment(value: object, option: str) -> datetime:

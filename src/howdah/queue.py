@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import functools
 import inspect
 import os
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import uuid
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
 
-from howdah import calls, migrate, options
+from howdah import calls, migrate, options, waiting, watching
 from howdah import cron as cron_rhythms
+from howdah import events as event_verbs
 from howdah import schedules as schedule_verbs
 from howdah.codec import PLAIN, Codec
 from howdah.context import Context, KnownType
 from howdah.database import DEFAULT_SCHEMA, Database
 from howdah.errors import InvalidOption
 from howdah.handler import Handler
+from howdah.hub import Hub
+from howdah.job import Job
 from howdah.migrate import Difference, Migration
-from howdah.options import Seconds
+from howdah.options import JobOrId, Seconds
+from howdah.place import place as place_of
 from howdah.plan import Plan
 from howdah.statements import check_schema_name
+from howdah.waiting import OnProgress, value_of
+from howdah.watching import Update, UpdateKind
 from howdah.worker import Worker, WorkerOptions, WorkerReport
 from howdah.worker.executor import Middleware
 from howdah.workers import workers as list_workers
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 Verb = Callable[Concatenate["JobQueue", P], R]
 Resources: TypeAlias = Mapping[str | type, Any]
@@ -93,7 +102,9 @@ class JobQueue:
             max_payload_bytes=options.integer(max_payload_bytes, "max_payload_bytes", least=1),
             worker_id=_own_name() if worker_id is None else options.name(worker_id, "worker_id", 100),
             known={},
+            home=_Home(self),
         )
+        self._hubs: dict[int, Hub] = {}
         self._database = Database(
             dsn,
             schema,
@@ -110,7 +121,9 @@ class JobQueue:
     list, alist = _both(calls.list_jobs)
     stats, astats = _both(calls.stats)
     workers, aworkers = _both(list_workers)
-    wait_for, await_for = _both(calls.wait_for)
+    events, aevents = _both(event_verbs.events)
+    position, aposition = _both(event_verbs.position)
+    place, aplace = _both(place_of)
     cancel, acancel = _both(calls.cancel)
     retry, aretry = _both(calls.retry)
     reschedule, areschedule = _both(calls.reschedule)
@@ -125,6 +138,8 @@ class JobQueue:
     claim, aclaim = _both(calls.claim)
     start, astart = _both(calls.start)
     progress, aprogress = _both(calls.progress)
+    event, aevent = _both(event_verbs.event)
+    checkpoint, acheckpoint = _both(calls.checkpoint)
     complete, acomplete = _both(calls.complete)
     fail, afail = _both(calls.fail)
     snooze, asnooze = _both(calls.snooze)
@@ -138,6 +153,125 @@ class JobQueue:
     resume_schedule, aresume_schedule = _both(schedule_verbs.resume_schedule)
     run_schedule, arun_schedule = _both(schedule_verbs.run_schedule)
     delete_schedule, adelete_schedule = _both(schedule_verbs.delete_schedule)
+
+    # Watching and waiting
+
+    def watch(
+        self, job: JobOrId, *, after: str | None = None, kinds: Sequence[UpdateKind] | None = None
+    ) -> Generator[Update, None, None]:
+        """What happens to a job, as it happens, until it has ended: ``for update in queue.watch(job):``
+
+        First where it stands, then everything since its first event, then what comes; the last one is always
+        where it stands now that it has ended. Outages of the database are waited out. Raises JobNotFound.
+
+        after: an update's position, to go on behind it. kinds: some of "progress", "event", "log" and "status".
+        """
+        return watching.watch(self._hub(), self._context, job, after, kinds)
+
+    def awatch(
+        self, job: JobOrId, *, after: str | None = None, kinds: Sequence[UpdateKind] | None = None
+    ) -> AsyncGenerator[Update, None]:
+        return watching.awatch(self._hub(), self._context, job, after, kinds)
+
+    def watch_all(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        kinds: Sequence[UpdateKind] | None = None,
+        after: str | None = None,
+    ) -> Generator[Update, None, None]:
+        """What happens to all jobs, or to those of some types, as it happens, without end.
+
+        after: an update's position, to go on behind it; "" from the oldest that is kept; from the first step on if
+            not given (``position`` pins an earlier moment). kinds: as of ``watch``; "progress" is told of jobs that
+            have reported any. Outages of the database are waited out. Raises PositionLost if it was restored.
+        """
+        return watching.watch_all(self._hub(), self._context, types, kinds, after)
+
+    def awatch_all(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        kinds: Sequence[UpdateKind] | None = None,
+        after: str | None = None,
+    ) -> AsyncGenerator[Update, None]:
+        return watching.awatch_all(self._hub(), self._context, types, kinds, after)
+
+    @overload
+    def wait_for(
+        self, jobs: Job[T], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
+    ) -> Job[T]: ...
+
+    @overload
+    def wait_for(  # type: ignore[overload-overlap]
+        self, jobs: uuid.UUID | str, timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
+    ) -> Job: ...
+
+    @overload
+    def wait_for(
+        self, jobs: Iterable[Job[T]], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
+    ) -> builtins.list[Job[T]]: ...
+
+    @overload
+    def wait_for(
+        self, jobs: Iterable[JobOrId], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
+    ) -> builtins.list[Job]: ...
+
+    def wait_for(
+        self,
+        jobs: JobOrId | Iterable[JobOrId],
+        timeout: Seconds | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        """The job, once it has ended; of several, all in the order given, once the last has.
+
+        timeout: raises WaitTimeout after so many seconds; the jobs go on. Raises JobNotFound.
+        on_progress: called with a ``Group`` at first, whenever something has changed, and at the end.
+        """
+        return waiting.wait_for(self._hub(), self._context, jobs, timeout, on_progress)
+
+    @overload
+    def await_for(
+        self, jobs: Job[T], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
+    ) -> Coroutine[Any, Any, Job[T]]: ...
+
+    @overload
+    def await_for(  # type: ignore[overload-overlap]
+        self, jobs: uuid.UUID | str, timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
+    ) -> Coroutine[Any, Any, Job]: ...
+
+    @overload
+    def await_for(
+        self, jobs: Iterable[Job[T]], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
+    ) -> Coroutine[Any, Any, builtins.list[Job[T]]]: ...
+
+    @overload
+    def await_for(
+        self, jobs: Iterable[JobOrId], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
+    ) -> Coroutine[Any, Any, builtins.list[Job]]: ...
+
+    async def await_for(
+        self,
+        jobs: JobOrId | Iterable[JobOrId],
+        timeout: Seconds | None = None,  # noqa: ASYNC109
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        return await waiting.await_for(self._hub(), self._context, jobs, timeout, on_progress)
+
+    awatch.__doc__ = watch.__doc__
+    awatch_all.__doc__ = watch_all.__doc__
+    await_for.__doc__ = wait_for.__doc__
+
+    def _hub(self) -> Hub:
+        """The one of this process: a fork has none of its parent's threads."""
+        return self._hubs.get(os.getpid()) or self._hubs.setdefault(os.getpid(), Hub(self._database))
+
+    def _close_hub(self) -> None:
+        hub = self._hubs.get(os.getpid())
+        if hub is not None:
+            hub.close()
 
     # Handlers and workers
 
@@ -166,6 +300,9 @@ class JobQueue:
         process: in a child process, which can be killed.
         batch_size, batch_wait: one call gets a list of up to so many jobs, the first of which waits at most
             so many seconds for the others; it returns None, or an outcome for each.
+        log_level: what of its logs is kept with its jobs, "INFO" and above if not given; None for nothing.
+        max_events: how many events of an attempt are kept, 10,000 if not given; beyond, they are counted.
+        fail_stalled: an attempt that has reported before, and falls silent for too long, fails.
         """
         if function is None:
             return functools.partial(self.job, **chosen)
@@ -175,7 +312,9 @@ class JobQueue:
         if handler.name in self.handlers:
             raise InvalidOption(f"there are two handlers for {handler.name!r}: give one of them another name=")
         self.handlers[handler.name] = handler
-        self._context.known[handler.name] = KnownType(handler.arguments.decode, handler.defaults)
+        self._context.known[handler.name] = KnownType(
+            handler.arguments.decode, handler.defaults, handler.result.encode, handler.result.decode
+        )
         return handler
 
     def periodic(
@@ -232,6 +371,7 @@ class JobQueue:
         lease=15, heartbeat=3, sweep=5, poll=1: the rhythm, in seconds.
         fair_share=0: the share of jobs that are taken by age instead of priority, against starvation.
         max_leaked=10: how many handlers that will not end before the worker stops to be started anew.
+        capture_logs=True: what handlers log is kept with their jobs, as far as each handler wants it.
         name=None: the worker's name, which no two may have at once; made of host and process if not given.
         """
         return Worker(
@@ -267,6 +407,8 @@ class JobQueue:
         schema = self.schema if schema is None else check_schema_name(schema)
         dsn = self._database.configured if dsn is None else dsn
         if (dsn, schema) != (self._database.configured, self.schema):
+            self._close_hub()
+            self._hubs.clear()
             self._database.close()
             self._database = self._database.elsewhere(dsn, schema)
             self.schema = schema
@@ -309,11 +451,13 @@ class JobQueue:
     # Its end
 
     def close(self) -> None:
-        """Closes the connections. The queue cannot be used afterwards."""
+        """Closes the connections. The queue cannot be used afterwards: who watches or waits gets QueueClosed."""
+        self._close_hub()
         self._database.close()
 
     async def aclose(self) -> None:
         """``close``, from inside an event loop: closes that loop's connections too."""
+        await asyncio.to_thread(self._close_hub)
         await self._database.aclose()
 
     def __enter__(self) -> Self:
@@ -334,6 +478,30 @@ class JobQueue:
 
     def __repr__(self) -> str:
         return f"JobQueue(schema={self.schema!r})"
+
+
+class _Home:
+    """What the jobs of a queue know of it."""
+
+    def __init__(self, queue: JobQueue) -> None:
+        self._queue = queue
+
+    def wait_for(self, job: Job[T], timeout: Seconds | None) -> Job[T]:
+        return self._queue.wait_for(job, timeout)
+
+    async def await_for(self, job: Job[T], timeout: Seconds | None) -> Job[T]:  # noqa: ASYNC109
+        return await self._queue.await_for(job, timeout)
+
+    def value(self, job: Job[T]) -> T:
+        value: T = value_of(self._queue._context, job)
+        return value
+
+    def __deepcopy__(self, memo: object) -> _Home:
+        return self
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        # A job that is sent to another process has no queue there.
+        return type(None), ()
 
 
 def _name_verbs() -> None:

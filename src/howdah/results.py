@@ -52,12 +52,16 @@ class JobPage(Sequence[Job]):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TypeStats:
-    """How many jobs of one type are in each status; ``scheduled`` ones are pending, but not due yet."""
+    """How many jobs of one type are in each status.
+
+    ``scheduled`` ones are pending, but not due yet; ``stalled`` ones are running, but have fallen silent.
+    """
 
     pending: int = 0
     scheduled: int = 0
     claimed: int = 0
     running: int = 0
+    stalled: int = 0
     completed: int = 0
     failed: int = 0
     cancelled: int = 0
@@ -83,7 +87,7 @@ class Stats(Mapping[str, TypeStats]):
 
     @property
     def total(self) -> TypeStats:
-        counts = ("pending", "scheduled", "claimed", "running", "completed", "failed", "cancelled")
+        counts = ("pending", "scheduled", "claimed", "running", "stalled", "completed", "failed", "cancelled")
         oldest = [each.oldest_due for each in self.values() if each.oldest_due]
         return TypeStats(
             **{count: sum(getattr(each, count) for each in self.values()) for count in counts},

@@ -12,6 +12,19 @@ from howdah.context import Connection, Context
 from howdah.plan import Plan, read
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a worker goes through the jobs of a type, as measured lately.
+
+    per_second: how many it ends in a second while there are any. run, wait: the mean seconds that they run, and
+    that they had been due before.
+    """
+
+    per_second: float
+    run: float
+    wait: float
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
     """A worker, as its last heartbeat described it.
@@ -22,6 +35,7 @@ class WorkerInfo:
     last_claim_at: when it last asked for jobs; None if it has not begun.
     loop_lag: how late its event loop was; long if a handler blocks it.
     leaked: how many handlers would not end, and run on without their jobs.
+    pace: how fast it goes, by the type; only of those that it ran lately.
     """
 
     worker_id: str
@@ -41,6 +55,7 @@ class WorkerInfo:
     loop_lag: timedelta | None
     leaked: int | None
     meta: Mapping[str, Any] | None
+    pace: Mapping[str, Pace] = dataclasses.field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
@@ -51,4 +66,8 @@ class WorkerInfo:
 def workers(context: Context, *, conn: Connection | None = None) -> Plan[list[WorkerInfo]]:  # noqa: ARG001
     """The registered workers, by name: those that live, and dead ones that no sweep has removed yet."""
     rows = yield from read("workers")
-    return [WorkerInfo(**row) for row in rows]
+    return [WorkerInfo(**{**row, "pace": _pace(row["pace"])}) for row in rows]
+
+
+def _pace(stored: Mapping[str, Mapping[str, float]] | None) -> dict[str, Pace]:
+    return {job_type: Pace(**measured) for job_type, measured in (stored or {}).items()}

@@ -13,6 +13,7 @@ NAMES = {
     "list",
     "show",
     "stats",
+    "top",
     "cancel",
     "retry",
     "recover",
@@ -23,6 +24,8 @@ NAMES = {
     "schedule",
     "work",
     "health",
+    "watch",
+    "logs",
 }
 
 

@@ -24,6 +24,22 @@ def test_stats_count_by_type_and_in_total(dsn: str, queue: JobQueue) -> None:
     assert total[:8] == ["total", "2", "0", "0", "0", "1", "0", "1"]
 
 
+def test_stats_count_what_has_stalled_where_there_is_room(dsn: str, queue: JobQueue, clock: TestClock) -> None:
+    queue.enqueue_many("a", ({} for _ in range(2)))
+    for job in queue.claim(["a"]):
+        queue.start(job)
+    assert "stalled" not in howdah("stats", dsn=dsn).out
+    queue.progress(job, 10)
+    clock.advance(3_600)
+    wide, narrow = howdah("stats", dsn=dsn, COLUMNS="100"), howdah("stats", dsn=dsn, COLUMNS="80")
+    header, a, total = (line.split() for line in wide.out.splitlines())
+    assert (header[-1], a[-1], total[-1], wide.err) == ("stalled", "1", "1", "")
+    assert "stalled" not in narrow.out
+    assert narrow.err == "1 of the running ones has stalled: howdah list --stalled\n"
+    assert all(len(line) <= 80 for line in narrow.out.splitlines())
+    assert howdah("stats", "--json", dsn=dsn).lines[0]["types"]["a"]["stalled"] == 1
+
+
 def test_stats_as_json(dsn: str, queue: JobQueue) -> None:
     queue.enqueue("a")
     (stats,) = howdah("stats", "--json", dsn=dsn).lines

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from unittest import mock
 
@@ -7,6 +8,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from tests.cli.runner import Outcome, failed_job, howdah
+from tests.clock import TestClock
 
 
 @pytest.fixture
@@ -95,6 +97,34 @@ def test_all_pages_at_once_with_one_header(dsn: str, jobs: list[Job]) -> None:
     assert outcome.err == ""
     assert outcome.out.count("status") == 1
     assert all(str(job.id) in outcome.out for job in jobs)
+
+
+def test_what_has_stalled_is_marked_and_can_be_asked_for(dsn: str, queue: JobQueue, clock: TestClock) -> None:
+    for job_type in ("silent", "busy", "waiting"):
+        queue.enqueue(job_type)
+    silent, busy = queue.claim(["silent", "busy"])
+    for job in (silent, busy):
+        queue.start(job)
+        queue.progress(job, 10, "decoding")
+    clock.advance(3_600)
+    queue.progress(busy, 20)
+    assert ids(howdah("list", "--stalled", "--json", dsn=dsn)) == [str(silent.id)]
+    for columns in ("80", "200"):
+        lines = howdah("list", dsn=dsn, COLUMNS=columns).out.splitlines()
+        assert max(map(len, lines)) <= int(columns)
+        (marked,) = [line for line in lines if "stalled for" in line]
+        assert marked.rstrip().endswith("decoding")
+    assert howdah("list", "--stalled", "--status", "pending", dsn=dsn).err == "no jobs match\n"
+
+
+def test_the_note_says_when_it_will_be_done(dsn: str, queue: JobQueue, clock: TestClock) -> None:
+    queue.enqueue("x")
+    (job,) = queue.claim(["x"])
+    queue.start(job)
+    for percent in (0, 10):
+        queue.progress(job, percent, "[bold]decoding[/bold]")
+        clock.advance(600)
+    assert re.search(r"done in 1h, \[bold\]decoding\[/bold\]", howdah("list", dsn=dsn).out)
 
 
 def test_json_has_every_field(dsn: str, jobs: list[Job]) -> None:

@@ -153,6 +153,21 @@ def test_a_quiet_worker_says_nothing_when_nothing_is_wrong(dsn: str, queue: JobQ
     assert queue.stats().total.completed == 1
 
 
+@pytest.mark.parametrize(
+    ("argv", "kept"),
+    [(["--quiet"], ["noted"]), (["--no-logs"], []), (["--no-logs", "--processes", "2"], [])],
+    ids=" ".join,
+)
+def test_what_handlers_log_is_kept_unless_that_is_not_wanted(
+    dsn: str, queue: JobQueue, app: Path, argv: list[str], kept: list[str]
+) -> None:
+    app.write_text(f'{APP}\n@queue.job\ndef note() -> None:\n    log.info("noted")\n')
+    job = queue.enqueue("note")
+    assert work(app, "app", "--drain", *argv, HOWDAH_DSN=dsn).code == 0
+    assert queue.get(job).status == "completed"
+    assert [event.data["message"] for event in queue.events(job, kinds=["log"])] == kept
+
+
 def test_only_the_types_that_were_asked_for(dsn: str, queue: JobQueue, app: Path) -> None:
     for job_type in ("greet", "tell", "fail"):
         queue.enqueue(job_type, {"name": "ann", "words": "hello", "secret": "x"})

@@ -319,8 +319,8 @@ def test_an_empty_result_is_kept_as_it_is(queue: JobQueue, result: Any) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"percent": 101}, {"percent": -1}, {"percent": True}, {"percent": 1.5}, {"stage": "x" * 101}, {"stage": "a\x00"},
-        {"stage": 5},
+        {"percent": 101}, {"percent": -1}, {"percent": True}, {"percent": float("nan")}, {"percent": "5"},
+        {"stage": "x" * 101}, {"stage": "a\x00"}, {"stage": 5}, {"done": -1}, {"done": 10**400}, {"total": float("inf")},
     ],
     ids=repr,
 )  # fmt: skip

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
 import uuid
+from typing import Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from howdah import JobQueue, QueueClosed
+from howdah.database import _not_deaf
 from tests.conftest import Db
 
 
@@ -285,3 +289,41 @@ queue.close()
 """
     assert python(program, dsn) == "0\n"
     assert [job.data for job in queue.claim(["mail"])] == ["before", "child"]
+
+
+def test_a_loop_ends_while_its_pool_is_still_connecting(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = psycopg.AsyncConnection.connect
+    hanging = threading.Event()
+
+    async def hang(*_: Any, **__: Any) -> Any:
+        hanging.set()
+        await asyncio.Event().wait()
+
+    async def main(queue: JobQueue) -> None:
+        await queue.aenqueue("first")
+        monkeypatch.setattr(psycopg.AsyncConnection, "connect", hang)
+        held = [asyncio.create_task(queue.aenqueue("more")) for _ in range(5)]
+        while not hanging.is_set():
+            await asyncio.sleep(0)
+        del held
+
+    with JobQueue(dsn) as queue:
+        asyncio.run(main(queue))
+        monkeypatch.setattr(psycopg.AsyncConnection, "connect", connect)
+        assert asyncio.run(queue.aget(queue.enqueue("second"))).status == "pending"
+
+
+def test_a_cancellation_that_comes_together_with_the_answer_is_not_lost() -> None:
+    async def deaf() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "answered all the same"
+
+    async def main() -> None:
+        task = asyncio.create_task(_not_deaf(deaf()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())

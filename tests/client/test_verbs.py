@@ -16,13 +16,19 @@ from tests.clock import TestClock
 TWINS = {"wait_for": "await_for"}
 # They ask nothing of the database.
 NO_VERBS = {"close", "aclose", "connect_to", "job", "middleware", "periodic", "worker"}
+STREAMS = {"watch": "awatch", "watch_all": "awatch_all"}
 SCHEMA_VERBS = {"migrate", "check_schema"}
+# They go on while transactions come and go.
+PATIENT_VERBS = {"wait_for"}
 VERBS = sorted(
     name
     for name, value in vars(JobQueue).items()
-    if callable(value) and not name.startswith("_") and name not in NO_VERBS and not inspect.iscoroutinefunction(value)
+    if callable(value)
+    and not name.startswith("_")
+    and name not in {*NO_VERBS, *STREAMS, *STREAMS.values()}
+    and not inspect.iscoroutinefunction(value)
 )
-JOB_VERBS = sorted(set(VERBS) - SCHEMA_VERBS)
+JOB_VERBS = sorted(set(VERBS) - SCHEMA_VERBS - PATIENT_VERBS)
 
 
 def twin(name: str) -> Any:
@@ -38,7 +44,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
     assert set(VERBS) >= {
         "enqueue", "enqueue_many", "get", "list", "cancel", "retry", "stats", "wait_for", "claim", "start", "progress",
         "complete", "fail", "release", "snooze", "recover", "recover_stale_jobs", "prune", "pause", "resume",
-        "reschedule", "reprioritise", "migrate",
+        "reschedule", "reprioritise", "migrate", "event", "events", "checkpoint", "place", "position",
     }  # fmt: skip
 
 
@@ -49,6 +55,12 @@ def test_every_verb_has_an_awaited_twin_with_the_same_signature_and_words(name: 
     assert parameters(plain) == parameters(awaited)
     assert inspect.getdoc(plain) == inspect.getdoc(awaited)
     assert inspect.getdoc(plain)
+
+
+@pytest.mark.parametrize(("plain", "awaited"), STREAMS.items())
+def test_every_stream_has_an_awaited_twin(plain: str, awaited: str) -> None:
+    assert parameters(getattr(JobQueue, plain)) == parameters(getattr(JobQueue, awaited))
+    assert inspect.getdoc(getattr(JobQueue, plain)) == inspect.getdoc(getattr(JobQueue, awaited))
 
 
 @pytest.mark.parametrize("name", JOB_VERBS)
@@ -78,7 +90,11 @@ def do(request: pytest.FixtureRequest, dsn: str) -> Iterator[Do]:
     if request.param.startswith("plain"):
         with JobQueue(dsn, worker_id="me") as queue, psycopg.connect(dsn, autocommit=True) as conn:
             extra = {"conn": conn} if with_conn else {}
-            yield lambda name, *args, **kwargs: getattr(queue, name)(*args, **extra, **kwargs)
+
+            def call(name: str, *args: Any, **kwargs: Any) -> Any:
+                return getattr(queue, name)(*args, **({} if name in PATIENT_VERBS else extra), **kwargs)
+
+            yield call
         return
     with asyncio.Runner() as runner:
         queue = JobQueue(dsn, worker_id="me")
@@ -86,7 +102,8 @@ def do(request: pytest.FixtureRequest, dsn: str) -> Iterator[Do]:
         aextra = {"conn": aconn} if with_conn else {}
 
         async def run(name: str, *args: Any, **kwargs: Any) -> Any:
-            return await getattr(queue, TWINS.get(name, f"a{name}"))(*args, **aextra, **kwargs)
+            given = {} if name in PATIENT_VERBS else aextra
+            return await getattr(queue, TWINS.get(name, f"a{name}"))(*args, **given, **kwargs)
 
         yield lambda *args, **kwargs: runner.run(run(*args, **kwargs))
         runner.run(aconn.close())
@@ -115,15 +132,30 @@ def test_both_forms_do_the_same(do: Do, clock: TestClock) -> None:
     for each in claimed[:3]:
         assert do("start", each) is None
     assert do("progress", claimed[0], 30, "packing") is None
+    assert do("progress", claimed[0], done=1, total=8) is None
+    assert do("event", claimed[0], "packed", {"box": 7}) == 1
+    assert do("event", claimed[0], "sealed") == 2
+    assert [(each.seq, each.name, each.data) for each in do("events", job)] == [
+        (1, "packed", {"box": 7}),
+        (2, "sealed", None),
+    ]
+    assert [each.seq for each in do("events", job, after=1, kinds=["event"])] == [2]
+    assert do("checkpoint", claimed[0], {"at": 5}) is None
+    kept = do("get", job)
+    assert (kept.percent, kept.record.percent, kept.record.done, kept.resumed) == (12, 12.5, 1, {"at": 5})
+    assert do("place", claimed[0]) is None
+    assert do("position")
     assert do("fail", claimed[0], ValueError("no")) == "pending"
     assert do("complete", claimed[1], {"sent": True}) is None
     assert do("snooze", claimed[2], delay=60) is None
     assert do("release", claimed[3]) is None
+    assert do("place", claimed[3]).ahead == 0
     for verb in ("start", "progress", "complete", "snooze", "release"):
         with pytest.raises(LeaseLost):
             do(verb, claimed[3])
-    with pytest.raises(LeaseLost):
-        do("fail", claimed[3], "no")
+    for verb in ("fail", "event", "checkpoint"):
+        with pytest.raises(LeaseLost):
+            do(verb, claimed[3], "no")
 
     assert do("wait_for", claimed[1], timeout=5).result == {"sent": True}
     assert do("cancel", claimed[3], "enough") is True
@@ -131,8 +163,9 @@ def test_both_forms_do_the_same(do: Do, clock: TestClock) -> None:
     assert do("cancel", claimed[3]) is True
     assert do("claim", ["mail"]) == []
     assert do("recover") == []
-    with pytest.raises(JobNotFound):
-        do("get", "0198a000-0000-7000-8000-000000000000")
+    for verb in ("get", "events", "place", "wait_for"):
+        with pytest.raises(JobNotFound):
+            do(verb, "0198a000-0000-7000-8000-000000000000")
 
     stats = do("stats")["mail"]
     assert (stats.completed, stats.cancelled, stats.failed) == (1, 1, 0)

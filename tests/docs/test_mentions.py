@@ -9,11 +9,13 @@ from typing import Any, LiteralString
 import pytest
 
 import howdah
-from howdah import JobQueue, statements
+from howdah import Handler, JobQueue, statements
 from howdah.cli import parser
 from howdah.cli.command import Command
 from howdah.errors import BY_SQLSTATE
 from howdah.worker import WorkerOptions
+from howdah.worker.reports import REPORT_EVERY
+from howdah.worker.tracker import MAX_LOGS, MAX_MESSAGE
 from tests.conftest import Db
 from tests.docs.pages import ROOT
 
@@ -32,6 +34,10 @@ INTERNAL = (
     "The clock for",
     "Spares the",
     "A job's list",
+    "A job's report with",
+    "by its report",
+    "Part of tell",
+    "The number, or the bound",
 )
 """What the comment of a function says that is not for users."""
 
@@ -97,6 +103,17 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert shown["threads of a worker"] == str(worker["threads"])
     assert shown["handlers that will not end, before a worker starts anew"] == f"more than {worker['max_leaked']}"
     assert shown["share of jobs taken by age instead of priority"] == str(worker["fair_share"])
+    handler = inspect.signature(Handler).parameters
+    assert shown["what handlers say is written"] == f"every {REPORT_EVERY} s at most"
+    assert shown["events kept of an attempt"] == f"{handler['max_events'].default:,}"
+    assert shown["log lines kept of an attempt"] == (
+        f"{MAX_LOGS:,}, from {handler['log_level'].default} on, {MAX_MESSAGE:,} characters each"
+    )
+    reporting = statements.source("functions/next_report")
+    assert shown["history of a job's progress"] == "40 points"
+    assert "jsonb_array_length(v_points) > 40" in reporting
+    assert shown["a silent job counts as stalled"] == "after five of its usual gaps, 30 s at least"
+    assert "greatest(5 * v_gap, 30)" in reporting
     assert "interval '10 minutes'" in "".join(
         map(statements.source, ("functions/jobs_update", "functions/jobs_insert"))
     )

@@ -40,6 +40,9 @@ class ModelJob:
     cancel_requested_at: datetime | None = None
     finals: int = 0
     errors: int = 0
+    has_report: bool = False
+    events: int = 0
+    seq: int = 0
 
     @property
     def live(self) -> bool:
@@ -48,6 +51,15 @@ class ModelJob:
     @property
     def held(self) -> bool:
         return self.status in ("claimed", "running")
+
+    def note(self, count: int = 1) -> None:
+        """So many events more, of whatever kind."""
+        self.has_report = True
+        self.seq += count
+
+    def note_if_it_spoke(self) -> None:
+        if self.has_report:
+            self.note()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +101,7 @@ class Model:
     def cancel(self, job: ModelJob) -> bool:
         if job.status in ("pending", "claimed"):
             job.token += 1
+            job.note_if_it_spoke()
             self._end(job, "cancelled")
             return True
         if job.status == "running" and job.cancel_requested_at is None:
@@ -103,6 +116,7 @@ class Model:
         job.crashes = job.interruptions = 0
         job.run_at = job.first_due_at = self.now
         job.cancel_requested_at = job.expires_at = None
+        job.note_if_it_spoke()
         return True
 
     def reschedule(self, job: ModelJob, run_at: datetime) -> bool:
@@ -150,11 +164,21 @@ class Model:
         job = self._valid(claim, "claimed", "running")
         if job:
             self._renew(job)
+            job.has_report = True
+        return job is not None
+
+    def tell(self, claim: Claim, *, events: int, logs: int) -> bool:
+        job = self._valid(claim, "claimed", "running")
+        if job:
+            self._renew(job)
+            job.note(events + logs)
+            job.events += events
         return job is not None
 
     def complete(self, claim: Claim) -> bool:
         job = self._valid(claim, "claimed", "running")
         if job:
+            job.note_if_it_spoke()
             self._end(job, "completed")
         return job is not None
 
@@ -177,7 +201,7 @@ class Model:
         if job and job.status == "running" and job.interruptions > MAX_INTERRUPTIONS:
             self._spend(job, run_at=job.run_at)
         elif job:
-            self._refund(job, job.run_at)
+            self._refund(job, job.run_at, is_news=job.status == "running")
         return job is not None
 
     def crash(self, claim: Claim) -> bool:
@@ -189,6 +213,7 @@ class Model:
     def abandon(self, claim: Claim) -> bool:
         job = self._valid(claim, "claimed", "running")
         if job:
+            job.note()
             self._end(job, "cancelled")
         return job is not None
 
@@ -231,11 +256,14 @@ class Model:
         for job in self._held():
             if job.cancel_requested_at is not None and job.cancel_requested_at < self.now - CANCEL_GRACE:
                 job.token += 1
+                job.note()
                 self._end(job, "cancelled")
         for job in self.jobs.values():
             if job.status == "pending" and job.expires_at is not None and job.expires_at <= self.now:
+                job.note_if_it_spoke()
                 self._end(job, "cancelled")
             elif job.status == "pending" and job.attempts >= job.max_attempts:
+                job.note_if_it_spoke()
                 self._end(job, "failed")
 
     def recover_stale_jobs(self, timeout: timedelta) -> int:
@@ -257,6 +285,7 @@ class Model:
         if not job.held:
             return False
         job.token += 1
+        job.note_if_it_spoke()
         self._end(job, "completed")
         return True
 
@@ -277,6 +306,7 @@ class Model:
                 self._worker_died(job)
             elif job.cancel_requested_at is not None:
                 job.token += 1
+                job.note_if_it_spoke()
                 self._end(job, "cancelled")
             else:
                 self._back(job, job.run_at)
@@ -336,7 +366,9 @@ class Model:
         job.crashes += 1
         self._spend(job, give_up=job.crashes >= MAX_CRASHES, run_at=job.run_at)
 
-    def _refund(self, job: ModelJob, run_at: datetime) -> None:
+    def _refund(self, job: ModelJob, run_at: datetime, *, is_news: bool = False) -> None:
+        if is_news or job.cancel_requested_at is not None:
+            job.note()
         if job.cancel_requested_at is not None:
             job.token += 1
             self._end(job, "cancelled")
@@ -346,6 +378,7 @@ class Model:
 
     def _spend(self, job: ModelJob, *, run_at: datetime, give_up: bool = False, token: int = 1) -> None:
         job.errors += 1
+        job.note()
         if job.cancel_requested_at is not None or give_up or job.attempts >= job.max_attempts:
             job.token += token
             self._end(job, "cancelled" if job.cancel_requested_at is not None else "failed")

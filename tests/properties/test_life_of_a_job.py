@@ -42,6 +42,7 @@ WORKER_VERBS = (
     "start",
     "progress",
     "checkpoint",
+    "tell",
     "complete",
     "fail",
     "give_up",
@@ -67,7 +68,7 @@ class LifeOfAJob(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.db = psycopg.connect(self.dsn, autocommit=True, row_factory=dict_row)
-        for table in ("live", "archive", "archive_counts", "types", "workers"):
+        for table in ("live", "archive", "archive_counts", "events", "types", "workers"):
             self.db.execute(f"DELETE FROM howdah.{table}")
         self.db.execute("UPDATE howdah.settings SET max_crashes = 2, max_interruptions = 1, cancel_grace = '30 s'")
         self.db.execute("SELECT howdah.declare_type(%s, p_ordered => true)", (ORDERED,))
@@ -223,11 +224,20 @@ class LifeOfAJob(RuleBasedStateMachine):
         assert bool(rows) == expected
 
     def checkpoint(self, claim: Claim) -> None:
-        expected = (
-            self.model.progress(Claim(claim.id, claim.token)) if self.model.jobs[claim.id].lease_until is None else None
-        )
+        expected = self.model.progress(claim)
         row = self.rows("SELECT howdah.checkpoint(%s, %s, '1') AS kept", claim.id, claim.token)[0]
-        assert expected is None or row["kept"] == expected
+        assert row["kept"] == expected
+
+    def tell(self, claim: Claim) -> None:
+        expected = self.model.tell(claim, events=2, logs=1)
+        rows = self.rows(
+            "SELECT * FROM howdah.record_events(array_fill(%s, ARRAY[3]), array_fill(%s::bigint, ARRAY[3]),"
+            " ARRAY['one', 'INFO', 'two'], p_kinds => ARRAY['event', 'log', 'event'])",
+            claim.id,
+            claim.token,
+        )
+        last = self.model.jobs[claim.id].seq
+        assert [row["seq"] for row in rows] == ([last - 2, last - 1, last] if expected else [])
 
     def complete(self, claim: Claim) -> None:
         expected = self.model.complete(claim)
@@ -372,6 +382,21 @@ class LifeOfAJob(RuleBasedStateMachine):
                 assert (row["worker_id"], row["claimed_at"]) == (job.worker, job.claimed_at), job
             elif job.status != "completed":
                 assert (row["worker_id"], row["claimed_at"]) == (None, None), job
+
+    @invariant()
+    def what_happened_is_told_without_a_gap(self) -> None:
+        found = self.rows(
+            "SELECT d.id, d.events_count, d.report IS NOT NULL AS has_report, (d.report ->> 'seq')::int AS seq,"
+            " array_agg(e.seq ORDER BY e.n) FILTER (WHERE e.seq IS NOT NULL) AS seqs,"
+            " count(*) FILTER (WHERE e.kind = 'event') AS events"
+            " FROM howdah.job_details AS d LEFT JOIN howdah.events AS e ON e.job_id = d.id"
+            " GROUP BY d.id, d.events_count, d.report"
+        )
+        for row in found:
+            job = self.model.jobs[row["id"]]
+            assert (row["has_report"], row["seq"] or 0) == (job.has_report, job.seq), job
+            assert (row["seqs"] or []) == list(range(1, job.seq + 1)), job
+            assert row["events_count"] == row["events"] == job.events, job
 
     @invariant()
     def counts_agree(self) -> None:

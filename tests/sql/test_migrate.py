@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import psycopg
@@ -14,6 +15,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from howdah import JobQueue, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate
+from howdah.statements import render, source
 from tests.sql import seed
 
 SCHEMA = "migrate_test"
@@ -251,3 +253,73 @@ def test_operators_that_somebody_put_in_the_way_are_neither_used_nor_depended_on
         db.execute("DROP OPERATOR hostile.= (varchar, varchar)")
     finally:
         db.execute("DROP SCHEMA hostile CASCADE")
+
+
+def install_version_2(db: Db) -> None:
+    """Its tables, a day of its archive, its functions that have another signature now, and jobs of every status."""
+    db.execute(f"SET search_path = {SCHEMA}".encode())
+    for name in ("0001_queue", "0002_worker"):
+        db.execute(render(source(f"tables/{name}"), SCHEMA).encode())
+    db.execute("SELECT set_config('timezone', 'UTC', false)")
+    today = datetime.now(timezone.utc).date()
+    db.execute(
+        f"CREATE TABLE archive_{today:%Y%m%d} PARTITION OF archive"
+        f" FOR VALUES FROM ('{today}') TO ('{today + timedelta(days=1)}')".encode()
+    )
+    for signature in (
+        "progress(uuid[], bigint[], int[], text[])",
+        "finish(uuid[], varchar[], text[])",
+        "heartbeat(varchar, uuid, int, interval, interval, int)",
+        "declare_type(varchar, boolean, boolean, int, int, interval, interval, jsonb, int)",
+    ):
+        db.execute(f"CREATE FUNCTION {signature} RETURNS int LANGUAGE sql RETURN 1".encode())
+    db.execute(
+        "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts, status, progress, token,"
+        "     attempts, lease, lease_until, checkpoint)"
+        " SELECT gen_random_uuid(), 'old', n, now(), now(), now(), 3, s.status, 40, 1, 1, '1 h', now() + interval '1 h', '7'"
+        " FROM unnest(ARRAY['pending', 'claimed', 'running']) WITH ORDINALITY AS s (status, n)"
+    )
+    db.execute(
+        "INSERT INTO archive (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
+        "     crashes, interruptions, progress, events_count, job_type, status, data)"
+        " SELECT gen_random_uuid(), 1, moment, now(), now(), now(), n, 1, 3, 0, 0, 100, 0, 'old', s.status, '{}'"
+        " FROM unnest(ARRAY['completed', 'failed', 'cancelled']) WITH ORDINALITY AS s (status, n),"
+        "     unnest(ARRAY[now(), now() - interval '3 days']) AS moment"
+    )
+    db.execute("INSERT INTO schema_version VALUES (true, 2, 1, 'of then', '0.0', now())")
+
+
+def test_version_2_is_brought_up_to_date_and_loses_no_job(db: Db, queue: JobQueue) -> None:
+    install_version_2(db)
+    before = {
+        table: db.execute(f"SELECT * FROM {table} ORDER BY id".encode()).fetchall() for table in ("live", "archive")
+    }
+    with pytest.raises(SchemaOutdated):
+        queue.stats()
+    done = queue.migrate()
+    assert (done.before, done.after) == (2, migrate.SCHEMA_VERSION)
+    assert queue.check_schema() == []
+    for table, rows in before.items():
+        after = db.execute(f"SELECT * FROM {table} ORDER BY id".encode()).fetchall()
+        assert [{name: row[name] for name in rows[0]} for row in after] == rows
+        assert {row["report"] for row in after} == {None}
+    a_week_ahead = db.execute(
+        "SELECT to_regclass(to_char(now() + interval '7 days', '\"events_\"YYYYMMDD')) IS NOT NULL AS made"
+    )
+    assert a_week_ahead.fetchone() == {"made": True}
+    tell_the_rest(db)
+
+
+def tell_the_rest(db: Db) -> None:
+    """What was there before has no past, and can tell of its future."""
+    running = db.execute(
+        "SELECT id FROM progress(ARRAY(SELECT id FROM live), ARRAY[1, 1, 1], ARRAY[50, 50, 50])"
+    ).fetchall()
+    told = db.execute(
+        "SELECT seq FROM record_events(ARRAY(SELECT id FROM live), ARRAY[1, 1, 1], ARRAY['a', 'b', 'c'])"
+    ).fetchall()
+    assert (len(running), told) == (2, [{"seq": 1}] * 2)
+    revived = db.execute("SELECT id FROM retry(ARRAY(SELECT id FROM archive))").fetchall()
+    assert len(revived) == 6
+    assert db.execute("SELECT count(*) AS n FROM events WHERE kind = 'status'").fetchone() == {"n": 0}
+    assert db.execute("SELECT count(*) AS n FROM job_details WHERE stalls_at IS NOT NULL").fetchone() == {"n": 1}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from howdah import InvalidArguments, InvalidOption, Job, JobQueue, Resource
+from howdah import InvalidArguments, InvalidOption, InvalidPayload, Job, JobQueue, Resource
 from howdah.testing import call
 
 queue = JobQueue("host=nowhere")
@@ -63,6 +63,27 @@ def test_an_async_handler_is_awaited() -> None:
 
 def test_a_handler_that_wants_its_job_gets_a_stand_in() -> None:
     assert call(report) == {"priority": 150, "attempts": 1, "of": 7, "cancelled": False}
+
+
+def test_the_stand_in_takes_everything_that_a_handler_says_and_checks_it() -> None:
+    @queue.job
+    async def load(rows: list[int], mistake: bool, job: Job) -> Any:
+        with job.stage("load", weight=50):
+            for row in job.track(rows):
+                job.event("row", n=row)
+        job.advance(1, total=2)
+        await job.acheckpoint({"rows": tuple(rows)})
+        if mistake:
+            job.event("mistake", what=object())
+        await job.acomplete("done")
+        return job.resumed
+
+    async def main() -> Any:
+        with pytest.raises(InvalidPayload, match=r"event data\.what"):
+            await call(load, rows=[], mistake=True)
+        return await call(load, rows=[1, 2], mistake=False)
+
+    assert asyncio.run(main()) == {"rows": [1, 2]}, "the last checkpoint, as the next attempt would find it"
 
 
 def test_resources_are_what_the_test_passes() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.worker import Worker, WorkerReport, claimer
+from howdah.worker.tracker import Tracker
 from tests.conftest import Db
 
 R = TypeVar("R")
@@ -99,3 +100,13 @@ async def asleep(
         assert (await ended(queue, first)).status == "completed"
         await until(lambda: sleeps(db, job_type))
         yield worker
+
+
+class Unheard:
+    """Nobody who writes what handlers say."""
+
+    def changed(self, tracker: Tracker) -> None: ...
+
+    def settle(self, tracker: Tracker) -> None: ...
+
+    async def asettle(self, tracker: Tracker) -> None: ...

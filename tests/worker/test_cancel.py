@@ -18,7 +18,7 @@ from howdah.worker.run import Desk, Run
 from howdah.worker.threads import Threads
 from tests.conftest import Db
 from tests.worker import crew_handlers
-from tests.worker.in_process import beats, drain, ended, happened, run, until, working
+from tests.worker.in_process import Unheard, beats, drain, ended, happened, run, until, working
 
 # What waits
 
@@ -294,7 +294,7 @@ def test_a_handler_that_is_told_to_stop_before_its_first_step_ends(
             leaked=leaked.append,
         )
         handler = queue.handlers[job.job_type]
-        desk = Desk({}, lambda *_: None, lambda *_: None, lambda *_: None)
+        desk = Desk({}, queue._context, queue._database, Unheard())
         launched = Run(handler, [job], desk)
         executor.launch(launched)
         launched.stop(reason)

@@ -16,7 +16,9 @@ import pytest
 
 from howdah import InvalidOption, Job, JobQueue
 from howdah.outcome import Cancel, Fail, Retry, Snooze
-from howdah.worker import completer
+from howdah.worker import completer, reports
+from howdah.worker.run import hold_of
+from howdah.worker.tracker import Tracker
 from tests.conftest import Db
 from tests.worker import crew_handlers
 from tests.worker.in_process import drain, ended, happened, run, statuses, until, working
@@ -294,7 +296,7 @@ class Recorded:
 
 
 def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completer, "PROGRESS_EVERY", 0)
+    monkeypatch.setattr(reports, "REPORT_EVERY", 0)
     job = queue.enqueue("work")
     jobs = [dataclasses.replace(job, id=Slow(int=n)) for n in range(60)]
     last: dict[int, str] = {}
@@ -303,13 +305,14 @@ def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch:
         link = Recorded()
         writer = completer.Completer(queue._database, link, queue._context, lambda *_: None)  # type: ignore[arg-type]
 
-        def report(mine: list[Job]) -> None:
+        def report(mine: list[Tracker]) -> None:
             for step in range(30):
-                for job in mine:
-                    writer.report(job, None, f"step {step}")
-                    last[job.id.int] = f"step {step}"
+                for tracker in mine:
+                    tracker.progress(None, f"step {step}", None, None)
+                    last[tracker.hold[0].int] = f"step {step}"
 
-        threads = [threading.Thread(target=report, args=(jobs[n::4],), daemon=True) for n in range(4)]
+        trackers = [Tracker(hold_of(job), queue._context, writer.changed) for job in jobs]
+        threads = [threading.Thread(target=report, args=(trackers[n::4],), daemon=True) for n in range(4)]
         for thread in threads:
             thread.start()
         await until(lambda: not any(thread.is_alive() for thread in threads))

@@ -12,7 +12,9 @@ from rich.text import Text
 
 from howdah.cli.moment import is_endless, now
 from howdah.cli.output import cut, table, text
+from howdah.cli.progress_bar import style_of
 from howdah.cli.span import format_span
+from howdah.cli.standing import silence, time_left
 from howdah.cli.status import STYLES
 from howdah.job import Job
 
@@ -58,7 +60,7 @@ def _print_narrow(console: Console, jobs: Sequence[Job], *, header: bool) -> Non
     for job, row in zip(jobs, rows, strict=True):
         console.print(_narrow_line(row, widths))
         if note := _note(job):
-            console.print(Text("  └ ", "dim") + note, no_wrap=True, overflow="ellipsis")
+            console.print(Text.assemble(("  └ ", "dim"), note), no_wrap=True, overflow="ellipsis")
 
 
 def _narrow_row(job: Job) -> tuple[Text, ...]:
@@ -96,8 +98,15 @@ def _run_time(job: Job) -> str:
 
 
 def _note(job: Job) -> Text:
-    if job.status in ("claimed", "running") and job.current_stage:
-        return cut(job.current_stage, "cyan")
+    if job.status in ("claimed", "running") and (said := _doing(job)):
+        return cut(said, style_of(job))
     if job.status != "completed" and job.last_error:
         return cut(job.last_error, "red")
     return Text()
+
+
+def _doing(job: Job) -> str:
+    """What must not be cut off comes first."""
+    silent = f"stalled for {silence(job)}" if job.stalled else ""
+    left = f"done in {left}" if (left := time_left(job)) else ""
+    return ", ".join(said for said in (silent, left, job.current_stage) if said)

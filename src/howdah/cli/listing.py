@@ -31,6 +31,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STATUS",
         help=f"{', '.join(STATUSES)}; repeat it for more",
     )
+    parser.add_argument("--stalled", action="store_true", help="those that run, but have fallen silent")
     parser.add_argument("--data", metavar="JSON", type=json_argument, help="""data that contains this: '{"user": 7}'""")
     parser.add_argument("--priority-at-least", metavar="N", type=int, help="this priority or a higher one")
     parser.add_argument("--priority-at-most", metavar="N", type=int, help="this priority or a lower one")
@@ -65,6 +66,7 @@ def _filters(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "job_type": args.type,
         "status": args.status,
+        "stalled": args.stalled,
         "data": args.data,
         "least_priority": args.priority_at_least,
         "most_priority": args.priority_at_most,
@@ -99,13 +101,13 @@ COMMAND = Command(
     summary="list jobs, the newest first",
     story="""
         Without filters, the newest jobs of every type and status. Filters narrow it down together. The column
-        age says how long ago a job was created, or in how long it is due; note, what it is doing or what went
-        wrong. With --json, each job is an object on a line of its own, with all its fields.
+        age says how long ago a job was created, or in how long it is due; note, what it is doing, in how long it
+        will be done, that it has stalled, or what went wrong. With --json, each job is an object on a line of its own, with all its fields.
     """,
     examples=(
         ("howdah list --status failed --since 1d", "what went wrong since yesterday"),
         ("""howdah list --type send_invoice --data '{"user": 7}'""", "the invoices of one user"),
-        ("howdah list --priority-at-least 150 --status pending --status running", "what people wait for"),
+        ("howdah list --stalled", "what runs, but has stopped reporting"),
         ("howdah list --all --json --status failed | jq -r .id | howdah retry -", "try all failed ones again"),
     ),
     add_arguments=_add_arguments,

@@ -74,7 +74,9 @@ def set_up_logs(level: str, *, as_json: bool, tag: str = "") -> None:
     handler = _Handler(stream)
     coloured = stream.isatty() and not os.environ.get("NO_COLOR")
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter(tag, coloured=coloured))
-    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    handler.setLevel(level.upper())
+    # What is not shown may still be kept with the job that logged it.
+    logging.basicConfig(handlers=[handler], level=min(handler.level, logging.INFO), force=True)
     logging.captureWarnings(True)
 
 

@@ -59,5 +59,9 @@ def full(moment: datetime) -> str:
     """To the millisecond in UTC, and how far that is from now."""
     if is_endless(moment):
         return "never by itself"
-    written = moment.astimezone(timezone.utc).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", " UTC")
-    return f"{written}  ({relative(moment)})"
+    return f"{stamp(moment)} UTC  ({relative(moment)})"
+
+
+def stamp(moment: datetime) -> str:
+    """Date and time in UTC, to the millisecond."""
+    return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")

@@ -12,6 +12,7 @@ from howdah.cli import (
     enqueue,
     health,
     listing,
+    logs,
     migrate,
     pause,
     prune,
@@ -25,12 +26,14 @@ from howdah.cli import (
 from howdah.cli.command import HELP_WIDTH, Command
 from howdah.cli.demo import command as demo
 from howdah.cli.safe import presentable
+from howdah.cli.top import command as top
+from howdah.cli.watch import command as watch
 
 GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     "begin": (demo.COMMAND, migrate.COMMAND),
     "put jobs in": (enqueue.COMMAND, schedule.COMMAND),
     "get them done": (work.COMMAND, health.COMMAND),
-    "see how they are": (listing.COMMAND, show.COMMAND, stats.COMMAND),
+    "see how they are": (listing.COMMAND, show.COMMAND, watch.COMMAND, logs.COMMAND, stats.COMMAND, top.COMMAND),
     "change what happens": (change.CANCEL, change.RETRY, pause.PAUSE, pause.RESUME),
     "keep house": (recover.COMMAND, prune.COMMAND, psql.COMMAND),
 }

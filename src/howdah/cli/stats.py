@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
 from rich.text import Text
 
@@ -14,6 +15,9 @@ from howdah.cli.span import format_span
 from howdah.cli.status import STYLES
 from howdah.job import STATUSES
 from howdah.results import Stats, TypeStats
+
+_WIDE: Final = 100
+"""From here on there is room for one more column, and the types keep theirs."""
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -29,20 +33,27 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _print_table(stats: Stats) -> None:
-    made = table("type", *STATUSES, "later", "oldest", right=(*STATUSES, "later", "oldest"), flexible=("type",))
+    console = answers()
+    with_stalled = stats.total.stalled > 0 and console.width >= _WIDE
+    columns = (*STATUSES, "later", "oldest", *(["stalled"] if with_stalled else []))
+    made = table("type", *columns, right=columns, flexible=("type",))
     made.padding = (0, 1, 0, 0)
     for job_type, counts in stats.items():
         name = text(job_type, "bold")
-        made.add_row(name + Text(" (paused)", "yellow") if counts.paused else name, *_cells(counts))
+        shown = Text.assemble(name, (" (paused)", "yellow")) if counts.paused else name
+        made.add_row(shown, *_cells(counts)[: len(columns)])
     made.add_section()
-    made.add_row(Text("total", "bold"), *_cells(stats.total), style="bold")
-    answers().print(made)
+    made.add_row(Text("total", "bold"), *_cells(stats.total)[: len(columns)], style="bold")
+    console.print(made)
+    if stats.total.stalled and not with_stalled:
+        have = "has" if stats.total.stalled == 1 else "have"
+        remark(f"{stats.total.stalled:,} of the running ones {have} stalled: howdah list --stalled")
 
 
 def _cells(counts: TypeStats) -> list[Text]:
     by_status = [_count(getattr(counts, status), STYLES[status]) for status in STATUSES]
     oldest = "" if counts.oldest_due is None else format_span(now() - counts.oldest_due)
-    return [*by_status, _count(counts.scheduled), text(oldest)]
+    return [*by_status, _count(counts.scheduled), text(oldest), _count(counts.stalled, "yellow")]
 
 
 def _count(count: int, style: str = "") -> Text:
@@ -54,7 +65,8 @@ COMMAND = Command(
     summary="count the jobs of each type in each status",
     story="""
         The column later counts the pending jobs that are not due yet, and oldest says for how long the job that
-        has waited longest has been due: if that grows, there are too few workers. Ended jobs are counted for as
+        has waited longest has been due: if that grows, there are too few workers. Running jobs that have fallen
+        silent are counted as stalled, where there are any. Ended jobs are counted for as
         long as they are kept (see howdah prune).
     """,
     examples=(

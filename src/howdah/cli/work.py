@@ -42,6 +42,7 @@ _SETTINGS: Final = (
     "poll",
     "fair_share",
     "max_leaked",
+    "capture_logs",
     "name",
 )
 
@@ -109,6 +110,13 @@ def _add_logs(group: argparse._ArgumentGroup) -> None:
     amount = group.add_mutually_exclusive_group()
     amount.add_argument("--log-level", choices=LEVELS, default="info", help="what is logged (default: info)")
     amount.add_argument("--quiet", dest="log_level", action="store_const", const="warning", help="only what is wrong")
+    group.add_argument(
+        "--no-logs",
+        dest="capture_logs",
+        action="store_const",
+        const=False,
+        help="keep nothing of what handlers log with their jobs (howdah logs)",
+    )
 
 
 def _run(args: argparse.Namespace) -> int:

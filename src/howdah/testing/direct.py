@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
@@ -11,8 +12,10 @@ from howdah.ids import new_id
 from howdah.job import Job
 from howdah.priority import Priority
 from howdah.queue import Resources
+from howdah.stored import stored_json, stored_result
 from howdah.worker.binding import bound
 from howdah.worker.run import Desk, Run
+from howdah.worker.tracker import Tracker
 
 R = TypeVar("R")
 
@@ -20,15 +23,45 @@ R = TypeVar("R")
 def call(handler: Handler[..., R], resources: Resources | None = None, /, **arguments: Any) -> R:
     """Calls a handler as a worker would, but without a database: nothing is enqueued or stored.
 
-    The arguments are checked, and go through JSON and back. A parameter for the job gets a stand-in, whose
-    ``progress`` and ``complete`` do nothing. resources: what the queue's lifespan would yield. Returns what the
-    function does; await it if that is async.
+    The arguments are checked, and go through JSON and back. A parameter for the job gets a stand-in: its verbs
+    check what they are given, and are not written anywhere; after ``checkpoint``, the data is in ``job.resumed``.
+    resources: what the queue's lifespan would yield. Returns what the function does; await it if that is async.
     """
     if handler.batch is not None:
         raise InvalidOption(f"{handler.name!r} takes jobs in batches: call the handler itself, with a list of jobs")
     job = _stand_in(handler, handler.arguments.encode(arguments))
-    desk = Desk(resources or {}, lambda *_: None, lambda *_: None, _complete_nothing)
-    return handler.function(**bound(Run(handler, [job], desk)))
+    return handler.function(**bound(Run(handler, [job], _Desk(handler, resources or {}))))
+
+
+class _Desk(Desk):
+    """Takes everything, and writes nothing."""
+
+    def __init__(self, handler: Handler[..., Any], resources: Resources) -> None:
+        super().__init__(resources, handler.queue._context, handler.queue._database, _Nowhere())
+
+    def complete(self, job: Job, result: Any, conn: Any) -> None:  # noqa: ARG002
+        stored_result(self.context, result)
+
+    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+        self.complete(job, result, conn)
+
+    def checkpoint(self, job: Job, data: Any) -> None:
+        stored = stored_json(self.context, data, "checkpoint")
+        object.__setattr__(job, "resumed", self.context.codec.decode(json.loads(stored.obj)))
+
+    async def acheckpoint(self, job: Job, data: Any) -> None:
+        self.checkpoint(job, data)
+
+
+class _Nowhere:
+    def changed(self, tracker: Tracker) -> None:
+        pass
+
+    def settle(self, tracker: Tracker) -> None:
+        pass
+
+    async def asettle(self, tracker: Tracker) -> None:
+        pass
 
 
 def _stand_in(handler: Handler[..., Any], data: Any) -> Job:
@@ -50,7 +83,3 @@ def _stand_in(handler: Handler[..., Any], data: Any) -> Job:
         claimed_at=now,
         started_at=now,
     )
-
-
-async def _complete_nothing(*_: object) -> None:
-    pass

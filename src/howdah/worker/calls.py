@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
+
+from psycopg.types.json import Jsonb
 
 from howdah.context import Context
 from howdah.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
@@ -28,6 +31,32 @@ class Word(NamedTuple):
         return self.id, self.token
 
 
+class Report(NamedTuple):
+    """Where a job stands: percent of the whole, the stage that it is in, and that one's counts."""
+
+    percent: float | None
+    stage: str | None
+    done: float | None
+    total: float | None
+
+
+class Told(NamedTuple):
+    """Something that happened to a job: an event or a log record, its data as JSON, and when, by the monotonic clock."""
+
+    kind: str
+    name: str
+    data: str
+    at: float
+
+
+class Telling(NamedTuple):
+    """What is to be recorded of a job that has ``before`` such entries in the database already."""
+
+    hold: Hold
+    before: int
+    told: Sequence[Told]
+
+
 class Cursor(NamedTuple):
     job_type: str
     priority: int
@@ -45,8 +74,9 @@ def register(context: Context, boot: uuid.UUID, **facts: Any) -> Plan[None]:
     yield from call("register_worker", worker_id=context.worker_id, boot=boot, **facts)
 
 
-def heartbeat(context: Context, boot: uuid.UUID, **facts: Any) -> Plan[bool]:
-    rows = yield from call("heartbeat", worker_id=context.worker_id, boot=boot, **facts)
+def heartbeat(context: Context, boot: uuid.UUID, *, pace: Mapping[str, Any] | None = None, **facts: Any) -> Plan[bool]:
+    stored = None if pace is None else Jsonb(pace)
+    rows = yield from call("heartbeat", worker_id=context.worker_id, boot=boot, pace=stored, **facts)
     return bool(rows[0]["heartbeat"])
 
 
@@ -121,14 +151,35 @@ def start(context: Context, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
     return _ids((yield from call("start", **_fences(holds))))
 
 
-def progress(context: Context, reports: Sequence[tuple[Hold, int | None, str | None]]) -> Plan[set[uuid.UUID]]:
+def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[set[uuid.UUID]]:
     rows = yield from call(
         "progress",
-        **_fences([hold for hold, _, _ in reports]),
-        percents=[percent for _, percent, _ in reports],
-        stages=[stage for _, _, stage in reports],
+        **_fences(_holds(reports)),
+        percents=[report.percent for _, report in reports],
+        stages=[report.stage for _, report in reports],
+        dones=[report.done for _, report in reports],
+        totals=[report.total for _, report in reports],
     )
     return _ids(rows)
+
+
+def record_events(context: Context, tellings: Sequence[Telling]) -> Plan[None]:
+    """Keeps what happened. Numbered, so that doing it twice changes nothing."""
+    entries = [
+        (telling.hold, number, told)
+        for telling in tellings
+        for number, told in enumerate(telling.told, start=telling.before + 1)
+    ]
+    now = time.monotonic()
+    yield from call(
+        "record_events",
+        **_fences([hold for hold, _, _ in entries]),
+        names=[told.name for _, _, told in entries],
+        data=[Jsonb(told.data, dumps=str) for _, _, told in entries],
+        kinds=[told.kind for _, _, told in entries],
+        ages=[timedelta(seconds=max(now - told.at, 0)) for _, _, told in entries],
+        numbers=[number for _, number, _ in entries],
+    )
 
 
 # The ends of claims. Each answers with the status that every job it changed has now.

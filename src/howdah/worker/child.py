@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import importlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -25,11 +26,20 @@ from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job
 from howdah.outcome import Completed, Ending, Failed, Interrupted
-from howdah.worker import endings
+from howdah.worker import endings, log_capture
 from howdah.worker.binding import bound
-from howdah.worker.run import Desk, Run
+from howdah.worker.calls import Hold, Told
+from howdah.worker.run import Desk, Run, hold_of
+from howdah.worker.tracker import LeftOut, Tracker, Words
 
 STOP_SIGNAL = signal.SIGUSR1
+SEND_EVERY = 0.2
+"""Seconds that what a handler says may wait for more, before it is sent to the worker."""
+MOST_CHARACTERS = 200_000
+"""Of the data of events in one message."""
+SETTLED = b"settled"
+"""What the worker answers when it has written what was said."""
+SETTLED_WITHIN = 30.0
 
 
 class Assignment(msgspec.Struct):
@@ -40,7 +50,16 @@ class Assignment(msgspec.Struct):
     name: str
     dsn: str
     schema: str
+    capture_logs: bool
     job: dict[str, Any]
+
+
+class Said(msgspec.Struct):
+    """What the child sends while its handler runs. settle: the worker is to answer when that is written."""
+
+    said: Words
+    left_out: LeftOut
+    settle: bool = False
 
 
 class Stopped(BaseException):
@@ -58,7 +77,7 @@ def main(pipe: Connection, module: str) -> None:
     inbox: asyncio.Queue[bytes] = asyncio.Queue()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
-        threading.Thread(target=_receive, args=(pipe, loop, inbox), daemon=True).start()
+        threading.Thread(target=_receive, args=(pipe, loop, inbox, child.post), daemon=True).start()
         with contextlib.suppress(OSError):  # the worker is gone already
             child.send({"ready": os.getpid()})
         while True:
@@ -66,19 +85,105 @@ def main(pipe: Connection, module: str) -> None:
             child.perform(runner, msgspec.json.decode(text, type=Assignment))
 
 
-def _receive(pipe: Connection, loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[bytes]) -> None:
+def _receive(pipe: Connection, loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[bytes], post: Outbox) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             message = pipe.recv_bytes()
-            loop.call_soon_threadsafe(inbox.put_nowait, message)
+            if message == SETTLED:
+                post.settled.set()
+            else:
+                loop.call_soon_threadsafe(inbox.put_nowait, message)
     # The worker is gone, and with it whoever could use what happens here.
     os._exit(0)
+
+
+class Outbox:
+    """What the handler says, on its way to the worker: all of a moment together.
+
+    It is sent by a thread of its own, which no signal interrupts in the middle of a message.
+    """
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self.settled = threading.Event()
+        self._send = send
+        # Held from the taking to the sending, so that nothing is overtaken.
+        self._sending = threading.Lock()
+        self._hold: Hold | None = None
+        self._tracker: Tracker | None = None
+        self._news = threading.Event()
+        self._hurry = threading.Event()
+        self._unsettled = False
+        threading.Thread(target=self._work, name="howdah-outbox", daemon=True).start()
+
+    def begin(self, hold: Hold) -> None:
+        """From now on it is about this job. One before it may have left a thread that goes on talking."""
+        self._hold = hold
+
+    def changed(self, tracker: Tracker) -> None:
+        if tracker.hold == self._hold:
+            self._tracker = tracker
+            self._news.set()
+
+    def settle(self, tracker: Tracker) -> None:
+        if tracker.hold == self._hold:
+            self.settled.clear()
+            self._hurry.set()
+            self.changed(tracker)
+            self.settled.wait(SETTLED_WITHIN)
+
+    async def asettle(self, tracker: Tracker) -> None:
+        await asyncio.to_thread(self.settle, tracker)
+
+    def end(self) -> None:
+        """The handler has ended: sends its last words."""
+        if self._tracker is not None:
+            self._tracker.close()
+        self._flush()
+        self._hold, self._tracker, self._unsettled = None, None, False
+
+    def _work(self) -> None:
+        with contextlib.suppress(OSError):  # the worker is gone
+            while self._news.wait():
+                self._flush()
+                self._hurry.wait(SEND_EVERY)
+
+    def _flush(self) -> None:
+        with self._sending:
+            self._news.clear()
+            settle = self._hurry.is_set()
+            self._hurry.clear()
+            words, left_out = Words(None, []), LeftOut()
+            if self._tracker is not None:
+                words, left_out = self._tracker.take(), self._tracker.take_left_out()
+            is_new = words.report is not None or bool(words.told) or any(left_out)
+            if is_new or (settle and self._unsettled):
+                *pieces, last = _pieces(words.told)
+                for piece in pieces:
+                    self._send(Said(Words(None, piece), LeftOut()))
+                self._send(Said(Words(words.report, last), left_out, settle))
+                self._unsettled = not settle
+            elif settle:
+                self.settled.set()
+
+
+def _pieces(told: Sequence[Told]) -> Iterator[list[Told]]:
+    """All of it, at least one piece, of which none keeps the worker's loop from its work for long."""
+    piece: list[Told] = []
+    characters = 0
+    for each in told:
+        if piece and characters + len(each.data) > MOST_CHARACTERS:
+            yield piece
+            piece, characters = [], 0
+        piece.append(each)
+        characters += len(each.data)
+    yield piece
 
 
 class _Child:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._sending = threading.Lock()
+        self.post = Outbox(self.send)
         self._resources: dict[int, Mapping[str | type, Any]] = {}
         self._task: asyncio.Task[Any] | None = None
 
@@ -88,6 +193,7 @@ class _Child:
 
     def perform(self, runner: asyncio.Runner, assignment: Assignment) -> None:
         ending, by_handler = self._ending(runner, assignment)
+        self.post.end()
         self.send(
             {"kind": type(ending).__name__, "ending": msgspec.to_builtins(ending), "completed_by_handler": by_handler}
         )
@@ -100,19 +206,24 @@ class _Child:
             resources = self._opened(runner, handler)
         except BaseException as error:  # noqa: BLE001
             return Failed(f"the child process could not load the handler: {describe(error)}"), False
-        run = Run(handler, [job], self._desk(handler, resources))
-        signal.signal(STOP_SIGNAL, self._stopper(runner, run))
-        try:
-            ending = self._run(runner, run)
-        except Stopped:
-            ending = Interrupted()
-        finally:
-            signal.signal(STOP_SIGNAL, signal.SIG_IGN)
+        queue = handler.queue
+        desk = Desk(resources, queue._context, queue._database, self.post, capture_logs=assignment.capture_logs)
+        run = Run(handler, [job], desk)
+        self.post.begin(hold_of(job))
+        with log_capture.installed(handler.log_level if assignment.capture_logs else None):
+            signal.signal(STOP_SIGNAL, self._stopper(runner, run))
+            try:
+                ending = contextvars.copy_context().run(self._run, runner, run)
+            except Stopped:
+                ending = Interrupted()
+            finally:
+                signal.signal(STOP_SIGNAL, signal.SIG_IGN)
         checked = endings.storable(handler.queue._context, ending)
         return (ending if isinstance(checked, Completed) else checked), job.id in run.by_handler
 
     def _run(self, runner: asyncio.Runner, run: Run) -> Ending:
         (job,) = run.jobs
+        log_capture.follow(run)
         try:
             arguments = bound(run)
         except InvalidArguments as error:
@@ -122,7 +233,7 @@ class _Child:
         try:
             value = run.handler.function(**arguments)
             if asyncio.iscoroutine(value):
-                value = runner.run(self._awaited(value))
+                value = runner.run(self._awaited(value), context=contextvars.copy_context())
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001
@@ -154,14 +265,6 @@ class _Child:
             # Never closed: the process ends without a farewell.
             self._resources[id(queue)] = runner.run(queue._open_resources(contextlib.AsyncExitStack()))
         return self._resources[id(queue)]
-
-    def _desk(self, handler: Handler[Any, Any], resources: Mapping[str | type, Any]) -> Desk:
-        return Desk(
-            resources=resources,
-            report=lambda _, percent, stage: self.send({"progress": [percent, stage]}),
-            complete=lambda job, result, conn: handler.queue.complete(job, result, conn=conn),
-            acomplete=lambda job, result, conn: handler.queue.acomplete(job, result, conn=conn),
-        )
 
 
 def find_handler(assignment: Assignment) -> Handler[Any, Any]:

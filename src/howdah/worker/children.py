@@ -23,7 +23,7 @@ from howdah.database import Database
 from howdah.errors import HowdahError
 from howdah.handler import Handler
 from howdah.outcome import Crashed, Ending
-from howdah.worker.child import STOP_SIGNAL, Assignment, main
+from howdah.worker.child import SETTLED, STOP_SIGNAL, Assignment, Said, main
 from howdah.worker.run import Run
 
 _ENDINGS: dict[str, Any] = {
@@ -118,13 +118,14 @@ class Children:
     def _assignment(self, run: Run) -> Assignment:
         (job,) = run.jobs
         handler = run.handler
-        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None))
+        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None, _home=None))
         return Assignment(
             module=handler.function.__module__,
             qualname=handler.function.__qualname__,
             name=handler.name,
             dsn=self._database.dsn(),
             schema=self._database.schema,
+            capture_logs=run.desk.capture_logs,
             job=fields,
         )
 
@@ -141,6 +142,7 @@ class Child:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answer: asyncio.Future[Ending] | None = None
         self._run: Run | None = None
+        self._settling: set[asyncio.Future[None]] = set()
         self.alive = True
         self.told_to_stop = False
         self._ready: asyncio.Future[bool] | None = None
@@ -204,13 +206,26 @@ class Child:
             return
         if "ready" in message:
             self._tell_ready(True)
-        elif "progress" in message and self._run is not None:
-            (job,) = self._run.jobs
-            self._run.desk.report(job, *message["progress"])
+        elif "said" in message and self._run is not None:
+            self._hear(self._run, msgspec.convert(message, Said))
         elif "kind" in message and self._answer is not None and not self._answer.done():
             if message["completed_by_handler"] and self._run is not None:
                 self._run.by_handler.update(job.id for job in self._run.jobs)
             self._answer.set_result(_ending(message))
+
+    def _hear(self, run: Run, said: Said) -> None:
+        (job,) = run.jobs
+        run.reporter(job).feed(said.said, said.left_out)
+        if said.settle:
+            settling = asyncio.ensure_future(run.desk.post.asettle(run.reporter(job)))
+            self._settling.add(settling)
+            settling.add_done_callback(self._settled)
+
+    def _settled(self, settling: asyncio.Future[None]) -> None:
+        self._settling.discard(settling)
+        if self.alive:
+            with contextlib.suppress(OSError):  # it is about to be found dead
+                self._pipe.send_bytes(SETTLED)
 
     def _died(self) -> None:
         if not self.alive:

@@ -9,33 +9,33 @@ is written on its own, for as long as that takes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-import psycopg
-
 from howdah.context import Context
 from howdah.database import Database
-from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput
+from howdah.errors import DatabaseUnavailable
 from howdah.failure import describe
 from howdah.job import Job
+from howdah.outage import Backoff
 from howdah.outcome import Ending, Failed
 from howdah.plan import Plan
 from howdah.worker import calls
 from howdah.worker.calls import Hold
-from howdah.worker.link import Backoff, Link
+from howdah.worker.link import Link
+from howdah.worker.reports import Reports, is_about_the_value
 from howdah.worker.run import hold_of
+from howdah.worker.tracker import Tracker
 
 log = logging.getLogger("howdah.worker")
 
 R = TypeVar("R")
 
 BATCH = 1_000
-PROGRESS_EVERY = 0.3
 PATIENCE = 2.0
 """Seconds that a batch may wait for a lock before it is divided."""
 
@@ -57,15 +57,16 @@ class Completer:
         self._written = written
         self._endings: list[Ended] = []
         self._starts: list[tuple[Sequence[Job], asyncio.Future[set[uuid.UUID]]]] = []
-        self._reports: dict[Hold, tuple[Job, int | None, str | None]] = {}
-        self._reporting = threading.Lock()
-        self._reported = 0.0
+        self._settling: list[tuple[Hold, asyncio.Future[None]]] = []
+        self._reports = Reports(context, self._hear)
+        self._report_timer: asyncio.TimerHandle | None = None
         self._something = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = False
         self._stragglers: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._task = asyncio.create_task(self._work(), name="howdah completer")
 
     @property
@@ -83,19 +84,34 @@ class Completer:
         self._stir()
         return await answer
 
-    def report(self, job: Job, percent: int | None, stage: str | None) -> None:
-        """Remembers the last word about a job. May be called from any thread, a million times."""
-        hold = hold_of(job)
-        with self._reporting:
-            _, known_percent, known_stage = self._reports.get(hold, (job, None, None))
-            first = not self._reports
-            self._reports[hold] = (
-                job,
-                known_percent if percent is None else percent,
-                known_stage if stage is None else stage,
-            )
-        if first:
-            self._loop.call_soon_threadsafe(self._stir)
+    def forget(self, job: Job) -> None:
+        """The job is somebody else's: what was said of it here does not count."""
+        self._reports.forget(hold_of(job))
+
+    # What handlers say; from any thread
+
+    def changed(self, tracker: Tracker) -> None:
+        self._reports.changed(tracker)
+
+    def settle(self, tracker: Tracker) -> None:
+        """Returns when what was said of a job is written."""
+        if threading.get_ident() == self._thread:
+            # Nothing else can be done on this loop until this returns.
+            tracker.tell_left_out()
+            with contextlib.suppress(Exception):
+                self._database.run(self._reports.last_words(tracker))
+        elif not self._loop.is_closed():
+            asyncio.run_coroutine_threadsafe(self.asettle(tracker), self._loop).result()
+
+    async def asettle(self, tracker: Tracker) -> None:
+        """``settle``, awaited."""
+        tracker.tell_left_out()
+        if tracker.is_quiet or self._task.done():
+            return
+        answer: asyncio.Future[None] = self._loop.create_future()
+        self._settling.append((tracker.hold, answer))
+        self._stir()
+        await answer
 
     async def flush(self) -> None:
         """Waits until everything that was said is written."""
@@ -108,21 +124,27 @@ class Completer:
         self._closing = True
         self._something.set()
         await self._task
+        _answer(self._settling)
 
     # The loop
+
+    def _hear(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is left to be told
+            self._loop.call_soon_threadsafe(self._stir)
 
     def _stir(self) -> None:
         self._idle.clear()
         self._something.set()
 
     async def _work(self) -> None:
-        while not self._closing:
+        while not self._closing or self._starts or self._endings:
             await self._something.wait()
             self._something.clear()
             try:
-                while self._starts or self._endings:
-                    await self._write_starts()
-                    await self._write_endings()
+                await self._write_starts()
+                await self._write_at_once()
+                await self._write_endings()
+                # Each time: where jobs end without a pause, the others are to be seen too.
                 await self._write_reports()
             except DatabaseUnavailable:
                 return  # the worker ends, and what is not written comes back when its lease has passed
@@ -130,7 +152,9 @@ class Completer:
                 log.exception("the completer failed unexpectedly; it goes on")
                 self._something.set()
                 await asyncio.sleep(0.1)
-            if not (self._starts or self._endings or self._reports):
+            if self._starts or self._endings or self._settling:
+                self._something.set()
+            elif not self._reports:
                 self._idle.set()
 
     async def _write_starts(self) -> None:
@@ -152,10 +176,19 @@ class Completer:
 
     async def _write_endings(self) -> None:
         batch, self._endings = self._endings[:BATCH], self._endings[BATCH:]
-        if any(hold_of(ended.job) in self._reports for ended in batch):
-            await self._write_reports(of={hold_of(ended.job) for ended in batch})
+        if batch and self._reports:
+            batch = await self._after_last_words(batch)
         for group in _by_kind(batch):
             await self._write(group)
+
+    async def _after_last_words(self, batch: Sequence[Ended]) -> list[Ended]:
+        """Writes what was said of jobs that end. Those for which that has to wait have to wait too."""
+        said = {hold for ended in batch if (hold := hold_of(ended.job)) in self._reports}
+        waiting = await self._reports.write(self._until_reached, said)
+        for ended in batch:
+            if hold_of(ended.job) in waiting:
+                self._write_alone(ended, TimeoutError())
+        return [ended for ended in batch if hold_of(ended.job) not in waiting]
 
     async def _write(self, group: Sequence[Ended]) -> None:
         pairs = [(hold_of(job), ending) for job, ending in group]
@@ -185,12 +218,12 @@ class Completer:
         job, ending = ended
         backoff = Backoff()
         while True:
-            if ending is ended.ending and _is_about_the_value(error):
+            if ending is ended.ending and is_about_the_value(error):
                 log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, describe(error))
                 ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}")
             try:
-                pairs = [(hold_of(job), ending)]
-                statuses = await self._database.arun(calls.end(self._context, pairs))
+                await self._reports.write(lambda plan: self._database.arun(plan()), {hold_of(job)})
+                statuses = await self._database.arun(calls.end(self._context, [(hold_of(job), ending)]))
             except Exception as again:  # noqa: BLE001
                 error = again
                 if self._closing:
@@ -201,26 +234,32 @@ class Completer:
                 return
 
     def _tell(self, job: Job, ending: Ending, status: str | None) -> None:
+        self._reports.forget(hold_of(job))
         try:
             self._written(job, ending, status)
         except Exception:
             log.exception("unexpected, after the end of %s %s was written", job.job_type, job.id)
 
-    async def _write_reports(self, of: set[Hold] | None = None) -> None:
-        """Writes what was reported: at most every so often, or, of jobs that end, at once."""
-        if not self._reports:
+    async def _write_at_once(self) -> None:
+        """Writes what was said of jobs that wait for it."""
+        settling, self._settling = self._settling, []
+        try:
+            if settling:
+                await self._reports.write(self._until_reached, {hold for hold, _ in settling})
+        finally:
+            _answer(settling)
+
+    async def _write_reports(self) -> None:
+        """Writes what was said, if it is time for that, or sees to it that somebody looks when it is."""
+        wait = self._reports.wait()
+        if wait is None:
             return
-        wait = self._reported + PROGRESS_EVERY - time.monotonic()
-        if of is None and wait > 0 and not self._closing:
-            self._loop.call_later(wait, self._something.set)
-            return
-        with self._reporting:
-            reports = {hold: self._reports.pop(hold) for hold in (of or set(self._reports)) & self._reports.keys()}
-        self._reported = time.monotonic()
-        batch = [(hold_of(job), percent, stage) for job, percent, stage in reports.values()]
-        if await self._persist(lambda: calls.progress(self._context, batch)) is None and len(batch) > 1:
-            for report in batch:
-                await self._persist(lambda report=report: calls.progress(self._context, [report]))  # type: ignore[misc]
+        if wait <= 0 or self._closing:
+            await self._reports.write(self._until_reached)
+            wait = self._reports.wait()
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+        self._report_timer = None if wait is None else self._loop.call_later(wait, self._something.set)
 
     # Calls
 
@@ -255,8 +294,7 @@ def _by_kind(batch: Sequence[Ended]) -> Iterator[list[Ended]]:
     return iter(groups.values())
 
 
-def _is_about_the_value(error: Exception) -> bool:
-    """Whether to try again would be in vain: not an outage, a lock, a schema in the middle of its migration."""
-    if isinstance(error, psycopg.Error):
-        return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(("22", "23", "54", "JQ", "P0"))
-    return not isinstance(error, TimeoutError | OSError | HowdahError) or isinstance(error, InvalidInput)
+def _answer(settling: Sequence[tuple[Hold, asyncio.Future[None]]]) -> None:
+    for _, answer in settling:
+        if not answer.done():
+            answer.set_result(None)

@@ -45,7 +45,9 @@ class EndedInChild(Exception):
 
 def of_value(handler: AnyHandler, job: Job, value: object) -> Ending:
     """A handler returned: a result, an outcome, or (of a batch, by ``gather``) what was raised for this job."""
-    return of_error(handler, job, value) if isinstance(value, BaseException) else Completed(value)
+    if isinstance(value, BaseException):
+        return of_error(handler, job, value)
+    return Completed(handler.result.encode(value))
 
 
 def of_batch(handler: AnyHandler, jobs: Sequence[Job], value: object) -> list[Ending]:

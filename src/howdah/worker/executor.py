@@ -16,7 +16,7 @@ from howdah.errors import InvalidArguments
 from howdah.failure import describe, traceback_of
 from howdah.job import Job
 from howdah.outcome import Completed, Ending, Failed, Interrupted
-from howdah.worker import endings
+from howdah.worker import endings, log_capture
 from howdah.worker.binding import bound
 from howdah.worker.children import Child, Children
 from howdah.worker.run import Run, StopReason
@@ -133,6 +133,7 @@ class _Flight:
         value, error = None, None
         try:
             self._begun = True
+            log_capture.follow(self.run)
             if self.run.reason is not None:
                 raise asyncio.CancelledError
             value = await self._executor.call(self)

@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from howdah import calls as verbs
 from howdah.context import Context
 from howdah.database import Database
 from howdah.failure import describe
 from howdah.handler import AnyHandler
 from howdah.job import Job, from_row
+from howdah.outage import Backoff
 from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
 from howdah.payload import clean_text
 from howdah.plan import Row, read
@@ -32,8 +32,9 @@ from howdah.worker.children import Child, ChildNotBorn, Children
 from howdah.worker.completer import Completer
 from howdah.worker.crew import BatchCrew, Crew, crews_of
 from howdah.worker.executor import Executor, Middleware
-from howdah.worker.link import Backoff, Link
+from howdah.worker.link import Link
 from howdah.worker.options import WorkerOptions
+from howdah.worker.pace import PaceMeter
 from howdah.worker.report import WorkerReport
 from howdah.worker.run import Desk, Run, StopReason, hold_of
 from howdah.worker.suspects import Suspects
@@ -65,6 +66,7 @@ class Floor:
         self.closed = False
         """Nothing is started any more: the worker stops, or has been cut off."""
         self.crews = crews_of(handlers.values(), options)
+        self.pace = PaceMeter()
         self.completer = Completer(database, writes, context, self._written)
         self._database = database
         self._context = context
@@ -72,7 +74,7 @@ class Floor:
         self._crew_by_type = {name: crew for crew in self.crews for name in crew.handlers}
         self._report = report
         self._changed = changed
-        self._desk = Desk(resources, self.completer.report, self._complete, self._acomplete)
+        self._desk = Desk(resources, context, database, self.completer, capture_logs=options.capture_logs)
         self._children = Children(database)
         threads = sum(crew.slots for crew in self.crews if crew.kind == "thread")
         self._threads = Threads(threads, leaked=leaked)
@@ -105,6 +107,7 @@ class Floor:
         """Takes in what a claim brought; ``by_age``: what has waited longest, and waits here for nobody."""
         taken = [row for row in rows if row["status"] != "pending"]
         jobs = [job for row in taken if (job := self._read(row)) is not None]
+        self.pace.came(jobs)
         begun: list[Job] = []
         suspects: list[Job] = []
         for job in jobs:
@@ -252,12 +255,18 @@ class Floor:
     # Jobs end
 
     def _ended(self, run: Run, made: Sequence[Ending | None]) -> None:
+        run.close()
         crew = self._crew_by_type[run.handler.name]
-        crew.measured(run.handler.name, time.monotonic() - run.started, len(run.jobs))
+        seconds = time.monotonic() - run.started
+        crew.measured(run.handler.name, seconds, len(run.jobs))
         self._leave_slot(crew, run.jobs[0])
         for job, ending in zip(run.jobs, made, strict=True):
             self.runs.pop(hold_of(job), None)
             crew.lets_go(job)
+            if ending is None or isinstance(ending, Interrupted):
+                self.pace.left(job)
+            else:
+                self.pace.ended(job, seconds)
             if run.reason == "shutdown" and isinstance(ending, Interrupted):
                 self._report.count("interrupted")
             self._end(job, ending)
@@ -269,6 +278,7 @@ class Floor:
     def _end(self, job: Job, ending: Ending | None) -> None:
         if ending is None:
             self.held.pop(hold_of(job), None)
+            self.completer.forget(job)
             self._report.count("refused")
             log.warning(
                 "%s %s was taken from this worker: what its handler did is not recorded",
@@ -315,14 +325,7 @@ class Floor:
         """A job that waited here is no longer ours."""
         self.held.pop(hold_of(job), None)
         crew.lets_go(job)
-
-    # What handlers say
-
-    def _complete(self, job: Job, result: Any, conn: Any) -> None:
-        self._database.run(verbs.complete(self._context, job, result), conn)
-
-    async def _acomplete(self, job: Job, result: Any, conn: Any) -> None:
-        await self._database.arun(verbs.complete(self._context, job, result), conn)
+        self.pace.left(job)
 
     # What the worker says
 
@@ -345,6 +348,7 @@ class Floor:
     def _hand_back(self, crew: Crew, jobs: Sequence[Job]) -> None:
         for job in jobs:
             crew.lets_go(job)
+            self.pace.left(job)
             self.completer.end(job, Interrupted())
 
     def forget(self) -> None:

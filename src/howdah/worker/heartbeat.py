@@ -24,8 +24,8 @@ from howdah.context import Context
 from howdah.database import Database, SyncConnection
 from howdah.errors import WorkerUnknown
 from howdah.failure import describe
+from howdah.outage import Backoff
 from howdah.worker import calls
-from howdah.worker.link import Backoff
 
 log = logging.getLogger("howdah.worker")
 
@@ -65,6 +65,7 @@ class Heartbeat:
         """The boot that claims name: changed in the loop, once nothing is left of the one before."""
         self._beating = self.boot
         self._next_boot: uuid.UUID | None = None
+        self._told_pace: Any = None
         self.last_success = time.monotonic()
         self.last_error: str | None = None
 
@@ -125,7 +126,12 @@ class Heartbeat:
     def _beat(self, conn: SyncConnection) -> None:
         sent = time.monotonic()
         pulse = {**self._pulse(), "loop_lag": timedelta(seconds=round(self._watch.lag, 3))}
-        known = self._database.run(calls.heartbeat(self._context, self._beating, **pulse), conn)
+        pace = pulse.pop("pace")
+        # While the answer is not here, nobody knows what the database has been told.
+        told, self._told_pace = self._told_pace, None
+        news = None if pace == told else pace
+        known = self._database.run(calls.heartbeat(self._context, self._beating, pace=news, **pulse), conn)
+        self._told_pace = pace if known else None
         if not known and not self._stop.is_set():
             self._rejoin(conn)
         self.last_success = sent

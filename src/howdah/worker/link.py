@@ -8,59 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import random
-import time
 from typing import TypeVar
 
 import psycopg
 
 from howdah.database import AsyncConnection, Database
 from howdah.errors import DatabaseUnavailable
+from howdah.outage import Outage, is_temporary
 from howdah.plan import Plan
-
-log = logging.getLogger("howdah.worker")
 
 R = TypeVar("R")
 
-# Deadlocks, timeouts, no room, a server that has become read-only: nothing is wrong with the call itself.
-_TEMPORARY = ("25006", "40", "53", "55P03", "57", "58")
-# Of these, what another connection may find otherwise: the primary may be another server by now.
+# What another connection may find otherwise: the primary may be another server by now.
 _ELSEWHERE = ("25006", "53", "57P", "58")
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-
-
-class Outage:
-    """Whether the database can be reached, as far as this worker knows."""
-
-    def __init__(self) -> None:
-        self.since: float | None = None
-
-    def began(self, error: BaseException) -> None:
-        if self.since is None:
-            self.since = time.monotonic()
-            log.warning("%s; trying again until it is back", error, extra={"event": "database_lost"})
-
-    def ended(self) -> None:
-        if self.since is not None:
-            lasted, self.since = time.monotonic() - self.since, None
-            log.warning("the database is back after %.1f s", lasted, extra={"event": "database_back"})
-
-
-class Backoff:
-    """Pauses that grow with each failure, never the same for two workers."""
-
-    def __init__(self, longest: float = _LONGEST_PAUSE) -> None:
-        self._longest = longest
-        self._pause = _FIRST_PAUSE
-
-    def next(self) -> float:
-        pause, self._pause = self._pause, min(self._pause * 2, self._longest)
-        return pause * random.uniform(0.5, 1.0)
-
-    def reset(self) -> None:
-        self._pause = _FIRST_PAUSE
 
 
 class Link:
@@ -86,7 +46,7 @@ class Link:
                 raise
             except psycopg.Error as error:
                 await self._drop_if_broken()
-                if not (error.sqlstate or "").startswith(_TEMPORARY):
+                if not is_temporary(error):
                     raise
                 if (error.sqlstate or "").startswith(_ELSEWHERE):
                     await self._drop()

@@ -28,6 +28,7 @@ class WorkerOptions:
     poll: float
     fair_share: float
     max_leaked: int
+    capture_logs: bool
     name: str
 
     @classmethod
@@ -47,6 +48,7 @@ class WorkerOptions:
         poll: Seconds = 1,
         fair_share: float = 0,
         max_leaked: int = 10,
+        capture_logs: bool = True,
     ) -> Self:
         made = cls(
             concurrency=options.integer(concurrency, "concurrency", least=1, most=100_000),
@@ -63,6 +65,7 @@ class WorkerOptions:
             poll=options.span(poll, "poll", positive=True).total_seconds(),
             fair_share=_share(fair_share),
             max_leaked=options.integer(max_leaked, "max_leaked", least=0),
+            capture_logs=bool(capture_logs),
             name=options.name(name, "name", 100),
         )
         if made.lease < 2 * made.heartbeat:

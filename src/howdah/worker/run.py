@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from howdah import options
-from howdah.errors import InvalidOption
+from howdah import calls as verbs
+from howdah.context import Context
+from howdah.database import Database
 from howdah.job import Job, bind
-from howdah.payload import clean_text
 from howdah.worker.calls import Hold
+from howdah.worker.tracker import Tracker
 
 if TYPE_CHECKING:
     from howdah.handler import Handler
@@ -19,20 +20,47 @@ if TYPE_CHECKING:
 StopReason: TypeAlias = Literal["cancelled", "timed out", "lost", "fenced", "shutdown"]
 
 
+class Post(Protocol):
+    """Who sees to it that what was said of jobs is written."""
+
+    def changed(self, tracker: Tracker) -> None:
+        """Something was said. From any thread."""
+
+    def settle(self, tracker: Tracker) -> None:
+        """Returns when what was said is written."""
+
+    async def asettle(self, tracker: Tracker) -> None: ...
+
+
 class Desk:
-    """What every run of a worker shares: the resources, and where reports and completions go."""
+    """What every run of a worker shares: the resources, the database, and who writes what handlers say."""
 
     def __init__(
         self,
         resources: Mapping[str | type, Any],
-        report: Callable[[Job, int | None, str | None], None],
-        complete: Callable[[Job, Any, Any], None],
-        acomplete: Callable[[Job, Any, Any], Any],
+        context: Context,
+        database: Database,
+        post: Post,
+        *,
+        capture_logs: bool = False,
     ) -> None:
         self.resources = resources
-        self.report = report
-        self.complete = complete
-        self.acomplete = acomplete
+        self.context = context
+        self.post = post
+        self.capture_logs = capture_logs
+        self._database = database
+
+    def complete(self, job: Job, result: Any, conn: Any) -> None:
+        self._database.run(verbs.complete(self.context, job, result), conn)
+
+    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+        await self._database.arun(verbs.complete(self.context, job, result), conn)
+
+    def checkpoint(self, job: Job, data: Any) -> None:
+        self._database.run(verbs.checkpoint(self.context, job, data))
+
+    async def acheckpoint(self, job: Job, data: Any) -> None:
+        await self._database.arun(verbs.checkpoint(self.context, job, data))
 
 
 class Run:
@@ -49,6 +77,8 @@ class Run:
         self.lost: set[uuid.UUID] = set()
         self.by_handler: set[uuid.UUID] = set()
         self.started = time.monotonic()
+        self._trackers: dict[uuid.UUID, Tracker] = {}
+        self._only: Tracker | None = None
         self._stop: Callable[[StopReason], None] | None = None
         for job in jobs:
             bind(job, self)
@@ -96,27 +126,45 @@ class Run:
 
     # What a handler can do through its job
 
-    def report(self, job: Job, percent: float | None, stage: str | None) -> None:
-        self.desk.report(
-            job,
-            None if percent is None else _percent(percent),
-            None if stage is None else clean_text(options.text(stage, "stage"))[:100],
-        )
+    def reporter(self, job: Job) -> Tracker:
+        return self._only or self._tracker(job)
+
+    def checkpoint(self, job: Job, data: Any) -> None:
+        self.desk.checkpoint(job, data)
+
+    async def acheckpoint(self, job: Job, data: Any) -> None:
+        await self.desk.acheckpoint(job, data)
 
     def complete(self, job: Job, result: Any, conn: Any) -> None:
+        # What was said would come too late once the job has ended.
+        if (tracker := self._trackers.get(job.id)) is not None:
+            self.desk.post.settle(tracker)
         self.desk.complete(job, result, conn)
         self.by_handler.add(job.id)
 
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+        # What was said would come too late once the job has ended.
+        if (tracker := self._trackers.get(job.id)) is not None:
+            await self.desk.post.asettle(tracker)
         await self.desk.acomplete(job, result, conn)
         self.by_handler.add(job.id)
 
+    # What was said of its jobs
 
-def _percent(value: object) -> int:
-    """Rounded, and within 0 to 100: a remark about a job must not be what fails it."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise InvalidOption(f"percent is a number from 0 to 100, not {options.shown(value)}")
-    return round(min(max(value, 0), 100))
+    def close(self) -> None:
+        """The run is over: its last words are said."""
+        for tracker in list(self._trackers.values()):
+            tracker.tell_left_out()
+            tracker.close()
+
+    def _tracker(self, job: Job) -> Tracker:
+        tracker = self._trackers.get(job.id)
+        if tracker is None:
+            made = Tracker(hold_of(job), self.desk.context, self.desk.post.changed, max_events=self.handler.max_events)
+            # One alone is kept, whoever else asks at this moment.
+            tracker = self._trackers.setdefault(job.id, made)
+            self._only = tracker if len(self.jobs) == 1 else None
+        return tracker
 
 
 def hold_of(job: Job) -> Hold:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from howdah.errors import DatabaseUnavailable
-from howdah.worker.link import Backoff
+from howdah.outage import Backoff
 
 log = logging.getLogger("howdah.worker")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
@@ -63,6 +64,7 @@ class ThreadCall:
         self._began = False
         self._threads = threads
         self._function = function
+        self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._ended = False
 
@@ -73,7 +75,7 @@ class ThreadCall:
             self._began = True
         value, error = None, None
         try:
-            value = self._function()
+            value = self._context.run(self._function)
         except BaseException as raised:  # noqa: BLE001
             # Also SystemExit and KeyboardInterrupt: a handler does not end the worker.
             error = raised

@@ -24,13 +24,14 @@ from howdah.database import Database
 from howdah.errors import DatabaseUnavailable, InvalidOption
 from howdah.failure import describe
 from howdah.handler import AnyHandler
-from howdah.worker import calls
+from howdah.outage import Backoff, Outage
+from howdah.worker import calls, log_capture
 from howdah.worker.claimer import Claimer
 from howdah.worker.crew import Crew
 from howdah.worker.executor import Middleware
 from howdah.worker.floor import Floor
 from howdah.worker.heartbeat import Heartbeat
-from howdah.worker.link import Backoff, Link, Outage
+from howdah.worker.link import Link
 from howdah.worker.maintenance import Maintenance
 from howdah.worker.notifier import Notifier
 from howdah.worker.options import WorkerOptions
@@ -113,7 +114,7 @@ class Worker:
     # The beginning
 
     async def _begin(self, stack: contextlib.AsyncExitStack) -> None:
-        self._outage = Outage()
+        self._outage = Outage(log)
         self._claims = Link(self._database, self._outage)
         self._writes = Link(self._database, self._outage)
         # Apart from the writes: a batch that waits for somebody's lock must not keep the sweep from its work.
@@ -122,6 +123,8 @@ class Worker:
             stack.push_async_callback(link.close)
         resources = await self._open_resources(stack)
         _check_resources(self.handlers.values(), resources)
+        if self.options.capture_logs:
+            stack.enter_context(log_capture.installed(self._least_log_level()))
         self._floor = Floor(
             self._database,
             self.context,
@@ -175,6 +178,10 @@ class Worker:
             for service in (*self._services, *self._claimers):
                 service.start()
             log.info("worker %s is ready", self.worker_id, extra={"event": "ready", "worker_id": self.worker_id})
+
+    def _least_log_level(self) -> int | None:
+        levels = [handler.log_level for handler in self.handlers.values() if handler.log_level is not None]
+        return min(levels, default=None)
 
     def _claimer(self, crew: Crew) -> Claimer:
         return Claimer(
@@ -254,7 +261,12 @@ class Worker:
     def _pulse(self) -> dict[str, Any]:
         claims = [each.last_claim for each in self._claimers if each.last_claim is not None]
         since = None if not claims else timedelta(seconds=time.monotonic() - max(claims))
-        return {"running": len(self._floor.runs), "since_claim": since, "leaked": self.leaked}
+        return {
+            "running": len(self._floor.runs),
+            "since_claim": since,
+            "leaked": self.leaked,
+            "pace": self._floor.pace.told(),
+        }
 
     async def _guard(self) -> None:
         """Fences the worker when its heartbeat has not got through for nearly a lease."""

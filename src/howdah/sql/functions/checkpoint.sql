@@ -3,7 +3,10 @@ LANGUAGE sql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH changed AS (
-        UPDATE howdah.live AS j SET checkpoint = p_checkpoint
+        UPDATE howdah.live AS j SET
+            checkpoint = p_checkpoint,
+            lease_until = howdah.lease_clock() + j.lease,
+            report = howdah.next_report(j.report, j.token, j.attempts, j.started_at, howdah.clock())
         WHERE j.id = p_id AND j.token = p_token AND j.status <> 'pending'
         RETURNING j.id
     )

@@ -27,23 +27,33 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, report
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, howdah.clock(),
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, 100, events_count, job_type, 'completed', data, key, order_key, worker_id,
-            current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta
+            current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta,
+            CASE WHEN report IS NOT NULL THEN (howdah.with_seq(report, 1) - 'eta') || '{"percent": 100}' END
         FROM gone
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
         SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*)
         FROM gone GROUP BY job_type
+    ), noted AS (
+        -- The end of a job that has never said anything is no news, and there are millions of them.
+        INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        SELECT
+            howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', 'completed',
+            jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', started_at))
+        FROM gone WHERE report IS NOT NULL
+    ), told AS MATERIALIZED (
+        SELECT howdah.tell(array_agg(DISTINCT job_type)) FROM gone
     )
     SELECT done.id FROM (
         -- The next of an ordered type may go. (At most one of each is held, so this is not for many.)
         SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.wake(ARRAY[job_type]) END FROM gone
-    ) AS done;
+    ) AS done CROSS JOIN told;
 END
 $$;
 COMMENT ON FUNCTION howdah.complete IS

@@ -7,7 +7,8 @@ CREATE OR REPLACE FUNCTION howdah.declare_type(
     p_timeout interval DEFAULT NULL,
     p_expires_in interval DEFAULT NULL,
     p_retry_policy jsonb DEFAULT NULL,
-    p_max_crashes int DEFAULT NULL
+    p_max_crashes int DEFAULT NULL,
+    p_fail_stalled boolean DEFAULT false
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -26,21 +27,24 @@ BEGIN
     END IF;
     INSERT INTO howdah.types AS t (
         job_type, ordered, pause_on_failure, priority, max_attempts, timeout, expires_in, retry_policy, max_crashes,
-        declared_at
+        fail_stalled, declared_at
     ) VALUES (
         p_job_type, p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy,
-        p_max_crashes, howdah.clock()
+        p_max_crashes, p_fail_stalled, howdah.clock()
     )
     ON CONFLICT (job_type) DO UPDATE SET
         ordered = excluded.ordered, pause_on_failure = excluded.pause_on_failure, priority = excluded.priority,
         max_attempts = excluded.max_attempts, timeout = excluded.timeout, expires_in = excluded.expires_in,
-        retry_policy = excluded.retry_policy, max_crashes = excluded.max_crashes, declared_at = excluded.declared_at
+        retry_policy = excluded.retry_policy, max_crashes = excluded.max_crashes,
+        fail_stalled = excluded.fail_stalled, declared_at = excluded.declared_at
     -- Every worker declares its types when it starts: what does not change is not written.
-    WHERE (t.ordered, t.pause_on_failure, t.priority, t.max_attempts, t.timeout, t.expires_in, t.retry_policy, t.max_crashes)
-        IS DISTINCT FROM (
-            excluded.ordered, excluded.pause_on_failure, excluded.priority, excluded.max_attempts, excluded.timeout,
-            excluded.expires_in, excluded.retry_policy, excluded.max_crashes
-        );
+    WHERE (
+        t.ordered, t.pause_on_failure, t.priority, t.max_attempts, t.timeout, t.expires_in, t.retry_policy, t.max_crashes,
+        t.fail_stalled
+    ) IS DISTINCT FROM (
+        excluded.ordered, excluded.pause_on_failure, excluded.priority, excluded.max_attempts, excluded.timeout,
+        excluded.expires_in, excluded.retry_policy, excluded.max_crashes, excluded.fail_stalled
+    );
     IF v_flips THEN
         -- Held jobs follow when they come back: two of them would break the promise of one lease before it is made.
         UPDATE howdah.live AS j SET order_key = CASE WHEN p_ordered THEN '' END

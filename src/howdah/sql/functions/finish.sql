@@ -1,7 +1,8 @@
 CREATE OR REPLACE FUNCTION howdah.finish(
     p_ids uuid[],
     p_statuses varchar[],
-    p_errors text[] DEFAULT NULL
+    p_errors text[] DEFAULT NULL,
+    p_noted boolean DEFAULT false
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -15,6 +16,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_types varchar[];
     v_ordered_types varchar[];
 BEGIN
     WITH ended AS MATERIALIZED (
@@ -28,13 +30,14 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, report
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, NULL,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
-            current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta
+            current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta,
+            CASE WHEN report IS NULL OR p_noted THEN report ELSE howdah.with_seq(report, 1) END
         FROM gone
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
@@ -48,8 +51,19 @@ BEGIN
             SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone WHERE order_key IS NOT NULL
         ) AS stopped
         WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL
+    ), noted AS (
+        INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        SELECT
+            howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', ended_as,
+            jsonb_strip_nulls(jsonb_build_object(
+                'cause', CASE WHEN error = 'expired' THEN 'expired' ELSE ended_as END, 'error', nullif(error, 'expired')
+            ))
+        FROM gone WHERE report IS NOT NULL AND NOT p_noted
     )
-    SELECT array_agg(DISTINCT job_type) INTO v_ordered_types FROM gone WHERE order_key IS NOT NULL;
+    SELECT array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE order_key IS NOT NULL)
+    INTO v_types, v_ordered_types
+    FROM gone;
+    PERFORM howdah.tell(v_types);
     IF v_ordered_types IS NOT NULL THEN
         -- The next of its order may go.
         PERFORM howdah.wake(v_ordered_types);
@@ -57,5 +71,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.finish IS
-    'Moves jobs that the caller has locked to the archive, as failed or cancelled. Internal: it has no fence of its own.';
+    'Moves jobs that the caller has locked to the archive, as failed or cancelled. p_noted: the caller has written the event.'
+    ' Internal: it has no fence of its own.';
 REVOKE ALL ON FUNCTION howdah.finish FROM PUBLIC;

@@ -4,7 +4,8 @@ CREATE OR REPLACE FUNCTION howdah.heartbeat(
     p_running int DEFAULT NULL,
     p_since_claim interval DEFAULT NULL,
     p_loop_lag interval DEFAULT NULL,
-    p_leaked int DEFAULT NULL
+    p_leaked int DEFAULT NULL,
+    p_pace jsonb DEFAULT NULL
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -19,13 +20,14 @@ BEGIN
         running = coalesce(p_running, w.running),
         last_claim_at = coalesce(howdah.lease_clock() - p_since_claim, w.last_claim_at),
         loop_lag = coalesce(p_loop_lag, w.loop_lag),
-        leaked = coalesce(p_leaked, w.leaked)
+        leaked = coalesce(p_leaked, w.leaked),
+        pace = coalesce(p_pace, w.pace)
     WHERE w.worker_id = p_worker_id AND w.boot = p_boot;
     RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION howdah.heartbeat IS
     'A worker''s sign of life, and what it says of its health: how many jobs it runs, how long ago it last claimed, how late its'
-    ' event loop is, how many threads it had to give up. False if it was given up for dead, or its name was taken over: what it'
+    ' event loop is, how many threads it had to give up, how fast it goes (p_pace: see workers.pace). False if it was given up for dead, or its name was taken over: what it'
     ' holds is no longer its own.';
 REVOKE ALL ON FUNCTION howdah.heartbeat FROM PUBLIC;

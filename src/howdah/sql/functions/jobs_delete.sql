@@ -13,6 +13,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    DELETE FROM howdah.events AS e WHERE e.job_id = OLD.id;
     INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
     VALUES ((v_finished_at AT TIME ZONE 'UTC')::date, OLD.job_type, OLD.status, -1);
     RETURN OLD;

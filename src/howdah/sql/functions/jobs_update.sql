@@ -12,6 +12,7 @@ DECLARE
     v_is_held boolean := NEW.status IN ('claimed', 'running');
     v_holder_beats boolean;
     v_lease interval;
+    v_token bigint;
     -- RecoverStaleJobs and its like, as opposed to a Fail, which has something to say (be it the same as before).
     v_is_recovery boolean := v_was_held AND NEW.status = 'pending'
         AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error AND current_query() !~* 'last_error\s*=';
@@ -95,6 +96,7 @@ BEGIN
     IF v_is_held AND NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id) THEN
         v_lease := coalesce(v_job.lease, interval '10 minutes');
     END IF;
+    v_token := v_job.token;
     UPDATE howdah.live AS j SET
         job_type = NEW.job_type,
         priority = coalesce(NEW.priority, j.priority),
@@ -115,7 +117,7 @@ BEGIN
             WHEN v_is_failure THEN
                 jsonb_strip_nulls(jsonb_build_object(
                     'attempt', j.attempts, 'token', j.token, 'at', howdah.clock(), 'worker', j.worker_id,
-                    'kind', 'failed', 'error', coalesce(NEW.last_error, 'failed without an error message')
+                    'started_at', j.started_at, 'kind', 'failed', 'error', coalesce(NEW.last_error, 'failed without an error message')
                 ))
         END),
         status = CASE WHEN NEW.status IN ('pending', 'claimed', 'running') THEN NEW.status ELSE j.status END,
@@ -140,6 +142,12 @@ BEGIN
         END,
         lease = v_lease,
         lease_until = howdah.lease_clock() + v_lease,
+        report = CASE
+            WHEN v_was_held AND v_is_held AND NEW.progress IS DISTINCT FROM OLD.progress
+            THEN howdah.next_report(j.report, j.token, j.attempts, j.started_at, howdah.clock(), NEW.progress)
+            WHEN v_is_failure THEN howdah.with_seq(coalesce(j.report, '{}'), 1)
+            ELSE j.report
+        END,
         deadline_at = CASE
             WHEN NOT v_is_held THEN NULL
             WHEN OLD.status <> 'running' AND NEW.status = 'running' THEN howdah.clock() + j.timeout
@@ -147,6 +155,16 @@ BEGIN
         END
     WHERE j.id = OLD.id
     RETURNING j.* INTO v_job;
+    IF v_is_failure THEN
+        INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        VALUES (
+            howdah.clock(), v_job.id, v_token, howdah.seq_of(v_job.report), v_job.attempts, v_job.job_type, 'status',
+            NEW.status, jsonb_strip_nulls(jsonb_build_object(
+                'cause', 'failed', 'worker', OLD.worker_id, 'started_at', OLD.started_at, 'error', v_job.last_error,
+                'run_at', CASE WHEN NEW.status = 'pending' THEN v_job.run_at END
+            ))
+        );
+    END IF;
 
     CASE
         WHEN NEW.status = 'completed' THEN
@@ -154,8 +172,9 @@ BEGIN
             NEW.progress := 100;
             NEW.completed_at := coalesce(NEW.completed_at, howdah.clock());
         WHEN NEW.status IN ('failed', 'cancelled') THEN
-            PERFORM howdah.finish(ARRAY[v_job.id], ARRAY[NEW.status]);
+            PERFORM howdah.finish(ARRAY[v_job.id], ARRAY[NEW.status], p_noted => v_is_failure);
         ELSE
+            PERFORM howdah.tell(ARRAY[v_job.job_type]);
             NEW.claimed_at := CASE WHEN v_is_held THEN v_job.claimed_at END;
             NEW.started_at := v_job.started_at;
             NEW.worker_id := v_job.worker_id;

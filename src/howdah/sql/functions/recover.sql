@@ -39,7 +39,7 @@ BEGIN
         END IF;
     END LOOP;
 
-    FOREACH v_cause IN ARRAY ARRAY['worker died', 'lease passed', 'timed out', 'cancel overdue'] LOOP
+    FOREACH v_cause IN ARRAY ARRAY['worker died', 'lease passed', 'timed out', 'cancel overdue', 'stalled'] LOOP
         RETURN QUERY
         WITH overdue AS MATERIALIZED (
             SELECT j.id, j.token FROM howdah.live AS j
@@ -53,6 +53,9 @@ BEGIN
                 WHEN 'timed out' THEN j.status = 'running' AND j.deadline_at < howdah.clock()
                 WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at
                     < howdah.clock() - (SELECT s.cancel_grace FROM howdah.settings AS s)
+                WHEN 'stalled' THEN j.status = 'running' AND (j.report ->> 'token')::bigint = j.token
+                    AND to_timestamp((j.report ->> 'stalls')::float8) < howdah.clock()
+                    AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.fail_stalled)
             END
             ORDER BY j.id LIMIT p_limit
             FOR UPDATE SKIP LOCKED
@@ -90,7 +93,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.recover IS
-    'The sweep: takes back what dead workers, passed leases and passed deadlines hold, ends what was cancelled, has expired'
+    'The sweep: takes back what dead workers, passed leases and passed deadlines hold, and what has stalled if its type says so, ends what was cancelled, has expired'
     ' or has no attempts left. Any number may run at once. p_worker_id is the worker that sweeps: it gives up others only after a'
     ' lease of steady heartbeats of its own. Returns what was changed, and why.';
 REVOKE ALL ON FUNCTION howdah.recover FROM PUBLIC;

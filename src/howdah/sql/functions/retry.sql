@@ -20,17 +20,17 @@ BEGIN
         INSERT INTO howdah.live (
             id, token, run_at, first_due_at, created_at, claimed_at, expires_at, timeout, parent_id, workflow_id,
             priority, attempts, max_attempts, crashes, interruptions, progress, events_count, job_type, status,
-            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta
+            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, report
         )
         SELECT
             id, token + 1, howdah.clock(), howdah.clock(), created_at, claimed_at, NULL, timeout, parent_id,
             workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
             data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
-            NULL, last_error, errors, checkpoint, retry_policy, meta
+            NULL, last_error, errors, checkpoint, retry_policy, meta, howdah.with_seq(report, 1)
         FROM ended
         -- A live job may have its key by now: then the ended one stays where it is.
         ON CONFLICT DO NOTHING
-        RETURNING id, job_type
+        RETURNING id, job_type, token, report
     ), gone AS (
         DELETE FROM howdah.archive AS a USING revived
         WHERE a.id = ANY (p_ids) AND a.id = revived.id
@@ -39,9 +39,15 @@ BEGIN
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
         SELECT (finished_at AT TIME ZONE 'UTC')::date, job_type, status, -count(*)
         FROM gone GROUP BY 1, 2, 3
+    ), noted AS (
+        INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        SELECT
+            howdah.clock(), id, token, howdah.seq_of(report), 0, job_type, 'status', 'pending', '{"cause": "retried"}'
+        FROM revived WHERE report IS NOT NULL
     )
     SELECT array_agg(revived.id), array_agg(DISTINCT revived.job_type) INTO v_ids, v_job_types FROM revived;
     IF v_job_types IS NOT NULL THEN
+        PERFORM howdah.tell(v_job_types);
         PERFORM howdah.wake(v_job_types);
     END IF;
     RETURN QUERY SELECT unnest(v_ids);

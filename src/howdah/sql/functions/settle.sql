@@ -3,6 +3,7 @@
 --   cause          who says so                          from              attempt   next
 --   failed         its worker                           claimed, running  spent     later, or failed
 --   timed out      the sweep                            running           spent     later, or failed
+--   stalled        the sweep, if its type says so       running           spent     later, or failed
 --   cancel overdue the sweep                            running           spent     cancelled
 --   lease passed   the sweep (unregistered holder)      claimed, running  spent     now, or failed
 --   worker died    the sweep                            running           spent     now, or failed; crashes + 1
@@ -46,6 +47,7 @@ DECLARE
     v_refunds int[];
     v_crashes int[];
     v_interruptions int[];
+    v_notes jsonb[];
 BEGIN
     WITH claim AS MATERIALIZED (
         SELECT DISTINCT ON (c.id, c.token) c.*
@@ -68,6 +70,7 @@ BEGIN
             WHEN 'interrupted' THEN j.status IN ('claimed', 'running')
             WHEN 'snoozed' THEN j.status = 'running'
             WHEN 'timed out' THEN j.status = 'running'
+            WHEN 'stalled' THEN j.status = 'running'
             WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at IS NOT NULL
         END
         FOR UPDATE OF j
@@ -88,6 +91,10 @@ BEGIN
                 WHEN p_cause = 'lease passed' THEN
                     format('the lease of worker %s passed without a sign of life', coalesce(held.worker_id, '(unnamed)'))
                 WHEN p_cause = 'timed out' THEN format('timed out after %s', held.timeout)
+                WHEN p_cause = 'stalled' THEN format(
+                    'stalled: nothing was reported for %s s',
+                    round(extract(epoch FROM howdah.clock())::numeric - (held.report ->> 'at')::numeric)
+                )
                 WHEN p_cause = 'failed' THEN coalesce(held.error, 'failed without an error message')
                 WHEN p_cause = 'cancelled' THEN held.error
             END AS message,
@@ -114,10 +121,10 @@ BEGIN
         array_agg(d.message),
         array_agg(CASE WHEN p_cause <> 'cancelled' AND d.message IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'attempt', d.attempts, 'token', d.token, 'at', howdah.clock(), 'worker', d.worker_id,
-            'kind', p_cause, 'error', d.message, 'traceback', d.traceback
+            'started_at', d.started_at, 'kind', p_cause, 'error', d.message, 'traceback', d.traceback
         )) END),
         array_agg(CASE
-            WHEN p_cause NOT IN ('failed', 'timed out', 'snoozed') THEN d.run_at
+            WHEN p_cause NOT IN ('failed', 'timed out', 'stalled', 'snoozed') THEN d.run_at
             WHEN d.next_status <> 'pending' THEN d.run_at
             ELSE coalesce(d.wanted_at, howdah.clock() + howdah.retry_delay(
                 coalesce(d.retry_policy, '{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}'),
@@ -126,34 +133,56 @@ BEGIN
         END),
         array_agg(CASE WHEN d.refunded AND d.next_status = 'pending' THEN 1 ELSE 0 END),
         array_agg(d.new_crashes),
-        array_agg(d.new_interruptions)
-    INTO v_ids, v_job_types, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions
+        array_agg(d.new_interruptions),
+        -- What was handed back before it began, or put off by itself, is no news.
+        array_agg(CASE WHEN d.next_status <> 'pending'
+                OR (p_cause NOT IN ('released', 'snoozed') AND NOT (d.refunded AND d.status = 'claimed'))
+        THEN
+            jsonb_strip_nulls(jsonb_build_object(
+                'attempt', d.attempts, 'token', d.token, 'cause', p_cause, 'worker', d.worker_id,
+                'started_at', d.started_at, 'error', d.message
+            ))
+        END)
+    INTO v_ids, v_job_types, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes
     FROM decided AS d;
 
-    UPDATE howdah.live AS j SET
-        status = CASE WHEN v.status = 'pending' THEN 'pending' ELSE j.status END,
-        run_at = v.run_at,
-        attempts = greatest(j.attempts - v.refund, 0),
-        -- An attempt that its own worker has ended keeps its token (the status fences it); every other is taken back.
-        token = j.token + CASE WHEN p_cause IN ('failed', 'cancelled') THEN 0 ELSE 1 END,
-        crashes = v.crashes,
-        interruptions = v.interruptions,
-        last_error = coalesce(v.error, j.last_error),
-        errors = howdah.with_error(j.errors, v.entry),
-        -- The type may have become ordered, or have ceased to be, while the job was held.
-        order_key = (SELECT '' FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.ordered),
-        worker_id = NULL,
-        lease = NULL,
-        lease_until = NULL,
-        deadline_at = NULL
-    FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions)
-        AS v (id, status, error, entry, run_at, refund, crashes, interruptions)
-    WHERE j.id = ANY (v_ids) AND j.id = v.id;
+    WITH changed AS (
+        UPDATE howdah.live AS j SET
+            status = CASE WHEN v.status = 'pending' THEN 'pending' ELSE j.status END,
+            run_at = v.run_at,
+            attempts = greatest(j.attempts - v.refund, 0),
+            -- An attempt that its own worker has ended keeps its token (the status fences it); every other is taken back.
+            token = j.token + CASE WHEN p_cause IN ('failed', 'cancelled') THEN 0 ELSE 1 END,
+            crashes = v.crashes,
+            interruptions = v.interruptions,
+            last_error = coalesce(v.error, j.last_error),
+            errors = howdah.with_error(j.errors, v.entry),
+            -- The type may have become ordered, or have ceased to be, while the job was held.
+            order_key = (SELECT '' FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.ordered),
+            worker_id = NULL,
+            lease = NULL,
+            lease_until = NULL,
+            deadline_at = NULL,
+            report = CASE WHEN v.note IS NULL THEN j.report ELSE howdah.with_seq(coalesce(j.report, '{}'), 1) END
+        FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes)
+            AS v (id, status, error, entry, run_at, refund, crashes, interruptions, note)
+        WHERE j.id = ANY (v_ids) AND j.id = v.id
+        RETURNING j.id, j.job_type, j.report, v.status AS next_status, v.run_at AS next_run_at, v.note
+    )
+    INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+    SELECT
+        howdah.clock(), c.id, (c.note ->> 'token')::bigint, howdah.seq_of(c.report), (c.note ->> 'attempt')::int,
+        c.job_type, 'status', c.next_status,
+        (c.note - 'token' - 'attempt') || CASE
+            WHEN c.next_status = 'pending' THEN jsonb_build_object('run_at', c.next_run_at) ELSE '{}'
+        END
+    FROM changed AS c WHERE c.note IS NOT NULL;
 
-    PERFORM howdah.finish(array_agg(v.id), array_agg(v.status))
+    PERFORM howdah.finish(array_agg(v.id), array_agg(v.status), p_noted => true)
     FROM unnest(v_ids, v_statuses) AS v (id, status)
     WHERE v.status <> 'pending'
     HAVING count(*) > 0;
+    PERFORM howdah.tell(v_job_types);
     PERFORM howdah.wake(array_agg(DISTINCT v.job_type))
     FROM unnest(v_job_types, v_statuses, v_run_ats) AS v (job_type, status, run_at)
     WHERE v.status = 'pending' AND v.run_at <= howdah.clock() + interval '2 seconds'

@@ -2,7 +2,7 @@
 -- (search_path names it, so nothing is qualified). The archive's days come and go, and do not count.
 WITH relation AS (
     SELECT c.oid, c.relname, c.relkind, c.reloptions FROM pg_catalog.pg_class AS c
-    WHERE c.relnamespace = %(schema)s::regnamespace AND c.relname !~ '^archive_[0-9]{8}'
+    WHERE c.relnamespace = %(schema)s::regnamespace AND c.relname !~ '^(archive|events)_[0-9]{8}'
         -- With a schema that holds other things too, only ours count.
         AND c.relname = ANY (%(relations)s::text[])
 )

@@ -1,1 +1,1 @@
-SELECT * FROM howdah.job_details WHERE id = %(id)s
+SELECT *, coalesce(stalls_at < howdah.clock(), false) AS stalled FROM howdah.job_details WHERE id = %(id)s

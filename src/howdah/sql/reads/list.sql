@@ -1,6 +1,6 @@
 -- One window of the jobs, newest first. What an index finds (id, status) bounds the window; what none
 -- does is looked for inside it.
-SELECT *
+SELECT *, coalesce(stalls_at < howdah.clock(), false) AS stalled
 FROM (
     SELECT * FROM howdah.job_details
     WHERE (%(before)s::uuid IS NULL OR id < %(before)s::uuid)
@@ -13,5 +13,6 @@ WHERE (%(job_types)s::text[] IS NULL OR job_type = ANY (%(job_types)s::text[]))
     AND (%(most_priority)s::int IS NULL OR priority <= %(most_priority)s::int)
     AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
     AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
+    AND (NOT %(stalled)s::boolean OR stalls_at < howdah.clock())
     AND (%(data)s::jsonb IS NULL OR data @> %(data)s::jsonb)
 LIMIT %(limit)s::int

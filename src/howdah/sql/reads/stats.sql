@@ -4,6 +4,7 @@ SELECT
     coalesce(sum(n.scheduled), 0)::bigint AS scheduled,
     coalesce(sum(n.jobs) FILTER (WHERE n.status = 'claimed'), 0)::bigint AS claimed,
     coalesce(sum(n.jobs) FILTER (WHERE n.status = 'running'), 0)::bigint AS running,
+    coalesce(sum(n.stalled), 0)::bigint AS stalled,
     coalesce(sum(n.jobs) FILTER (WHERE n.status = 'completed'), 0)::bigint AS completed,
     coalesce(sum(n.jobs) FILTER (WHERE n.status = 'failed'), 0)::bigint AS failed,
     coalesce(sum(n.jobs) FILTER (WHERE n.status = 'cancelled'), 0)::bigint AS cancelled,
@@ -14,11 +15,15 @@ FROM (
     SELECT
         j.job_type, j.status, count(*) AS jobs,
         count(*) FILTER (WHERE j.status = 'pending' AND j.run_at > howdah.clock()) AS scheduled,
-        min(j.run_at) FILTER (WHERE j.status = 'pending' AND j.run_at <= howdah.clock()) AS oldest_due
+        min(j.run_at) FILTER (WHERE j.status = 'pending' AND j.run_at <= howdah.clock()) AS oldest_due,
+        count(*) FILTER (
+            WHERE j.status = 'running' AND (j.report ->> 'token')::bigint = j.token
+                AND to_timestamp((j.report ->> 'stalls')::float8) < howdah.clock()
+        ) AS stalled
     FROM howdah.live AS j
     GROUP BY j.job_type, j.status
     UNION ALL
-    SELECT c.job_type, c.status, sum(c.jobs), 0, NULL
+    SELECT c.job_type, c.status, sum(c.jobs), 0, NULL, 0
     FROM howdah.archive_counts AS c
     GROUP BY c.job_type, c.status
 ) AS n

@@ -1,0 +1,134 @@
+"""What it costs to report: the same jobs with and without it, in turns, in one run.
+
+    python benchmarks/reporting.py [--jobs 200] [--seconds 10] [--rounds 3] [--json]
+
+Two questions. *tight*: every job does nothing but loop for so many seconds, and reports in each turn of the loop: how
+much longer does the whole run take, and how many writes does the database see? *work*: every job does the same
+fixed amount of work, and reports after each small piece of it: how much longer does that take?
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import statistics
+import time
+from typing import Any
+
+import psycopg
+
+from howdah import Job, JobQueue
+
+SCHEMA = "howdah_bench"
+PIECE = b"x" * 20_000
+queue = JobQueue(os.environ.get("HOWDAH_DSN"), SCHEMA)
+
+
+@queue.job(max_attempts=1)
+async def tight(job: Job, seconds: float, report: bool) -> int:
+    end, turns = time.monotonic() + seconds, 0
+    while (now := time.monotonic()) < end:
+        for _ in range(50):
+            turns += 1
+            if report:
+                job.progress(100 - 100 * (end - now) / seconds, "looping")
+        await asyncio.sleep(0)
+    if report:
+        job.progress(77, f"turn {turns}")
+    return turns
+
+
+@queue.job(max_attempts=1)
+async def work(job: Job, pieces: int, report: bool) -> str:
+    digest = hashlib.sha256()
+    if report:
+        job.progress(0, total=pieces)
+    for piece in range(pieces):
+        digest.update(PIECE)
+        if report:
+            job.advance()
+        if piece % 10 == 0:
+            await asyncio.sleep(0)
+    return digest.hexdigest()
+
+
+def calls() -> dict[str, int]:
+    """How often each SQL function has been called, by the server's own count."""
+    with psycopg.connect(queue.dsn, autocommit=True) as conn:
+        conn.execute("SELECT pg_stat_force_next_flush()")
+        rows = conn.execute("SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname = %s", (SCHEMA,))
+        return dict(rows.fetchall())
+
+
+def count_calls() -> None:
+    with psycopg.connect(queue.dsn, autocommit=True) as conn:
+        name = conn.info.dbname
+        conn.execute(
+            psycopg.sql.SQL("ALTER DATABASE {} SET track_functions = 'pl'").format(psycopg.sql.Identifier(name))
+        )
+
+
+async def measure(kind: str, jobs: int, **arguments: Any) -> dict[str, float]:
+    await queue.aenqueue_many(kind, [arguments] * jobs)
+    before, started = calls(), time.monotonic()
+    await queue.run_worker(drain=True, concurrency=jobs)
+    seconds = time.monotonic() - started
+    made = {name: count - before.get(name, 0) for name, count in calls().items()}
+    return {"seconds": seconds, "writes": made.get("progress", 0) + made.get("record_events", 0)}
+
+
+def exact(kind: str, jobs: int) -> int:
+    """How many of the last jobs have the very last thing that they said in their record."""
+    page = queue.list(job_type=kind, limit=jobs)
+    if kind == "tight":
+        return sum(job.current_stage == f"turn {job.result}" for job in page)
+    return sum(job.record is not None and job.record.done == job.record.total for job in page)
+
+
+async def run(args: argparse.Namespace) -> dict[str, Any]:
+    shapes = {"tight": {"seconds": args.seconds}, "work": {"pieces": args.pieces}}
+    results: dict[str, Any] = {"jobs": args.jobs}
+    for kind, arguments in shapes.items():
+        silent, telling = [], []
+        for _ in range(args.rounds):
+            silent.append(await measure(kind, args.jobs, **arguments, report=False))
+            telling.append(await measure(kind, args.jobs, **arguments, report=True))
+        ratios = [b["seconds"] / a["seconds"] for a, b in zip(silent, telling, strict=True)]
+        results[kind] = {
+            "silent_seconds": [round(each["seconds"], 2) for each in silent],
+            "telling_seconds": [round(each["seconds"], 2) for each in telling],
+            "ratio": round(statistics.median(ratios), 3),
+            "ratios": [round(each, 3) for each in ratios],
+            "writes_per_second": round(statistics.median(each["writes"] / each["seconds"] for each in telling), 1),
+            "final_values_exact": f"{exact(kind, args.jobs)} of {args.jobs}",
+        }
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--pieces", type=int, default=4_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    queue.migrate()
+    count_calls()
+    results = asyncio.run(run(args))
+    if args.json:
+        print(json.dumps(results))
+        return
+    for kind in ("tight", "work"):
+        found = results[kind]
+        print(
+            f"{kind}: {args.jobs} jobs, {found['ratio']} times as long as in silence ({found['ratios']}),"
+            f" {found['writes_per_second']} writes a second, {found['final_values_exact']} final values exact"
+        )
+
+
+if __name__ == "__main__":
+    main()

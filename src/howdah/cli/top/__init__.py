@@ -1,0 +1,1 @@
+"""``howdah top``: the whole queue on one screen, live."""

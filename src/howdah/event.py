@@ -1,0 +1,53 @@
+"""An event: something that happened to a job, kept in order."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+from howdah.codec import Codec, decode_text
+
+EventKind: TypeAlias = Literal["event", "log", "status"]
+EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened to a job.
+
+    kind: "event", told by its handler; "log", a line that the handler logged, whose name is its level; "status",
+    an attempt that has ended, whose name is the job's status since then, and whose data say why.
+    seq: 1, 2, 3 … within its job.
+    """
+
+    job_id: uuid.UUID
+    job_type: str
+    seq: int
+    at: datetime
+    attempt: int
+    token: int
+    kind: EventKind
+    name: str
+    data: Any
+
+
+def event_of(row: dict[str, Any], codec: Codec) -> Event:
+    """A row of the table ``events``."""
+    data = row["data"]
+    if row["kind"] != "status":
+        data = None if data is None else codec.decode(data)
+    elif data and data.get("error") is not None:
+        data = {**data, "error": decode_text(codec, data["error"])}
+    return Event(
+        job_id=row["job_id"],
+        job_type=row["job_type"],
+        seq=row["seq"],
+        at=row["at"],
+        attempt=row["attempt"],
+        token=row["token"],
+        kind=row["kind"],
+        name=row["name"],
+        data=data,
+    )

@@ -1,0 +1,59 @@
+"""Outages: which errors are one, when to try again, and what is said about it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from typing import Final
+
+import psycopg
+
+from howdah.errors import DatabaseUnavailable
+
+# Deadlocks, timeouts, no room, a server that has become read-only: nothing is wrong with the call itself.
+_TEMPORARY: Final = ("25006", "40", "53", "55P03", "57", "58")
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Whether the same call may succeed a moment later."""
+    if isinstance(error, psycopg.Error):
+        lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        return lost or (error.sqlstate or "").startswith(_TEMPORARY)
+    return isinstance(error, DatabaseUnavailable)
+
+
+class Outage:
+    """Whether the database can be reached. Its beginning is said once, and its end."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._since: float | None = None
+
+    def began(self, error: BaseException) -> None:
+        if self._since is None:
+            self._since = time.monotonic()
+            # libpq's advice, on further lines, is for people at a terminal.
+            what = next(iter(str(error).splitlines()), type(error).__name__)
+            self._log.warning("%s; trying again until it is back", what, extra={"event": "database_lost"})
+
+    def ended(self) -> None:
+        if self._since is not None:
+            lasted, self._since = time.monotonic() - self._since, None
+            self._log.warning("the database is back after %.1f s", lasted, extra={"event": "database_back"})
+
+
+class Backoff:
+    """Pauses that grow with each failure, never the same for two."""
+
+    def __init__(self, longest: float = 5.0) -> None:
+        self._first = 0.1
+        self._longest = longest
+        self._pause = self._first
+
+    def next(self) -> float:
+        pause, self._pause = self._pause, min(self._pause * 2, self._longest)
+        return pause * random.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        self._pause = self._first

@@ -1,0 +1,22 @@
+CREATE OR REPLACE FUNCTION howdah.start_watching(p_job_types varchar[] DEFAULT NULL) RETURNS int[]
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_buckets int[] := CASE
+        WHEN p_job_types IS NULL THEN ARRAY(SELECT generate_series(0, 31))
+        ELSE ARRAY(
+            SELECT DISTINCT abs(hashtext(t.job_type) % 32) AS bucket
+            FROM unnest(p_job_types) AS t (job_type) WHERE t.job_type IS NOT NULL ORDER BY bucket
+        )
+    END;
+BEGIN
+    PERFORM pg_advisory_lock_shared('howdah.live'::regclass::oid::int, 32 + w.bucket) FROM unnest(v_buckets) AS w (bucket);
+    RETURN v_buckets;
+END
+$$;
+COMMENT ON FUNCTION howdah.start_watching IS
+    'From now on this session gets a notification, on the channel that it must have begun to listen on before, when there is news of jobs of'
+    ' these types (all if not given): progress, events, ends. Returns the buckets that it will name. Look once more after this call, and then'
+    ' wait. Needs a session of one''s own, and ends with it or with stop_watching.';
+REVOKE ALL ON FUNCTION howdah.start_watching FROM PUBLIC;

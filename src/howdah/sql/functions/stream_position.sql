@@ -1,0 +1,23 @@
+-- SNAPSHOT@n: what can be seen now, and the highest n among it. This transaction itself, should it have written already,
+-- is still under way.
+CREATE OR REPLACE FUNCTION howdah.stream_position() RETURNS text
+LANGUAGE sql STABLE
+RETURN (
+    SELECT concat(
+        CASE
+            WHEN s.own < pg_snapshot_xmax(s.seen) THEN concat_ws(
+                ':', pg_snapshot_xmin(s.seen), pg_snapshot_xmax(s.seen), (
+                    SELECT string_agg(under_way.xact::text, ',' ORDER BY under_way.xact)
+                    FROM (SELECT pg_snapshot_xip(s.seen) UNION SELECT s.own) AS under_way (xact)
+                )
+            )
+            ELSE s.seen::text
+        END,
+        '@', coalesce((
+            SELECT e.n FROM howdah.events AS e WHERE s.own IS NULL OR e.xact <> s.own ORDER BY e.n DESC LIMIT 1
+        ), 0)
+    )
+    FROM (SELECT pg_current_snapshot() AS seen, pg_current_xact_id_if_assigned() AS own) AS s
+);
+COMMENT ON FUNCTION howdah.stream_position IS 'Where the stream of events is now, for read_events.';
+REVOKE ALL ON FUNCTION howdah.stream_position FROM PUBLIC;

@@ -1,0 +1,299 @@
+"""Progress for browsers: an ASGI app that serves what ``awatch`` yields as Server-Sent Events.
+
+::
+
+    GET /{job_id}    one job, from its first event on, until it has ended
+    GET /            all jobs, from now on
+
+``?kinds=event,progress`` and ``?types=mail`` narrow it down; ``Last-Event-ID``, which browsers send by themselves,
+or ``?after=…`` resumes it. Mount it in a Starlette or FastAPI app, behind that app's own authentication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import parse_qs
+
+import msgspec
+
+from howdah import options
+from howdah.errors import DatabaseUnavailable, InvalidInput, InvalidOption, JobNotFound, PositionLost
+from howdah.job import Job
+from howdah.options import Seconds
+from howdah.watching import KINDS, Update, UpdateKind
+
+if TYPE_CHECKING:
+    from howdah.queue import JobQueue
+
+Scope: TypeAlias = Mapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+Authorize: TypeAlias = Callable[[Scope, uuid.UUID | None], bool | Awaitable[bool]]
+
+DEFAULT_KINDS: Final[tuple[UpdateKind, ...]] = ("progress", "event", "status")
+RECONNECT_AFTER_MS: Final = 1_000
+_SHOWN: Final = (
+    "id", "job_type", "status", "percent", "current_stage", "events_count", "attempts", "max_attempts", "priority",
+    "created_at", "run_at", "started_at", "finished_at", "stalled", "record",
+)  # fmt: skip
+_PRIVATE: Final = ("error", "worker")
+
+
+def shown(update: Update) -> dict[str, Any]:
+    """What a browser gets of an update: neither the job's data and result, nor its errors, nor who runs it."""
+    data = update.data
+    if update.kind == "status" and isinstance(data, Mapping):
+        data = {name: value for name, value in data.items() if name not in _PRIVATE}
+    return {
+        "kind": update.kind,
+        "job_id": update.job_id,
+        "job_type": update.job_type,
+        "at": update.at,
+        "attempt": update.attempt,
+        "name": update.name,
+        "data": data,
+        "job": None if update.job is None else _shown_job(update.job),
+    }
+
+
+def _shown_job(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in _SHOWN}
+
+
+class EventStream:
+    """The ASGI app.
+
+    types: only jobs of these types can be seen. kinds: what is served; "log" only where it is named here.
+    authorize: called with the request's scope and the job's id (None: all jobs); False refuses with 403.
+    show: turns an update into what is sent, as JSON; ``howdah.sse.shown`` if not given.
+    max_streams: how many at once; more are refused with 503. keepalive: seconds of silence before a comment is sent.
+    """
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        *,
+        types: Sequence[str] | None = None,
+        kinds: Sequence[UpdateKind] = DEFAULT_KINDS,
+        authorize: Authorize | None = None,
+        show: Callable[[Update], Any] = shown,
+        max_streams: int = 1_000,
+        keepalive: Seconds = 15,
+    ) -> None:
+        self._queue = queue
+        self._types = None if types is None else options.job_types(types)
+        self._kinds = _checked_kinds(kinds)
+        self._authorize = authorize
+        self._show = show
+        self._max_streams = options.integer(max_streams, "max_streams", least=1)
+        self._keepalive = options.span(keepalive, "keepalive", positive=True).total_seconds()
+        self._streams = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "http":
+            await self._respond(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1003})
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in ("GET", "HEAD"):
+            await _refuse(send, 405, "only GET is served here", {"allow": "GET, HEAD"})
+            return
+        try:
+            wanted = _wanted(scope, self._kinds, self._types)
+        except InvalidInput as error:
+            await _refuse(send, 400 if not isinstance(error, _NoSuchPath) else 404, str(error))
+            return
+        if not await self._allows(scope, wanted.job_id):
+            await _refuse(send, 403, "this is not for you")
+        elif self._streams >= self._max_streams:
+            await _refuse(send, 503, "too many streams are open", {"retry-after": "5"})
+        else:
+            self._streams += 1
+            try:
+                await self._serve(wanted, scope["method"] == "HEAD", receive, send)
+            finally:
+                self._streams -= 1
+
+    async def _allows(self, scope: Scope, job_id: uuid.UUID | None) -> bool:
+        if self._authorize is None:
+            return True
+        answer = self._authorize(scope, job_id)
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+
+    async def _serve(self, wanted: _Wanted, head: bool, receive: Receive, send: Send) -> None:
+        """Answers when it is known whether there is anything to stream."""
+        messages = self._all(wanted) if wanted.job_id is None else self._one(wanted, wanted.job_id)
+        first = b""
+        async with contextlib.aclosing(messages):
+            try:
+                if wanted.job_id is not None:
+                    first = await anext(messages)
+            except JobNotFound:
+                await _refuse(send, 404, "there is no such job")
+            except InvalidInput as error:
+                await _refuse(send, 400, str(error))
+            except DatabaseUnavailable:
+                await _refuse(send, 503, "the database cannot be reached", {"retry-after": "5"})
+            except StopAsyncIteration:
+                # The end was delivered before: only this answer keeps a browser from asking again.
+                await send({"type": "http.response.start", "status": 204, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await _start(send)
+                if head:
+                    await send(_body(b"", more=False))
+                else:
+                    await self._stream(messages, first, receive, send)
+
+    async def _one(self, wanted: _Wanted, job_id: uuid.UUID) -> AsyncGenerator[bytes]:
+        job = await self._queue.aget(job_id)
+        if wanted.types is not None and job.job_type not in wanted.types:
+            raise JobNotFound
+        async for update in self._queue.awatch(job, kinds=wanted.kinds, after=wanted.after):
+            yield self._message(update)
+
+    async def _all(self, wanted: _Wanted) -> AsyncGenerator[bytes]:
+        begun = b""
+        if wanted.after:
+            try:
+                async for message in self._since(wanted, wanted.after):
+                    yield message
+            except (InvalidOption, PositionLost):
+                # A browser can do nothing about its position: it is told that there is a gap, and goes on from now.
+                begun = b"event: reset\ndata: {}\n"
+        now = await self._queue.aposition()
+        # Who is cut off before the first event has a place to go on from, too.
+        yield begun + b"id: %s\n\n" % now.encode()
+        async for message in self._since(wanted, now):
+            yield message
+
+    async def _since(self, wanted: _Wanted, position: str) -> AsyncGenerator[bytes]:
+        async for update in self._queue.awatch_all(types=wanted.types, kinds=wanted.kinds, after=position):
+            yield self._message(update)
+
+    async def _stream(self, messages: AsyncGenerator[bytes], first: bytes, receive: Receive, send: Send) -> None:
+        await send(_body(b"retry: %d\n\n" % RECONNECT_AFTER_MS + first))
+        leaving = asyncio.create_task(_left(receive))
+        following = asyncio.create_task(_next(messages))
+        try:
+            while True:
+                done, _ = await asyncio.wait(
+                    {leaving, following}, timeout=self._keepalive, return_when=asyncio.FIRST_COMPLETED
+                )
+                if leaving in done:
+                    return
+                if not done:
+                    await send(_body(b": still here\n\n"))
+                    continue
+                message = following.result()
+                if message is None:
+                    await send(_body(b"event: end\ndata: {}\n\n", more=False))
+                    return
+                await send(_body(message))
+                following = asyncio.create_task(_next(messages))
+        finally:
+            leaving.cancel()
+            following.cancel()
+            await asyncio.wait({leaving, following})
+
+    def _message(self, update: Update) -> bytes:
+        data = msgspec.json.encode(self._show(update))
+        return b"id: %s\nevent: %s\ndata: %s\n\n" % (update.position.encode(), update.kind.encode(), data)
+
+
+class _NoSuchPath(InvalidInput):
+    """There is nothing here."""
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """What a request asks for."""
+
+    job_id: uuid.UUID | None
+    kinds: Sequence[UpdateKind]
+    types: Sequence[str] | None
+    after: str | None
+
+
+def _wanted(scope: Scope, kinds: Sequence[UpdateKind], types: Sequence[str] | None) -> _Wanted:
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    asked_kinds, asked_types = _listed(query, "kinds"), _listed(query, "types")
+    if asked_kinds is not None:
+        kinds = [kind for kind in _checked_kinds(asked_kinds) if kind in kinds]
+    if asked_types is not None:
+        types = [name for name in options.job_types(asked_types) if types is None or name in types]
+    if not kinds or types == []:
+        raise InvalidOption("nothing of that is served here")
+    resumed = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), None)
+    return _Wanted(_job_id(scope), kinds, types, resumed or (query.get("after") or [None])[0])
+
+
+def _job_id(scope: Scope) -> uuid.UUID | None:
+    path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
+    if not path:
+        return None
+    try:
+        return uuid.UUID(path)
+    except ValueError as error:
+        raise _NoSuchPath from error
+
+
+def _listed(query: Mapping[str, list[str]], name: str) -> list[str] | None:
+    values = query.get(name)
+    return None if values is None else [each for value in values for each in value.split(",") if each]
+
+
+def _checked_kinds(kinds: Sequence[str]) -> list[UpdateKind]:
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise InvalidOption(f"{options.shown(unknown[0])} is not a kind of update: {', '.join(KINDS)}")
+    return [kind for kind in KINDS if kind in kinds]
+
+
+async def _next(messages: AsyncGenerator[bytes]) -> bytes | None:
+    return await anext(messages, None)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _start(send: Send) -> None:
+    headers = {
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-store",
+        # A proxy that gathers the answer would hold back every event.
+        "x-accel-buffering": "no",
+    }
+    await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
+
+
+async def _refuse(send: Send, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+    body = f"{message}\n".encode()
+    described = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body)), **(headers or {})}
+    await send({"type": "http.response.start", "status": status, "headers": _encoded(described)})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        kind = (await receive())["type"].removeprefix("lifespan.")
+        await send({"type": f"lifespan.{kind}.complete"})
+        if kind == "shutdown":
+            return
+
+
+def _body(body: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -1,0 +1,108 @@
+"""Rates, means and the order of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+from howdah import Stats, TypeStats
+from howdah.cli.moment import now
+from howdah.cli.top import banner, figures, jobs
+from howdah.cli.top.banner import address
+from howdah.cli.top.column import Column, ordered
+from howdah.cli.top.lanes import joint_pace
+from howdah.cli.top.rates import SPAN, Rates
+from howdah.cli.top.snapshot import Snapshot
+from howdah.cli.top.view import RUNNING
+from howdah.workers import Pace
+from tests.cli.sample import job, moment, record
+
+
+def snapshot(clock: float, **ended: int) -> Snapshot:
+    stats = Stats({name: TypeStats(completed=count) for name, count in ended.items()})
+    return Snapshot(now(), clock, stats, (), RUNNING, (), False)
+
+
+def test_a_rate_needs_two_snapshots_and_is_the_mean_of_some_seconds() -> None:
+    rates = Rates()
+    rates.add(snapshot(100, mail=1_000))
+    assert (rates.of("mail"), rates.total) == (None, None)
+    rates.add(snapshot(102, mail=1_010, report=4))
+    assert (rates.of("mail"), rates.of("report"), rates.of("nothing")) == (5, 2, 0)
+    assert rates.total == 7
+    rates.add(snapshot(103 + SPAN, mail=1_010, report=4))
+    rates.add(snapshot(104 + SPAN, mail=1_010, report=4))
+    assert rates.total == 0
+
+
+def test_counts_that_were_dropped_are_no_negative_rate() -> None:
+    rates = Rates()
+    rates.add(snapshot(0, mail=1_000))
+    rates.add(snapshot(1, mail=10))
+    assert rates.of("mail") == 0
+
+
+def test_who_does_more_weighs_more() -> None:
+    assert joint_pace([]) is None
+    assert joint_pace([Pace(1, 4, 8), Pace(3, 8, 0)]) == Pace(4, 7, 2)
+    assert joint_pace([Pace(0, 4, 8), Pace(0, 8, 0)]) == Pace(0, 6, 4)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("number", [False, True])
+def test_what_has_no_value_comes_last_in_either_direction(backwards: bool, number: bool) -> None:
+    column: Column[int | None] = Column("n", lambda _: Text(), lambda n: n, number)
+    expected = [3, 2, 1] if number is not backwards else [1, 2, 3]
+    assert ordered([None, 2, 1, None, 3], column, backwards=backwards) == [*expected, None, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, ""), (0, "0"), (0.001, "<0.01"), (0.25, "0.25"), (7.49, "7.5"), (12_345.6, "12,346")]
+)
+def test_rates_have_the_digits_that_help(value: float | None, shown: str) -> None:
+    assert figures.per_second(value).plain == shown
+
+
+@pytest.mark.parametrize("percent", [0, 0.4, 33.3, 50, 99.99, 100, 250, -3])
+def test_a_bar_is_as_wide_as_another(percent: float) -> None:
+    assert figures.bar(percent, "").cell_len == figures.bar(50, "").cell_len
+    assert ("100%" in figures.bar(percent, "").plain) == (percent >= 100)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("postgresql://ann:s3cret@db.example.org:5433/jobs", "ann@db.example.org:5433/jobs"),
+        ("postgresql://ann:s3:cr%40et@h1,h2/jobs", "ann@h1,h2/jobs"),
+        ("host=db dbname=jobs user=ann password='s3 cret'", "ann@db/jobs"),
+        ("dbname=jobs", "jobs"),
+        ("", "/"),
+    ],
+)
+def test_the_address_has_no_secret(dsn: str, shown: str) -> None:
+    assert address(dsn) == shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"record": record(50, rate=2.0, finishes_at=moment(9))}, ("████····  50%", "2/s", "9.0s")),
+        ({"record": record(50, rate=2.0, finishes_at=moment(-1))}, ("████····  50%", "2/s", "")),
+        ({"record": record(50, rate=2.0, finishes_at=moment(9)), "stalled": True}, ("████····  50%", "", "")),
+        ({"record": record(0)}, ("········   0%", "", "")),
+        ({}, ("", "", "")),
+    ],
+    ids=["it goes on", "it is late", "it has stalled", "it has begun", "it says nothing"],
+)
+def test_of_a_job_only_what_is_known_is_shown(changes: dict[str, Any], shown: tuple[str, ...]) -> None:
+    row = jobs.Row(job(**changes), moment())
+    cells = {column.title: column.cell(row).plain for column in jobs.COLUMNS["running"]}
+    assert (cells["done"], cells["rate"], cells["left"]) == shown
+
+
+def test_a_colour_ends_where_its_word_does() -> None:
+    for made, word in ((figures.bar(50, "red"), "████····"), (banner.totals(snapshot(1, mail=7), Rates()), "7")):
+        assert not made.style
+        assert [made.plain[span.start : span.end] for span in made.spans if span.style in ("red", "green")] == [word]

@@ -1,0 +1,501 @@
+"""The hub: one connection reads for all, in any weather, and is no burden to who does not need it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from howdah import Job, JobQueue, SchemaMissing, Update, WaitTimeout, hub, mailbox, waiting
+from howdah.hub import Hub
+from howdah.mailbox import LoopBell
+from howdah.readers import JobWatch
+from tests import servers
+from tests.client.listener import FLAVOURS, PATIENCE, Listener, has, held, names
+from tests.conftest import Db
+from tests.worker.durable_server import DurableServer
+from tests.worker.test_pooler import pooled_dsn
+
+__all__ = ["pooled_dsn"]
+
+
+class Rounds:
+    """What the hub asks of the database, round by round."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.statements: list[list[str]] = [[]]
+        round_, run = hub._Reading._round, hub._Line.run
+
+        def counted_round(reading: Any) -> None:
+            self.statements.append([])
+            round_(reading)
+
+        def counted_run(line: Any, plan: Any) -> Any:
+            self.statements[-1].append(plan.__name__)
+            return run(line, plan)
+
+        monkeypatch.setattr(hub._Reading, "_round", counted_round)
+        monkeypatch.setattr(hub._Line, "run", counted_run)
+
+    @property
+    def most(self) -> int:
+        return max(map(len, self.statements))
+
+    def forget(self) -> None:
+        self.statements = [[]]
+
+
+def watch_locks(db: Db) -> int:
+    """How many of the locks by which one asks for news are held."""
+    row = db.execute(
+        "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND classid = 'live'::regclass::oid AND objid >= 32"
+    ).fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
+def comes(condition: Callable[[], object]) -> bool:
+    """Whether it comes to be, sooner or later: nobody tells about it."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return bool(condition())
+
+
+# How much it asks
+
+
+@pytest.mark.parametrize("verb", ["watch", "watch_all"])
+def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    jobs = [held(queue, f"type {n % 7}") for n in range(20)]
+    rounds = Rounds(monkeypatch)
+
+    def story(watchers: int) -> int:
+        """What happens while so many watch: how much was asked in one round at most."""
+        rounds.forget()
+        name = f"end {watchers}"
+
+        async def watching(number: int) -> list[Update]:
+            updates: list[Update] = []
+            job = jobs[number % len(jobs)]
+            stream = queue.awatch(job) if verb == "watch" else queue.awatch_all(after=position)
+            async with contextlib.aclosing(stream):
+                async for update in stream:
+                    updates.append(update)
+                    if update.name == name:
+                        return updates
+            raise AssertionError("it ended before")
+
+        async def main() -> None:
+            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
+                watches = [tasks.create_task(watching(number)) for number in range(watchers)]
+                for n in range(5):
+                    for job in jobs:
+                        await queue.aevent(job, f"{n}")
+                        await queue.aprogress(job, 10 * n)
+                for job in jobs:
+                    await queue.aevent(job, name)
+            for number, task in enumerate(watches):
+                expected = [*"01234"] if verb == "watch" else [f"{n}" for n in range(5) for _ in jobs]
+                assert names(task.result())[-len(expected) - 1 :] == [*expected, name], number
+
+        position = queue.position()
+        asyncio.run(main())
+        return rounds.most
+
+    one = story(1)
+    many = story(200)
+    assert many <= one + 1, "one more for those who have just come"
+    assert many <= 7
+
+
+def test_nothing_is_asked_for_while_nobody_listens_and_nothing_is_held(
+    dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "LINGER", 0.05)
+    name = "hub of this test"
+    with JobQueue(make_conninfo(dsn, application_name=name)) as queue:
+        job = held(queue)
+        queue.event(job, "a")
+        with contextlib.closing(queue.watch(job)) as stream:
+            assert "a" in (update.name for update in stream)
+            assert comes(lambda: watch_locks(db) == 1)
+            assert queue._hub()._thread is not None
+        assert comes(lambda: queue._hub()._thread is None)
+        assert comes(lambda: watch_locks(db) == 0)
+        # And it can begin anew.
+        queue.event(job, "b")
+        assert names(list(_until(queue.watch(job), "b"))) == ["a", "b"]
+
+
+def _until(stream: Any, name: str) -> Iterator[Update]:
+    with contextlib.closing(stream):
+        for update in stream:
+            yield update
+            if update.name == name:
+                return
+
+
+def test_nobody_is_notified_where_nobody_watches(queue: JobQueue, db: Db, connect: Any) -> None:
+    listener = connect()
+    row = listener.execute("SELECT channel() AS name").fetchone()
+    listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(row["name"])))
+
+    def run_one(job_type: str) -> None:
+        job = held(queue, job_type)
+        queue.event(job, "a")
+        queue.progress(job, 50)
+        queue.complete(job)
+
+    def heard() -> list[str]:
+        db.execute("SELECT pg_notify(channel(), 'sentinel')")
+        payloads: list[str] = []
+        for note in listener.notifies(timeout=PATIENCE):
+            if note.payload == "sentinel":
+                return [each for each in payloads if each.startswith("news")]
+            payloads.append(note.payload)
+        raise AssertionError("the sentinel did not come")
+
+    run_one("mail")
+    assert heard() == []
+    waited_for = held(queue, "mail")
+    waiting = threading.Thread(target=queue.wait_for, args=(waited_for, PATIENCE))
+    waiting.start()
+    assert comes(lambda: watch_locks(db) == 1)
+    run_one("mail")
+    assert heard() != [], "somebody waits for one of this type"
+    queue.complete(waited_for)
+    waiting.join()
+    heard()
+    assert comes(lambda: watch_locks(db) == 0)
+    run_one("mail")
+    assert heard() == []
+
+
+def test_types_that_share_a_lock_do_not_take_it_from_each_other(queue: JobQueue, db: Db) -> None:
+    def bucket(job_type: str) -> int:
+        row = db.execute("SELECT abs(hashtext(%s) %% 32) AS bucket", (job_type,)).fetchone()
+        assert row is not None
+        return int(row["bucket"])
+
+    other = next(f"type {n}" for n in range(1000) if bucket(f"type {n}") == bucket("mail"))
+    apart = next(f"type {n}" for n in range(1000) if bucket(f"type {n}") != bucket("mail"))
+    first, second, third = held(queue, "mail"), held(queue, other), held(queue, apart)
+    for job in (first, second, third):
+        queue.event(job, "a")
+    with (
+        Listener(queue, "plain", "watch", first) as one,
+        Listener(queue, "plain", "watch", second) as two,
+        Listener(queue, "plain", "watch", third) as three,
+    ):
+        for listener in (one, two, three):
+            listener.until(has("a"))
+        assert comes(lambda: watch_locks(db) == 2)
+        queue.complete(second)
+        two.ended()
+        queue.complete(third)
+        three.ended()
+        assert comes(lambda: watch_locks(db) == 1), "what the first needs is still there"
+        queue.complete(first)
+        one.ended()
+
+
+# Weather
+
+
+@pytest.fixture
+def server() -> Iterator[DurableServer]:
+    binaries = servers.find(servers.MAJORS[0])
+    if binaries is None:
+        pytest.skip(f"PostgreSQL {servers.MAJORS[0]} is not installed here")
+    with DurableServer(binaries) as server:
+        yield server
+
+
+def lost_and_back(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        event
+        for record in caplog.records
+        if record.name == "howdah.watching" and (event := getattr(record, "event", None)) is not None
+    ]
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_restart_of_the_database_is_not_noticed(
+    server: DurableServer, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    with JobQueue(server.dsn, timeout=PATIENCE) as queue:
+        queue.migrate()
+        jobs = [held(queue, f"type {n}") for n in range(3)]
+        after = queue.position()
+        for job in jobs:
+            queue.event(job, "before")
+        streams = [Listener(queue, flavour, "watch", job) for job in jobs for flavour in FLAVOURS]
+        alls = [Listener(queue, flavour, "watch_all", after=after) for flavour in FLAVOURS]
+        waits = [threading.Thread(target=lambda job=job: ended.append(queue.wait_for(job, PATIENCE))) for job in jobs]
+        ended: list[Job] = []
+        for wait in waits:
+            wait.start()
+        for listener in (*streams, *alls):
+            listener.until(has("before"))
+        server.halt(mode)
+        assert comes(lambda: "database_lost" in lost_and_back(caplog))
+        with pytest.raises(WaitTimeout):
+            # It has begun to wait before, as far as it knows: its time is up although nothing can be asked.
+            _wait_without_a_first_look(queue, jobs[0])
+        server.start()
+        with JobQueue(server.dsn) as worker:
+            for job in jobs:
+                worker.event(job, "after")
+                worker.complete(job, "done")
+        for listener in streams:
+            updates = listener.ended()
+            assert names(updates) == ["before", "after"]
+            assert updates[-1].job is not None
+            assert updates[-1].job.result == "done"
+        for listener in alls:
+            listener.until(lambda updates: len([each for each in updates if each.name == "completed"]) == len(jobs))
+            listener.stop()
+            assert names(listener.updates) == ["before"] * 3 + ["after"] * 3
+        for wait in waits:
+            wait.join(PATIENCE)
+        assert sorted(job.id for job in ended) == sorted(job.id for job in jobs)
+        assert comes(lambda: "database_back" in lost_and_back(caplog))
+        assert lost_and_back(caplog) == ["database_lost", "database_back"], "said once"
+
+
+def _wait_without_a_first_look(queue: JobQueue, job: Job) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting._Waiting, "_look", lambda self, ids: _known(self, job))
+        queue.wait_for(job, 0.2)
+
+
+def _known(waiting: Any, job: Job) -> Iterator[None]:
+    waiting._jobs[job.id] = job
+    return iter(())
+
+
+def test_a_connection_that_is_ended_again_and_again_loses_nothing(dsn: str, queue: JobQueue, db: Db) -> None:
+    job = held(queue)
+    with (
+        JobQueue(make_conninfo(dsn, application_name="unlucky")) as unlucky,
+        Listener(unlucky, "plain", "watch", job) as one,
+        Listener(unlucky, "awaited", "watch_all", after=queue.position()) as all_of_them,
+    ):
+        one.until(len)
+        for n in range(30):
+            queue.event(job, f"{n}")
+            if n % 3 == 0:
+                db.execute(
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'unlucky'"
+                )
+            if n % 7 == 0:
+                one.until(has(f"{n}"))
+        queue.complete(job)
+        assert names(one.ended()) == [f"{n}" for n in range(30)]
+        assert names(all_of_them.until(has("completed"))) == [f"{n}" for n in range(30)]
+
+
+def test_what_is_not_an_outage_is_raised_by_everybody(dsn: str, db: Db, server: DurableServer) -> None:
+    with JobQueue(server.dsn) as queue:
+        queue.migrate()
+        job = held(queue)
+        queue.event(job, "a")
+        listeners = [Listener(queue, flavour, "watch", job) for flavour in FLAVOURS]
+        listeners += [Listener(queue, flavour, "watch_all", after="") for flavour in FLAVOURS]
+        for listener in listeners:
+            listener.until(has("a"))
+        with psycopg.connect(server.dsn) as conn:
+            conn.execute("DROP SCHEMA howdah CASCADE")
+        for listener in listeners:
+            assert isinstance(listener.failed(), SchemaMissing)
+
+
+def test_through_a_pooler_it_polls_and_leaves_no_lock_behind(pooled_dsn: str, dsn: str, db: Db) -> None:
+    with JobQueue(pooled_dsn) as queue:
+        job, other = held(queue, "mail"), held(queue, "film")
+        after = queue.position()
+        listeners = [Listener(queue, flavour, "watch", job) for flavour in FLAVOURS]
+        listeners += [Listener(queue, flavour, "watch_all", after=after) for flavour in FLAVOURS]
+        waiting = threading.Thread(target=queue.wait_for, args=([job, other], PATIENCE))
+        waiting.start()
+        for n in range(20):
+            queue.event(job, f"{n}")
+            queue.event(other, f"other {n}")
+        for listener in listeners:
+            listener.until(has("19"))
+        queue.complete(job, 1)
+        queue.complete(other, 2)
+        for listener in listeners[:2]:
+            assert names(listener.ended()) == [f"{n}" for n in range(20)]
+        for listener in listeners[2:]:
+            listener.until(lambda updates: len([each for each in updates if each.name == "completed"]) == 2)
+            listener.stop()
+            assert len(names(listener.updates)) == 40
+        waiting.join(PATIENCE)
+        assert not waiting.is_alive()
+        assert watch_locks(db) == 0
+    assert watch_locks(db) == 0
+
+
+def test_a_notification_that_is_missed_costs_time_and_nothing_else(
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub._Line, "_heard", lambda self, payload: setattr(self, "listening", True))
+    job = held(queue)
+    listener = Listener(queue, "plain", "watch", job)
+    listener.until(len)
+    queue.event(job, "a")
+    listener.until(has("a"))
+    queue.complete(job)
+    assert names(listener.ended()) == ["a"]
+
+
+# Ends
+
+
+def test_a_loop_that_ends_without_a_farewell_is_forgotten(queue: JobQueue) -> None:
+    job = held(queue)
+    loop = asyncio.new_event_loop()
+
+    async def bell() -> LoopBell:
+        return LoopBell()
+
+    box = mailbox.Mailbox(loop.run_until_complete(bell()), lambda: None)
+    queue._hub().join(JobWatch(box, job.id, "mail", frozenset(["event"]), True, 0))
+    loop.close()
+    queue.event(job, "a")
+    assert comes(lambda: not queue._hub()._subscriptions)
+
+
+def test_who_waits_when_the_queue_is_closed_hears_of_it(dsn: str) -> None:
+    program = """
+import sys, threading
+from howdah import JobQueue, QueueClosed
+queue = JobQueue(sys.argv[1])
+job = queue.enqueue("mail")
+def wait():
+    try:
+        queue.wait_for(job)
+    except QueueClosed:
+        print("closed")
+waiting = threading.Thread(target=wait)
+waiting.start()
+while not queue._hub()._subscriptions:
+    pass
+queue.close()
+waiting.join()
+try:
+    list(queue.watch(job))
+except QueueClosed:
+    print("closed too")
+"""
+    assert python(program, dsn) == "closed\nclosed too\n"
+
+
+def test_a_process_that_forgets_to_close_its_queue_ends_all_the_same(dsn: str) -> None:
+    program = """
+import sys
+from howdah import JobQueue
+queue = JobQueue(sys.argv[1])
+job = queue.enqueue("mail")
+(claimed,) = queue.claim(["mail"])
+queue.event(claimed, "a")
+stream = queue.watch(job)
+print(next(update.name for update in stream if update.name), flush=True)
+"""
+    assert python(program, dsn) == "a\n"
+
+
+FORK = """
+import os, sys, warnings
+from howdah import JobQueue, QueueClosed
+
+warnings.simplefilter("ignore", DeprecationWarning)  # that threads and forks do not go well together
+queue = JobQueue(sys.argv[1])
+def held(name):
+    queue.enqueue(name)
+    (job,) = queue.claim([name])
+    queue.event(job, "a")
+    return job
+first, second = held("first"), held("second")
+stream = queue.watch(first)
+print(next(update.name for update in stream if update.name), flush=True)
+child = os.fork()
+if child == 0:
+    own = queue.watch(second)
+    assert next(update.name for update in own if update.name) == "a"
+    queue.complete(second)
+    assert queue.wait_for(second, 30).status == "completed"
+    assert list(own)[-1].job.ended
+    try:
+        next(stream)
+    except QueueClosed as error:
+        assert "begun in another process" in str(error)
+    else:
+        raise AssertionError
+    queue.close()
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+queue.event(first, "b")
+print(next(update.name for update in stream if update.name), flush=True)
+queue.complete(first)
+print(list(stream)[-1].job.status)
+queue.close()
+"""
+
+
+def test_parent_and_child_of_a_fork_both_go_on(dsn: str) -> None:
+    assert python(FORK, dsn) == "a\nb\ncompleted\n"
+
+
+def python(program: str, dsn: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", program, dsn],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_a_mailbox_is_read_in_order_and_the_newest_of_a_key_comes_last() -> None:
+    box = mailbox.Mailbox(mailbox.ThreadBell(), lambda: None)
+    for key, row in ((None, 1), ("state", 2), (None, 3), ("state", 4), (None, 5)):
+        box.put(mailbox.Note("event", {"n": row}), key=key)
+    box.fail(ValueError("over"))
+    assert [note.row and note.row["n"] for note in box.take(2)] == [1, 3]
+    assert [note.row and note.row["n"] for note in box.take()] == [4, 5]
+    with pytest.raises(ValueError, match="over"):
+        box.take()
+
+
+def test_one_hub_serves_a_queue_and_says_nothing_when_all_is_well(
+    queue: JobQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "howdah.watching")
+    job = held(queue)
+    listeners = [Listener(queue, flavour, "watch", job) for flavour in FLAVOURS * 5]
+    hubs: set[Hub] = {queue._hub() for _ in range(10)}
+    for listener in listeners:
+        listener.until(len)
+    queue.complete(job)
+    for listener in listeners:
+        listener.ended()
+    assert len(hubs) == 1
+    assert [thread.name for thread in threading.enumerate()].count("howdah-hub") >= 1
+    assert lost_and_back(caplog) == []

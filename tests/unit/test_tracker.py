@@ -1,0 +1,623 @@
+"""What a handler says of its job, and what is made of it: percent, stages, counts, events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import json
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from howdah.codec import PLAIN
+from howdah.context import Context
+from howdah.errors import InvalidInput, InvalidOption, InvalidPayload, PayloadTooLarge
+from howdah.worker.calls import Report
+from howdah.worker.tracker import MAX_LOGS, MAX_MESSAGE, LeftOut, Tracker, Words
+
+
+class Heard:
+    """A tracker, and how often it has told of news."""
+
+    def __init__(self, max_events: int = 10_000, codec: Any = PLAIN, max_bytes: int = 1_000) -> None:
+        context = Context(codec=codec, max_payload_bytes=max_bytes, worker_id="w", known={})
+        self.times = 0
+        self.tracker = Tracker((uuid.uuid4(), 1), context, self._hear, max_events=max_events)
+
+    def _hear(self, _: Tracker) -> None:
+        self.times += 1
+
+    @property
+    def report(self) -> Report:
+        """Where the job stands, whether or not that is news."""
+        return self.tracker._report()
+
+    @property
+    def percent(self) -> float | None:
+        return self.report.percent
+
+    @property
+    def counts(self) -> tuple[float | None, float | None]:
+        return self.report.done, self.report.total
+
+    def progress(
+        self, percent: Any = None, stage: Any = None, *, done: Any = None, total: Any = None
+    ) -> None:  # as job.progress
+        self.tracker.progress(percent, stage, done, total)
+
+    def advance(self, n: Any = 1, *, total: Any = None, stage: Any = None) -> None:
+        self.tracker.advance(n, total, stage)
+
+    def track(self, items: Any, stage: Any = None, *, total: Any = None, weight: Any = None) -> Any:
+        return self.tracker.track(items, stage, total, weight)
+
+    def stage(self, name: str, weight: Any = None) -> Any:
+        return self.tracker.stage(name, weight)
+
+
+@pytest.fixture
+def job() -> Heard:
+    return Heard()
+
+
+# Percent and counts
+
+
+def test_nothing_is_reported_of_what_was_not_said(job: Heard) -> None:
+    job.progress(stage="waiting")
+    assert job.report == Report(None, "waiting", None, None)
+    job.progress(40)
+    assert job.report == Report(40.0, "waiting", None, None)
+
+
+def test_percent_is_made_of_counts_where_none_is_given(job: Heard) -> None:
+    job.progress(done=3, total=12)
+    assert job.report == Report(25.0, None, 3.0, 12.0)
+    job.progress(90)
+    assert job.report == Report(90.0, None, 3.0, 12.0)
+    job.progress(done=6)
+    assert job.percent == 50.0
+    job.progress(stage="on")
+    assert job.percent == 50.0
+    job.progress(75, done=6)
+    assert job.percent == 75.0
+
+
+def test_a_count_without_a_total_says_nothing_about_percent(job: Heard) -> None:
+    job.progress(30)
+    job.advance(5)
+    job.progress(done=7)
+    assert job.report == Report(30.0, None, 7.0, None)
+    job.progress(total=14)
+    assert job.percent == 50.0
+
+
+def test_what_is_counted_adds_up_and_may_go_back(job: Heard) -> None:
+    job.advance(3, total=10, stage="counting")
+    job.advance()
+    assert job.report == Report(40.0, "counting", 4.0, 10.0)
+    job.advance(-2)
+    job.advance(0.5)
+    assert job.counts == (2.5, 10.0)
+    job.progress(10)
+    assert job.percent == 10.0, "a handler may say that it is less far than it thought"
+
+
+def test_nothing_to_do_is_all_done(job: Heard) -> None:
+    job.progress(done=0, total=0)
+    assert job.percent == 100.0
+
+
+@given(st.one_of(st.integers(), st.floats(allow_nan=False), st.fractions(), st.decimals(allow_nan=False)))
+def test_any_number_of_percent_is_taken_and_within_bounds(number: Any) -> None:
+    job = Heard()
+    job.progress(number)
+    assert job.percent == (0 if number < 0 else 100 if number > 100 else float(number))
+
+
+@given(
+    st.lists(st.one_of(st.integers(-(10**30), 10**400), st.floats(-1e300, 1e300), st.fractions()), max_size=5),
+    st.one_of(st.none(), st.integers(0, 10**400), st.floats(0, 1e300)),
+)
+def test_counts_of_any_size_are_stored_as_numbers_that_a_database_can_go_on_with(steps: list[Any], total: Any) -> None:
+    job = Heard()
+    for step in steps:
+        job.advance(step, total=total)
+    for number in job.report:
+        assert number is None or (isinstance(number, float) and 0 <= number <= 1e18)
+
+
+@given(st.integers(0, 10**9), st.integers(1, 10**9))
+def test_percent_is_the_share_that_is_done(done: int, total: int) -> None:
+    job = Heard()
+    job.progress(done=done, total=total)
+    assert job.percent == pytest.approx(min(100 * done / total, 100))
+    assert job.counts == (float(done), float(total))
+
+
+BAD = [float("nan"), "50", b"5", True, False, [1], object(), 1j, Decimal("NaN"), Decimal("sNaN")]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
+def test_what_is_not_a_number_is_refused_and_changes_nothing(job: Heard, bad: Any) -> None:
+    job.progress(20, "here", done=1, total=5)
+    before = job.report
+    with pytest.raises(InvalidOption, match="percent is a number from 0 to 100"):
+        job.progress(bad)
+    with pytest.raises(InvalidOption, match="done is a number"):
+        job.progress(done=bad)
+    with pytest.raises(InvalidOption, match="total is a number"):
+        job.progress(total=bad)
+    with pytest.raises(InvalidOption, match="n is a number"):
+        job.advance(bad)
+    with pytest.raises(InvalidOption, match="total is a number"):
+        job.advance(total=bad)
+    with pytest.raises(InvalidOption, match="weight is a number"):
+        job.stage("part", bad)
+    with pytest.raises(InvalidOption, match="total is a number"):
+        job.track([], total=bad)
+    assert job.report == before
+
+
+def test_a_total_is_neither_negative_nor_endless_and_words_are_text(job: Heard) -> None:
+    wrongs: list[dict[str, Any]] = [{"total": -1}, {"total": float("inf")}, {"done": float("-inf")}, {"stage": 7}]
+    for wrong in wrongs:
+        with pytest.raises(InvalidOption):
+            job.progress(**wrong)
+    with pytest.raises(InvalidOption):
+        job.advance(stage=b"x")
+    with pytest.raises(InvalidOption):
+        job.advance(float("inf"))
+    with pytest.raises(InvalidOption):
+        job.stage(7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="has none"):
+        job.track(7)
+    assert job.times == 0
+
+
+# Stages
+
+
+def test_stages_are_parts_of_the_job_and_percent_inside_is_of_the_stage(job: Heard) -> None:
+    with job.stage("load", 70):
+        assert job.report == Report(0.0, "load", None, None)
+        job.progress(50)
+        assert job.report == Report(35.0, "load", None, None)
+        job.progress(done=9, total=10, stage="rows")
+        assert job.report == Report(63.0, "load / rows", 9.0, 10.0)
+    assert job.percent == 70.0
+    with job.stage("store"):
+        assert job.report == Report(70.0, "store", None, None)
+        with job.stage("index", 50):
+            job.progress(50)
+            assert job.report == Report(77.5, "store / index", None, None)
+        assert job.report == Report(85.0, "store", None, None)
+    assert job.report == Report(100.0, "store", None, None), "what it was in last can be seen until something else is"
+
+
+def test_a_stage_that_is_left_by_an_exception_stays_where_it_was(job: Heard) -> None:
+    with contextlib.suppress(ValueError), job.stage("load", 50), job.stage("parse", 50):
+        job.progress(50, "line 7")
+        raise ValueError
+    assert job.report == Report(12.5, "load / parse / line 7", None, None)
+    with job.stage("again"):
+        assert job.report == Report(12.5, "again", None, None)
+    assert job.percent == 100.0
+
+
+def test_a_stage_begins_where_the_job_is_and_takes_no_more_than_what_is_left(job: Heard) -> None:
+    job.progress(60)
+    with job.stage("most", 90):
+        job.progress(50)
+        assert job.percent == 80.0
+    assert job.percent == 100.0
+    with job.stage("nothing is left", 10):
+        job.progress(50)
+        assert job.percent == 100.0
+
+
+def test_a_stage_whose_leaving_was_forgotten_ends_with_the_one_around_it(job: Heard) -> None:
+    outer, inner = job.stage("outer", 50), job.stage("inner")
+    outer.__enter__()
+    inner.__enter__()
+    job.progress(50)
+    outer.__exit__(None, None, None)
+    assert job.percent == 50.0
+    inner.__exit__(None, None, None)
+    assert job.percent == 50.0
+
+
+Part = tuple[float | None, float | None, list[Any], bool]
+PARTS: st.SearchStrategy[list[Any]] = st.recursive(
+    st.just([]),
+    lambda inner: st.lists(
+        st.tuples(st.none() | st.floats(0, 100), st.none() | st.floats(0, 100), inner, st.booleans()), max_size=4
+    ),
+    max_leaves=12,
+)
+
+
+def performed(job: Heard, parts: list[Part], seen: list[float]) -> None:
+    """Does what the parts say: says a percent, enters stages, and leaves them, well or by an exception."""
+    for weight, percent, inner, breaks in parts:
+        with contextlib.suppress(ZeroDivisionError), job.stage("part", weight):
+            if percent is not None:
+                job.progress(percent)
+            performed(job, inner, seen)
+            seen.append(job.percent or 0.0)
+            if breaks:
+                raise ZeroDivisionError
+        seen.append(job.percent or 0.0)
+
+
+def expected(parts: list[Part], at: float, begin: float, width: float, seen: list[float]) -> float:
+    """The same by another way: the position inside of a part that lies so on the scale of the job."""
+    for weight, percent, inner, breaks in parts:
+        part = 100 - at if weight is None else min(weight, 100 - at)
+        mine = expected(inner, percent or 0.0, begin + width * at / 100, width * part / 100, seen)
+        seen.append(begin + width * (at + part * mine / 100) / 100)
+        at += part if not breaks else part * mine / 100
+        seen.append(begin + width * at / 100)
+    return at
+
+
+@given(PARTS)
+def test_nested_stages_add_up_to_where_the_job_is(parts: list[Part]) -> None:
+    job = Heard()
+    seen: list[float] = []
+    wanted: list[float] = []
+    performed(job, parts, seen)
+    expected(parts, 0.0, 0.0, 100.0, wanted)
+    assert seen == pytest.approx(wanted, abs=1e-6)
+    assert all(0 <= percent <= 100 for percent in seen)
+    assert all(before <= after + 1e-6 for before, after in itertools.pairwise(seen)), "it never goes back"
+
+
+@given(st.lists(st.text(), max_size=6), st.none() | st.text())
+@example(["a" * 60, "b" * 60], "c" * 150)
+@example(["x" * 45, "y" * 45, "z" * 45], None)
+@example(["a\x00b", "\ud800"], "\x00" * 40)
+def test_where_it_is_in_words_is_short_and_can_be_stored(names: list[str], remark: str | None) -> None:
+    job = Heard()
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            stack.enter_context(job.stage(name))
+        job.progress(stage=remark)
+        path = job.report.stage
+    said = [part for part in (*names, remark) if part]
+    if not said:
+        assert path is None
+        return
+    assert path is not None
+    assert len(path) <= 100
+    path.encode()
+    assert "\x00" not in path
+    if len(said[-1]) <= 20 and said[-1].isalnum():
+        assert path.endswith(said[-1]), "the innermost is not what is left out"
+
+
+def test_outer_stages_are_left_out_first(job: Heard) -> None:
+    with job.stage("a" * 60), job.stage("b" * 60):
+        job.progress(stage="c" * 30)
+        assert job.report.stage == f"… / {'b' * 60} / {'c' * 30}"
+        job.progress(stage="d" * 60)
+        assert job.report.stage == f"… / {'d' * 60}"
+        job.progress(stage="e" * 200)
+        assert job.report.stage == f"{'e' * 99}…"
+
+
+# Items
+
+
+def test_an_item_is_done_when_the_next_one_is_asked_for(job: Heard) -> None:
+    seen = [(item, *job.counts, job.percent) for item in job.track("abcd")]
+    assert seen == [("a", 0, 4, 0), ("b", 1, 4, 25), ("c", 2, 4, 50), ("d", 3, 4, 75)]
+    assert job.report == Report(100.0, None, 4.0, 4.0)
+
+
+@given(st.lists(st.integers(), max_size=20), st.integers(0, 25), st.sampled_from(["break", "raise", "source"]))
+def test_a_loop_that_is_left_leaves_the_truth(items: list[int], leave_at: int, how: str) -> None:
+    job = Heard()
+
+    def source() -> Iterator[int]:
+        for n, item in enumerate(items):
+            if how == "source" and n == leave_at:
+                raise ZeroDivisionError
+            yield item
+
+    completed = 0
+    with contextlib.suppress(ZeroDivisionError):
+        for n, _ in enumerate(job.track(source(), "walk", total=len(items), weight=50)):
+            if n == leave_at:
+                if how == "break":
+                    break
+                raise ZeroDivisionError
+            completed = n + 1
+    everything = leave_at >= len(items)
+    share = 100 if everything or not items else 100 * completed / len(items)
+    assert job.percent == pytest.approx(share / 2)
+    with job.stage("after"):
+        assert job.report.stage == "after", "the loop's own stage was left with it"
+
+
+def test_the_total_comes_from_the_items_or_is_what_they_turn_out_to_be(job: Heard) -> None:
+    list(job.track(iter([1, 2, 3])))
+    assert job.counts == (3.0, 3.0)
+    for _ in job.track(n for n in range(2)):
+        assert job.report.total is None
+    assert job.report == Report(100.0, None, 2.0, 2.0)
+    list(job.track([1, 2], total=8))
+    assert job.report == Report(25.0, None, 2.0, 8.0)
+    list(job.track([1, 2, 3], total=2))
+    assert job.report == Report(100.0, None, 3.0, 2.0)
+    list(job.track([]))
+    assert job.report == Report(100.0, None, 0.0, 0.0)
+
+
+class Unsure:
+    """Items that cannot say how many they are."""
+
+    def __len__(self) -> int:
+        raise RuntimeError("ask somebody else")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((1, 2))
+
+
+def test_items_that_fail_to_say_how_many_they_are_are_counted_nevertheless(job: Heard) -> None:
+    assert list(job.track(Unsure())) == [1, 2]
+    assert job.counts == (2.0, 2.0)
+
+
+def test_stages_inside_of_a_loop_are_parts_of_its_item(job: Heard) -> None:
+    seen = []
+    for _ in job.track("ab"):
+        with job.stage("read", 40):
+            job.progress(50)
+            seen.append(job.percent)
+        with job.stage("write"):
+            seen.append(job.percent)
+        seen.append(job.percent)
+    assert seen == [10.0, 20.0, 50.0, 60.0, 70.0, 100.0]
+
+
+def test_loops_nest(job: Heard) -> None:
+    seen = []
+    for _ in job.track("ab", "files"):
+        seen += [job.percent for _ in job.track("xyz1", "rows")]
+    assert seen == [0.0, 12.5, 25.0, 37.5, 50.0, 62.5, 75.0, 87.5]
+    assert job.percent == 100.0
+    for _ in job.track("ab"):
+        for _ in job.track("xy"):
+            pass
+    assert job.report == Report(100.0, "files", 2.0, 2.0)
+
+
+def test_stages_in_a_loop_of_unknown_length_do_not_pretend_to_know(job: Heard) -> None:
+    for _ in job.track(n for n in range(3)):
+        with job.stage("part"):
+            assert job.percent == 0.0
+    assert job.percent == 100.0
+
+
+async def letters(text: str) -> AsyncIterator[str]:
+    for letter in text:
+        await asyncio.sleep(0)
+        yield letter
+
+
+def test_async_items_are_counted_in_the_same_way(job: Heard) -> None:
+    async def main() -> None:
+        items = job.track(letters("abcd"), "walk", total=4, weight=50)
+        seen = [(letter, *job.counts, job.percent) async for letter in items]
+        assert seen == [("a", 0, 4, 0), ("b", 1, 4, 12.5), ("c", 2, 4, 25), ("d", 3, 4, 37.5)]
+        assert job.percent == 50.0
+        async for letter in job.track(letters("abcd"), "again", total=4):
+            if letter == "c":
+                break
+        assert job.percent == 75.0
+        with job.stage("after"):
+            assert job.report.stage == "after"
+
+    asyncio.run(main())
+
+
+def test_the_wrong_kind_of_loop_is_told_the_right_one(job: Heard) -> None:
+    with pytest.raises(TypeError, match="async for"):
+        list(job.track(letters("ab")))
+    with pytest.raises(TypeError, match="are not async"):
+        aiter(job.track("ab"))
+
+
+# Events and logs
+
+
+def test_events_are_kept_in_order_with_their_data_as_it_was(job: Heard) -> None:
+    data = {"rows": [1]}
+    job.tracker.event("began", {})
+    job.tracker.event("loaded", data)
+    data["rows"].append(2)
+    words = job.tracker.take()
+    assert [(told.kind, told.name, json.loads(told.data)) for told in words.told] == [
+        ("event", "began", {}),
+        ("event", "loaded", {"rows": [1]}),
+    ]
+    assert words.report is None
+    assert words.told[0].at <= words.told[1].at
+    assert job.tracker.take() == Words(None, [])
+
+
+@pytest.mark.parametrize("name", ["", "x" * 101, 7, None, "a\nb", "\ud800"], ids=repr)
+def test_a_name_that_can_not_be_stored_is_refused_at_once(job: Heard, name: Any) -> None:
+    with pytest.raises(InvalidOption, match="name of an event"):
+        job.tracker.event(name, {})
+    assert job.tracker.take().told == []
+
+
+def test_data_that_can_not_be_stored_is_refused_at_once(job: Heard) -> None:
+    with pytest.raises(InvalidPayload, match=r"event data\.when"):
+        job.tracker.event("x", {"when": object()})
+    with pytest.raises(InvalidPayload):
+        job.tracker.event("x", {"share": float("nan")})
+    with pytest.raises(PayloadTooLarge, match="event data"):
+        job.tracker.event("x", {"text": "x" * 2_000})
+    assert job.tracker.take().told == []
+    assert not issubclass(InvalidOption, InvalidPayload)
+    assert issubclass(InvalidPayload, InvalidInput)
+
+
+def test_what_is_too_much_is_counted_and_told_once() -> None:
+    job = Heard(max_events=3)
+    for n in range(5):
+        job.tracker.event("step", {"n": n})
+    for n in range(MAX_LOGS + 7):
+        job.tracker.log("INFO", "app", f"line {n}")
+    job.tracker.tell_left_out()
+    job.tracker.tell_left_out()
+    told = job.tracker.take().told
+    assert [json.loads(each.data)["n"] for each in told if each.name == "step"] == [0, 1, 2]
+    assert sum(each.kind == "log" for each in told) == MAX_LOGS
+    assert (told[-1].kind, told[-1].name, json.loads(told[-1].data)) == (
+        "event",
+        "howdah.left_out",
+        {"events": 2, "logs": 7},
+    )
+    assert sum(each.name == "howdah.left_out" for each in told) == 1
+
+
+@given(st.text(max_size=50), st.integers(0, 200))
+def test_a_log_message_is_clean_and_bounded_and_says_if_it_was_longer(text: str, times: int) -> None:
+    job = Heard(max_bytes=1)
+    job.tracker.log("INFO", text, text * times)
+    (told,) = job.tracker.take().told
+    record = json.loads(told.data)
+    assert len(record["message"]) <= MAX_MESSAGE
+    assert len(record["logger"]) <= 200
+    if len(text) * times > 4 * MAX_MESSAGE:
+        assert record["message"].endswith("characters)")
+
+
+def test_a_codec_that_can_not_tell_of_what_is_left_out_is_no_error_of_the_jobs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken:
+        def encode(self, value: Any) -> Any:
+            raise TypeError("no")
+
+        decode = encode
+
+    job = Heard(max_events=0, codec=Broken())
+    job.tracker.event("x", {})
+    job.tracker.tell_left_out()
+    assert "LeftOut(events=1, logs=0)" in caplog.text
+
+
+# Taking it
+
+
+def test_a_tight_loop_tells_once_until_it_is_heard(job: Heard) -> None:
+    for n in range(100_000):
+        job.progress(n / 1_000)
+        job.advance()
+    assert job.times == 1
+    assert job.tracker.take().report == Report(99.999, None, 100_000.0, None)
+    assert job.tracker.take() == Words(None, [])
+    job.progress(5)
+    job.tracker.event("x", {})
+    assert job.times == 2
+
+
+def test_what_could_not_be_written_is_taken_again_before_what_came_after_it(job: Heard) -> None:
+    job.tracker.event("first", {})
+    job.progress(10)
+    words = job.tracker.take()
+    job.tracker.event("second", {})
+    job.tracker.put_back(words)
+    again = job.tracker.take()
+    assert [told.name for told in again.told] == ["first", "second"]
+    assert again.report == Report(10.0, None, None, None)
+
+
+def test_who_goes_on_talking_after_the_end_is_not_heard(job: Heard) -> None:
+    job.progress(50)
+    job.tracker.close()
+    job.tracker.event("late", {})
+    assert job.tracker.take() == Words(Report(50.0, None, None, None), [])
+    job.progress(60)
+    job.tracker.event("later", {})
+    job.tracker.log("INFO", "app", "later")
+    assert (job.times, job.tracker.take().told) == (1, [])
+
+
+def test_what_a_child_says_is_where_the_job_stands() -> None:
+    child, worker = Heard(max_events=1), Heard()
+    with child.stage("load", 50):
+        child.progress(done=1, total=4)
+        child.tracker.event("a", {})
+        child.tracker.event("b", {})
+        worker.tracker.feed(child.tracker.take(), child.tracker.take_left_out())
+        assert worker.report == Report(12.5, "load", 1.0, 4.0)
+    worker.tracker.feed(child.tracker.take(), child.tracker.take_left_out())
+    worker.tracker.feed(Words(None, []), LeftOut())
+    assert worker.report == Report(50.0, "load", None, None)
+    worker.tracker.tell_left_out()
+    assert [told.name for told in worker.tracker.take().told] == ["a", "howdah.left_out"]
+
+
+def test_many_threads_count_exactly_and_nothing_is_lost(job: Heard) -> None:
+    told: list[str] = []
+    stop = threading.Event()
+
+    def count() -> None:
+        for n in range(2_000):
+            job.advance()
+            if n % 100 == 0:
+                job.tracker.event("hundred", {})
+
+    def take() -> None:
+        while not stop.is_set():
+            told.extend(each.name for each in job.tracker.take().told)
+
+    taker = threading.Thread(target=take)
+    counters = [threading.Thread(target=count) for _ in range(8)]
+    for thread in (taker, *counters):
+        thread.start()
+    for thread in counters:
+        thread.join()
+    stop.set()
+    taker.join()
+    told.extend(each.name for each in job.tracker.take().told)
+    assert (job.counts, len(told)) == ((16_000.0, None), 160)
+
+
+class Talkative:
+    """Reports from where it is collected, wherever that is."""
+
+    def __init__(self, job: Heard) -> None:
+        self.job = job
+        self.itself = self
+
+    def __del__(self) -> None:
+        self.job.advance()
+
+
+def test_the_garbage_collector_may_report_at_any_moment(job: Heard) -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(200):
+            Talkative(job)
+            job.tracker.event("x", {"a": [{}, {}]})
+            job.tracker.take()
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert job.counts == (200.0, None)

@@ -1,0 +1,95 @@
+"""The stream in a real browser, which is cut off, comes back, and has missed nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Mount, Route
+
+from howdah import JobQueue
+from howdah.sse import EventStream
+from tests.tcp_proxy import TcpProxy
+from tests.web.served import served
+
+PAGE = """<!doctype html><title>progress</title><script>
+const rows = [], ends = [], standings = [];
+const source = new EventSource("/progress/" + location.search.slice(1));
+let opened = 0, cut = 0;
+source.onopen = () => { opened += 1 };
+source.onerror = () => { cut += 1 };
+source.addEventListener("event", message => rows.push(JSON.parse(message.data).data.n));
+source.addEventListener("progress", message => standings.push(JSON.parse(message.data).job));
+source.addEventListener("end", () => ends.push(source.readyState));
+</script>"""
+
+Look = Callable[[str], Any]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        message = "Chromium is not installed here (Debian: apt-get install chromium chromium-driver)"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in (
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    made = webdriver.Chrome(options=options, service=Service(driver))
+    yield made
+    made.quit()
+
+
+def test_a_browser_that_is_cut_off_comes_back_and_has_missed_nothing(
+    queue: JobQueue, browser: webdriver.Chrome
+) -> None:
+    async def page(request: Request) -> HTMLResponse:
+        return HTMLResponse(PAGE)
+
+    def becomes(script: str, expected: object) -> None:
+        wait = WebDriverWait(browser, 60, poll_frequency=0.05)
+        wait.until(lambda seen: seen.execute_script(f"return {script}") == expected)
+
+    queue.enqueue("import")
+    (job,) = queue.claim(["import"])
+    queue.start(job)
+    app = Starlette(routes=[Route("/", page), Mount("/progress", EventStream(queue))])
+    with served(app) as port:
+        proxy = TcpProxy("127.0.0.1", port)
+        browser.get(f"http://127.0.0.1:{proxy.port}/?{job.id}")
+        for n in range(5):
+            queue.event(job, "row", {"n": n})
+        becomes("rows", [0, 1, 2, 3, 4])
+        for round in (1, 2):
+            proxy.cut()
+            becomes("cut", round)
+            for n in range(5 * round, 5 * round + 5):
+                queue.event(job, "row", {"n": n})
+            becomes("opened", round + 1)
+            becomes("rows", list(range(5 * round + 5)))
+        queue.progress(job, 70, "nearly there")
+        becomes("standings.at(-1).percent", 70)
+        queue.complete(job)
+        becomes("standings.at(-1).status", "completed")
+        becomes("ends.length", 1)
+        # It asks once more, is told that there is nothing more to come, and gives up for good.
+        becomes("source.readyState", 2)
+        becomes("rows", list(range(15)))
+        proxy.close()

@@ -1,0 +1,646 @@
+"""What handlers say reaches the database: exactly, in order, in few writes, and before their jobs end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from howdah import InvalidOption, Job, JobQueue, LeaseLost
+from howdah.errors import DatabaseUnavailable
+from howdah.outcome import Fail
+from howdah.plan import Call, Plan
+from howdah.worker import children, reports
+from howdah.worker.child import Said
+from howdah.worker.link import Link
+from howdah.worker.run import Run
+from tests import servers
+from tests.conftest import Db
+from tests.worker import handlers_reporting
+from tests.worker.durable_server import DurableServer
+from tests.worker.handlers_reporting import KINDS, handler
+from tests.worker.in_process import drain, ended, happened, run, until, working
+from tests.worker.processes import Fleet
+from tests.worker.processes import until as waited
+
+ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
+
+
+def events(db: Db, job: Job, *kinds: str) -> list[dict[str, Any]]:
+    """What happened to a job, in order, without how it ended."""
+    rows = db.execute("SELECT * FROM howdah.events WHERE job_id = %s ORDER BY seq", (job.id,)).fetchall()
+    assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1)), "no gap and nothing twice"
+    assert [row["n"] for row in rows] == sorted(row["n"] for row in rows)
+    return [row for row in rows if row["kind"] in (kinds or ("event", "log"))]
+
+
+def told(db: Db, job: Job, *kinds: str) -> list[tuple[str, Any]]:
+    return [(row["name"], row["data"]) for row in events(db, job, *kinds)]
+
+
+# Every verb, from every kind of handler
+
+
+@ALL_KINDS
+def test_what_a_handler_said_last_is_there_when_its_job_has_ended(dsn: str, db: Db, kind: str) -> None:
+    queue = handlers_reporting.connected(dsn)
+    job = handler("everything", kind).enqueue()
+    drain(queue, children=1)
+    done = queue.get(job)
+    assert (done.status, done.last_error) == ("failed", "in the middle of it")
+    assert (done.percent, done.current_stage) == (75, "store / half-way")
+    assert done.record is not None
+    assert (done.record.percent, done.record.attempt) == (75.0, 1)
+    assert done.resumed == {"at": [1, 2]}
+    assert told(db, job) == [
+        ("began", {"who": "handler"}),
+        ("ten", {"n": 0}),
+        ("ten", {"n": 10}),
+        ("ten", {"n": 20}),
+        ("stops", {}),
+    ]
+    assert done.events_count == 5
+
+
+def test_async_loops_are_tracked_too(dsn: str) -> None:
+    queue = handlers_reporting.connected(dsn)
+    job = handlers_reporting.awaits_everything.enqueue()
+    drain(queue)
+    done = queue.get(job)
+    assert (done.percent, done.current_stage, done.resumed) == (20, "walk", {"n": 4})
+
+
+def test_counts_are_those_of_the_stage_that_it_is_in(queue: JobQueue) -> None:
+    @queue.job(max_attempts=1)
+    async def work(job: Job) -> None:
+        with job.stage("first", 20):
+            job.advance(5, total=5)
+        job.advance(3, total=12, stage="second")
+        raise Fail("here it ended")
+
+    job = work.enqueue()
+    drain(queue)
+    record = queue.get(job).record
+    assert record is not None
+    assert (record.percent, record.done, record.total) == (25.0, 3.0, 12.0)
+
+
+def test_a_job_that_completes_is_at_its_end_and_shows_what_it_was_in_last(queue: JobQueue) -> None:
+    @queue.job
+    def work(job: Job) -> None:
+        for _ in job.track(range(3), "walk", weight=10):
+            pass
+        with job.stage("tidy", 10):
+            pass
+
+    job = work.enqueue()
+    drain(queue)
+    done = queue.get(job)
+    assert (done.status, done.percent, done.current_stage) == ("completed", 100, "tidy")
+    assert done.record is not None
+    assert done.record.percent == 100
+
+
+def test_every_job_of_a_batch_has_a_say_of_its_own(queue: JobQueue, db: Db) -> None:
+    @queue.job(batch_size=10, max_attempts=1)
+    def work(jobs: list[Job]) -> None:
+        for n, job in enumerate(jobs):
+            job.progress(10 * n, f"job {n}")
+            job.event("seen", n=n)
+        raise Fail("all of them")
+
+    jobs = [work.enqueue() for _ in range(4)]
+    drain(queue)
+    assert [(queue.get(job).percent, queue.get(job).current_stage) for job in jobs] == [
+        (10 * n, f"job {n}") for n in range(4)
+    ]
+    assert [told(db, job) for job in jobs] == [[("seen", {"n": n})] for n in range(4)]
+
+
+def test_progress_and_events_are_seen_while_the_job_runs(queue: JobQueue, db: Db) -> None:
+    go_on = asyncio.Event()
+
+    @queue.job
+    async def work(job: Job) -> None:
+        job.progress(done=2, total=8, stage="early")
+        job.event("early")
+        await go_on.wait()
+
+    async def main() -> None:
+        job = await work.aenqueue()
+        async with working(queue):
+            await until(lambda: queue.get(job).percent == 25)
+            await until(lambda: told(db, job) == [("early", {})])
+            assert queue.get(job).status == "running"
+            go_on.set()
+            await ended(queue, job)
+
+    run(main())
+
+
+def test_a_report_that_makes_no_sense_is_the_handlers_own_error(queue: JobQueue, db: Db) -> None:
+    @queue.job(max_attempts=1)
+    async def work(how: str, job: Job) -> None:
+        match how:
+            case "name":
+                job.event("")
+            case "data":
+                job.event("x", when=object())
+            case "size":
+                job.event("x", text="x" * 100_000)
+            case "total":
+                job.progress(done=1, total=-1)
+            case "checkpoint":
+                job.checkpoint({1, 2})
+
+    jobs = {how: work.enqueue(how=how) for how in ("name", "data", "size", "total", "checkpoint")}
+    drain(queue)
+    errors = {how: str(queue.get(job).last_error) for how, job in jobs.items()}
+    assert errors["name"].startswith("InvalidOption: the name of an event")
+    assert errors["data"].startswith("InvalidPayload: event data.when")
+    assert errors["size"].startswith("PayloadTooLarge: event data")
+    assert errors["total"].startswith("InvalidOption: total")
+    assert errors["checkpoint"].startswith("InvalidPayload: checkpoint")
+
+
+# Few writes
+
+
+class Writes:
+    """How many statements of a kind were sent, and how large each was."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: dict[str, list[int]] = {"progress": [], "record_events": []}
+        original = Link.run
+
+        async def counted(link: Link, plan: Plan[Any]) -> Any:
+            return await original(link, self._seen(plan))
+
+        monkeypatch.setattr(Link, "run", counted)
+
+    def _seen(self, plan: Plan[Any]) -> Plan[Any]:
+        answer = None
+        while True:
+            try:
+                step = plan.send(answer)
+            except StopIteration as end:
+                return end.value
+            if isinstance(step, Call) and step.function in self.sizes:
+                self.sizes[step.function].append(len(step.arguments["ids"]))
+            answer = yield step
+
+
+@ALL_KINDS
+def test_a_tight_loop_makes_few_writes_and_its_last_word_is_exact(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    queue = handlers_reporting.connected(dsn)
+    writes = Writes(monkeypatch)
+    messages: list[Said] = []
+    hear = children.Child._hear
+
+    def counted(child: children.Child, run: Run, said: Said) -> None:
+        messages.append(said)
+        hear(child, run, said)
+
+    monkeypatch.setattr(children.Child, "_hear", counted)
+    job = handler("counts", kind).enqueue(times=100_000)
+    drain(queue, children=1)
+    done = queue.get(job)
+    assert (done.status, done.current_stage) == ("completed", "last")
+    assert done.record is not None
+    assert (done.record.done, done.record.total) == (100_000.0, 100_000.0)
+    assert 1 <= len(writes.sizes["progress"]) < 200
+    assert len(messages) < 200
+
+
+def test_many_jobs_are_written_together(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = asyncio.Event()
+    waiting = 0
+
+    @queue.job(max_attempts=1)
+    async def work(job: Job) -> None:
+        nonlocal waiting
+        waiting += 1
+        job.progress(waiting)
+        job.event("here")
+        if waiting == 100:
+            together.set()
+        await together.wait()
+        job.progress(77)
+        raise Fail("all at once")
+
+    writes = Writes(monkeypatch)
+    jobs = [work.enqueue() for _ in range(100)]
+    drain(queue, concurrency=100)
+    assert {queue.get(job).percent for job in jobs} == {77}
+    assert sum(writes.sizes["record_events"]) == 100
+    assert len(writes.sizes["progress"]) + len(writes.sizes["record_events"]) < 50
+
+
+def test_many_events_keep_their_order_and_are_written_in_pieces(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "MOST_EVENTS", 100)
+
+    @queue.job
+    def work(job: Job) -> None:
+        for n in range(1_050):
+            job.event("step", n=n)
+
+    writes = Writes(monkeypatch)
+    job = work.enqueue()
+    drain(queue)
+    assert [data["n"] for _, data in told(db, job)] == list(range(1_050))
+    assert max(writes.sizes["record_events"]) == 100
+    assert queue.get(job).events_count == 1_050
+
+
+@ALL_KINDS
+def test_large_events_are_written_in_pieces_too(dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(reports, "MOST_CHARACTERS", 100_000)
+    queue = handlers_reporting.connected(dsn)
+    writes = Writes(monkeypatch)
+    job = handler("tells_much", kind).enqueue()
+    drain(queue, children=1)
+    assert [data["n"] for _, data in told(db, job)] == list(range(300))
+    assert max(writes.sizes["record_events"]) < 20
+
+
+@ALL_KINDS
+def test_events_beyond_the_limit_are_counted_and_told(dsn: str, db: Db, kind: str) -> None:
+    queue = handlers_reporting.connected(dsn)
+    job = handler("floods", kind).enqueue()
+    drain(queue, children=1)
+    assert told(db, job) == [
+        ("step", {"n": 0}),
+        ("step", {"n": 1}),
+        ("step", {"n": 2}),
+        ("howdah.left_out", {"events": 2, "logs": 0}),
+    ]
+
+
+# Checkpoints
+
+
+@ALL_KINDS
+def test_the_next_attempt_goes_on_from_the_checkpoint_and_events_of_failed_ones_are_kept(
+    dsn: str, db: Db, kind: str
+) -> None:
+    queue = handlers_reporting.connected(dsn)
+    job = handler("resumes", kind).enqueue()
+    drain(queue, children=1)
+    done = queue.get(job)
+    assert (done.status, done.result, done.attempts) == ("completed", [1, 2], 3)
+    assert [(row["name"], row["attempt"], row["data"]) for row in events(db, job)] == [
+        ("failing", 1, {"attempt": 1}),
+        ("failing", 2, {"attempt": 2}),
+    ]
+
+
+def test_a_checkpoint_is_committed_when_it_returns_also_on_the_loop(dsn: str) -> None:
+    queue = handlers_reporting.connected(dsn)
+    job = handlers_reporting.checkpoints_on_the_loop.enqueue()
+    drain(queue)
+    assert queue.get(job).result == "blocking"
+
+
+def test_a_checkpoint_outlives_the_worker_that_was_killed(dsn: str, queue: JobQueue, db: Db, tmp_path: Path) -> None:
+    with Fleet(dsn, tmp_path, "handlers_reporting") as fleet:
+        first = fleet.start("first", types=["survives"]).await_ready()
+        job = queue.enqueue("survives")
+        waited(lambda: fleet.ledger.count("KEPT"), "the checkpoint is kept")
+        waited(lambda: told(db, job), "its event is written")
+        first.kill()
+        fleet.start("second", types=["survives"])
+        done = queue.wait_for(job, timeout=60)
+    assert (done.status, done.result, done.crashes) == ("completed", {"chapter": 3}, 1)
+    assert told(db, job) == [("first life", {})]
+
+
+# An attempt that is over
+
+
+def test_a_stale_attempt_changes_nothing_and_its_checkpoint_says_so(queue: JobQueue, db: Db) -> None:
+    started, go_on, over = threading.Event(), threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    @queue.job
+    def work(job: Job) -> str:
+        if job.token > 1:
+            return "new"
+        started.set()
+        go_on.wait()
+        job.progress(66, "stale")
+        job.event("stale")
+        try:
+            job.checkpoint("stale")
+        except LeaseLost as error:
+            raised.append(error)
+        over.set()
+        return "stale"
+
+    async def main() -> Job:
+        job = await work.aenqueue()
+        async with working(queue, heartbeat=5, lease=30, threads=2):
+            await happened(started)
+            db.execute("SELECT * FROM howdah.release(ARRAY[%s], ARRAY[1]::bigint[], true)", (job.id,))
+            done = await ended(queue, job)
+            go_on.set()
+            await happened(over)
+            return done
+
+    job = run(main())
+    done = queue.get(job)
+    assert (done.result, done.current_stage, done.resumed, done.percent) == ("new", None, None, 100)
+    assert told(db, job) == []
+    assert len(raised) == 1
+
+
+@ALL_KINDS
+def test_what_was_said_before_a_completion_in_a_transaction_is_there(dsn: str, db: Db, kind: str) -> None:
+    queue = handlers_reporting.connected(dsn)
+    job = handler("pays", kind).enqueue(dsn=dsn)
+    drain(queue, children=1)
+    done = queue.get(job)
+    assert (done.status, done.result, done.current_stage) == ("completed", {"paid": True}, "paying")
+    left_out = ("howdah.left_out", {"events": 2, "logs": 0})
+    assert told(db, job) == [*(("paid", {"n": n}) for n in range(3)), left_out]
+
+
+def test_also_when_it_is_awaited(queue: JobQueue, db: Db, dsn: str) -> None:
+    @queue.job
+    async def work(job: Job) -> None:
+        async with await psycopg.AsyncConnection.connect(dsn) as conn:
+            job.progress(80, "paying")
+            job.event("paid")
+            await job.acomplete(7, conn=conn)
+
+    job = work.enqueue()
+    drain(queue)
+    done = queue.get(job)
+    assert (done.status, done.result, done.current_stage) == ("completed", 7, "paying")
+    assert told(db, job) == [("paid", {})]
+
+
+def test_a_child_that_is_killed_takes_nothing_with_it_that_was_said_before(dsn: str, db: Db, tmp_path: Path) -> None:
+    queue = handlers_reporting.connected(dsn)
+    go_on = tmp_path / "go on"
+
+    async def main() -> Job:
+        job = await handlers_reporting.is_killed.using(max_attempts=1).aenqueue(go_on=str(go_on))
+        async with working(queue, types=["is_killed"], children=1):
+            await until(lambda: queue.get(job).current_stage == "before" and told(db, job))
+            go_on.touch()
+            return await ended(queue, job)
+
+    done = run(main())
+    assert (done.status, done.percent, done.current_stage) == ("failed", 30, "before")
+    assert told(db, done) == [("before", {})]
+
+
+# What cannot be written
+
+
+@contextlib.contextmanager
+def refusing(db: Db, table: str, moment: str, condition: str) -> Iterator[None]:
+    """Meanwhile the database refuses such rows."""
+    db.execute(
+        "CREATE FUNCTION public.howdah_test_refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'refused by a test'; END $$"
+    )
+    db.execute(
+        f"CREATE TRIGGER howdah_test_refuse BEFORE {moment} ON howdah.{table} FOR EACH ROW WHEN ({condition})"
+        " EXECUTE FUNCTION public.howdah_test_refuse()"
+    )
+    try:
+        yield
+    finally:
+        db.execute("DROP FUNCTION public.howdah_test_refuse() CASCADE")
+
+
+def test_one_event_that_can_not_be_stored_loses_no_other(
+    queue: JobQueue, db: Db, caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.job
+    def work(n: int, job: Job) -> None:
+        for step in range(20):
+            job.event("bad" if n == 3 and step == 7 else "good", step=step)
+
+    jobs = [work.enqueue(n=n) for n in range(6)]
+    with refusing(db, "events", "INSERT", "NEW.name = 'bad'"):
+        drain(queue)
+    for n, job in enumerate(jobs):
+        assert queue.get(job).status == "completed"
+        assert [data["step"] for _, data in told(db, job)] == [step for step in range(20) if (n, step) != (3, 7)]
+    refused = [record for record in caplog.records if "refused by the database, and is lost" in record.message]
+    assert [getattr(record, "job_id", None) for record in refused] == [str(jobs[3].id)]
+    assert "event 'bad'" in refused[0].message
+
+
+def test_one_report_that_can_not_be_stored_keeps_no_other_from_it(
+    queue: JobQueue, db: Db, caplog: pytest.LogCaptureFixture
+) -> None:
+    together = asyncio.Event()
+    waiting = 0
+
+    @queue.job(max_attempts=1)
+    async def work(n: int, job: Job) -> None:
+        nonlocal waiting
+        waiting += 1
+        job.progress(50, "unwanted" if n == 4 else "fine")
+        if waiting == 10:
+            together.set()
+        await together.wait()
+        raise Fail("all at once")
+
+    jobs = [work.enqueue(n=n) for n in range(10)]
+    with refusing(db, "live", "UPDATE", "NEW.current_stage = 'unwanted'"):
+        drain(queue, concurrency=10)
+    assert [queue.get(job).current_stage for job in jobs] == ["fine"] * 4 + [None] + ["fine"] * 5
+    assert {queue.get(job).status for job in jobs} == {"failed"}
+    assert f"progress of job {jobs[4].id}" in caplog.text
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Grows whenever something cannot be written because somebody has locked the job."""
+    waits: list[object] = []
+    original = reports.Reports._put_back
+
+    def put_back(self: reports.Reports, taken: Any) -> bool:
+        if taken.has_to_wait:
+            waits.append(taken)
+        return original(self, taken)
+
+    monkeypatch.setattr(reports.Reports, "_put_back", put_back)
+    return waits
+
+
+LOCK = "SELECT FROM howdah.live WHERE id = %s FOR UPDATE"
+
+
+def test_what_is_said_of_a_locked_job_waits_for_it_and_others_do_not(
+    queue: JobQueue, db: Db, dsn: str, waits: list[object]
+) -> None:
+    said, go_on = threading.Event(), threading.Event()
+
+    @queue.job
+    def work(role: str, job: Job) -> None:
+        if role == "locked":
+            with psycopg.connect(dsn) as conn:
+                conn.execute(LOCK, (job.id,))
+                for n in range(3):
+                    job.progress(10 * n, "locked")
+                    job.event("locked", n=n)
+                said.set()
+                go_on.wait()
+            job.event("last")
+        else:
+            job.event("other")
+            job.progress(40, "other")
+
+    async def main() -> Job:
+        async with working(queue, threads=2):
+            first = await work.aenqueue(role="locked")
+            await happened(said)
+            await until(lambda: waits)
+            second = await work.aenqueue(role="other")
+            assert (await ended(queue, second)).status == "completed"
+            assert told(db, second) == [("other", {})]
+            go_on.set()
+            return await ended(queue, first)
+
+    first = run(main())
+    assert (first.status, first.current_stage) == ("completed", "locked")
+    assert told(db, first) == [("locked", {"n": 0}), ("locked", {"n": 1}), ("locked", {"n": 2}), ("last", {})]
+
+
+def test_a_locked_job_does_not_end_before_its_last_words_are_written(
+    queue: JobQueue, db: Db, dsn: str, waits: list[object]
+) -> None:
+    started, locked = threading.Event(), threading.Event()
+
+    @queue.job
+    def work(job: Job) -> None:
+        started.set()
+        locked.wait()
+        job.progress(40, "last")
+        for n in range(3):
+            job.event("last", n=n)
+
+    async def main() -> Job:
+        async with working(queue):
+            job = await work.aenqueue()
+            await happened(started)
+            with psycopg.connect(dsn) as conn:
+                conn.execute(LOCK, (job.id,))
+                locked.set()
+                # Once because it was said, and once more because the job is to end.
+                await until(lambda: len(waits) >= 2)
+            return await ended(queue, job)
+
+    done = run(main())
+    assert (done.status, done.current_stage) == ("completed", "last")
+    assert told(db, done) == [("last", {"n": n}) for n in range(3)]
+
+
+def test_events_whose_writing_was_not_answered_are_not_written_twice(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Link.run
+    lost: list[str] = []
+
+    async def loses_an_answer(link: Link, plan: Plan[Any]) -> Any:
+        is_about_events = getattr(plan, "__name__", None) == "record_events"
+        answer = await original(link, plan)
+        if is_about_events and len(lost) < 2:
+            lost.append("the connection broke as the answer came")
+            raise DatabaseUnavailable(lost[-1])
+        return answer
+
+    monkeypatch.setattr(Link, "run", loses_an_answer)
+
+    @queue.job
+    def work(job: Job) -> None:
+        for n in range(30):
+            job.event("step", n=n)
+
+    jobs = [work.enqueue() for _ in range(2)]
+    drain(queue)
+    assert len(lost) == 2
+    for job in jobs:
+        assert [data["n"] for _, data in told(db, job)] == list(range(30))
+
+
+def test_what_was_said_while_the_database_was_gone_is_there_when_it_is_back() -> None:
+    binaries = servers.find(servers.MAJORS[0])
+    if binaries is None:
+        pytest.skip(f"PostgreSQL {servers.MAJORS[0]} is not installed here")
+    with DurableServer(binaries) as server, JobQueue(server.dsn) as queue:
+        queue.migrate()
+        started, gone, said, go_on = (threading.Event() for _ in range(4))
+
+        @queue.job(max_attempts=1)
+        def work(job: Job) -> None:
+            job.event("before")
+            job.progress(10, "before")
+            started.set()
+            gone.wait()
+            for n in range(50):
+                job.progress(n, "meanwhile")
+                job.event("meanwhile", n=n)
+            said.set()
+            go_on.wait()
+            raise Fail("to see it as it was")
+
+        async def main() -> Job:
+            job = await work.aenqueue()
+            async with working(queue, lease=120, heartbeat=1):
+                await happened(started)
+                await until(lambda: queue.get(job).current_stage == "before")
+                await asyncio.to_thread(server.halt, "immediate")
+                gone.set()
+                await happened(said)
+                go_on.set()
+                await asyncio.to_thread(server.start)
+                return await ended(queue, job)
+
+        done = run(main())
+        with psycopg.connect(server.dsn) as conn:
+            rows = conn.execute(
+                "SELECT name, data ->> 'n' FROM howdah.events WHERE kind = 'event' ORDER BY job_id, seq"
+            ).fetchall()
+        assert (done.status, done.percent, done.current_stage) == ("failed", 49, "meanwhile")
+        assert rows == [("before", None), *(("meanwhile", str(n)) for n in range(50))]
+
+
+# Options
+
+
+def test_a_type_that_fails_when_it_stalls_is_declared_so(queue: JobQueue, db: Db) -> None:
+    @queue.job(fail_stalled=True)
+    async def strict() -> None: ...
+
+    @queue.job
+    async def lenient() -> None: ...
+
+    drain(queue)
+    rows: Sequence[Any] = db.execute("SELECT job_type, fail_stalled FROM howdah.types ORDER BY job_type").fetchall()
+    assert [(row["job_type"], row["fail_stalled"]) for row in rows] == [("lenient", False), ("strict", True)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"log_level": "LOUD"}, {"log_level": -1}, {"log_level": True}, {"max_events": -1}, {"max_events": "many"}],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(queue: JobQueue, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption):
+        queue.job(**options)(lambda: None)
