@@ -160,7 +160,7 @@ class Database:
             self._pools.by_loop[loop] = psycopg_pool.AsyncConnectionPool(
                 dsn or "", open=False, configure=remember, **self._pool_options(dsn or "")
             )
-            self._pools.guards[loop] = loop.create_task(_close_with_its_loop(self._pools.by_loop[loop]))
+            self._pools.guards[loop] = loop.create_task(_close_with_its_loop(self._pools, loop))
         pool = self._pools.by_loop[loop]
         await pool.open()
         return pool
@@ -257,8 +257,11 @@ class _Pools:
 
 
 async def _not_deaf(answer: Awaitable[R]) -> R:
-    """Awaits; and if the task was cancelled meanwhile, it is. Until Python 3.12, ``asyncio.wait_for``, by which the driver
-    waits, forgets a cancellation that comes together with the answer."""
+    """Awaits; and if the task was cancelled meanwhile, it is.
+
+    Until Python 3.12, ``asyncio.wait_for``, by which the driver waits, forgets a cancellation that comes together with
+    the answer.
+    """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()
     answered = await answer
@@ -267,14 +270,17 @@ async def _not_deaf(answer: Awaitable[R]) -> R:
     return answered
 
 
-async def _close_with_its_loop(pool: psycopg_pool.AsyncConnectionPool[AsyncConnection]) -> None:
+async def _close_with_its_loop(pools: _Pools, loop: Loop) -> None:
     """Who ends its loop without ``aclose`` cancels all tasks, and waits for them. A pool's would not end by that, if
-    they are just making a connection: they take it for one that failed."""
+    they are just making a connection: they take it for one that failed. Who cancels all tasks for another reason gets
+    a new pool with the next verb."""
     try:
-        await asyncio.get_running_loop().create_future()
+        await loop.create_future()
     finally:
-        with suppress(Exception, asyncio.CancelledError):
-            await pool.close(timeout=1)
+        pool = pools.by_loop.pop(loop, None)
+        if pool is not None:
+            with suppress(Exception, asyncio.CancelledError):
+                await pool.close(timeout=1)
 
 
 class _SyncSession:

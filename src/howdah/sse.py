@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,7 +23,8 @@ from urllib.parse import parse_qs
 import msgspec
 
 from howdah import options
-from howdah.errors import DatabaseUnavailable, InvalidInput, InvalidOption, JobNotFound, PositionLost
+from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput, InvalidOption, JobNotFound, PositionLost
+from howdah.failure import describe
 from howdah.job import Job
 from howdah.options import Seconds
 from howdah.watching import KINDS, Update, UpdateKind
@@ -35,8 +37,11 @@ Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 Authorize: TypeAlias = Callable[[Scope, uuid.UUID | None], bool | Awaitable[bool]]
 
+log = logging.getLogger("howdah.watching")
+
 DEFAULT_KINDS: Final[tuple[UpdateKind, ...]] = ("progress", "event", "status")
 RECONNECT_AFTER_MS: Final = 1_000
+PUT_OFF_MS: Final = 5_000
 _SHOWN: Final = (
     "id", "job_type", "status", "percent", "current_stage", "events_count", "attempts", "max_attempts", "priority",
     "created_at", "run_at", "started_at", "finished_at", "stalled", "record",
@@ -71,7 +76,7 @@ class EventStream:
     types: only jobs of these types can be seen. kinds: what is served; "log" only where it is named here.
     authorize: called with the request's scope and the job's id (None: all jobs); False refuses with 403.
     show: turns an update into what is sent, as JSON; ``howdah.sse.shown`` if not given.
-    max_streams: how many at once; more are refused with 503. keepalive: seconds of silence before a comment is sent.
+    max_streams: how many at once; more are put off. keepalive: seconds of silence before a comment is sent.
     """
 
     def __init__(
@@ -92,7 +97,14 @@ class EventStream:
         self._show = show
         self._max_streams = options.integer(max_streams, "max_streams", least=1)
         self._keepalive = options.span(keepalive, "keepalive", positive=True).total_seconds()
-        self._streams = 0
+        self._stops: set[asyncio.Event] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends all streams, so that the server can stop: browsers come back to the next one. From the app's own loop."""
+        self._closed = True
+        for stop in self._stops:
+            stop.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -109,18 +121,19 @@ class EventStream:
         try:
             wanted = _wanted(scope, self._kinds, self._types)
         except InvalidInput as error:
-            await _refuse(send, 400 if not isinstance(error, _NoSuchPath) else 404, str(error))
+            await _refuse(send, 404 if isinstance(error, _NoSuchPath) else 400, str(error))
             return
         if not await self._allows(scope, wanted.job_id):
             await _refuse(send, 403, "this is not for you")
-        elif self._streams >= self._max_streams:
-            await _refuse(send, 503, "too many streams are open", {"retry-after": "5"})
+        elif self._closed or len(self._stops) >= self._max_streams:
+            await _put_off(scope, send, "too many streams are open")
         else:
-            self._streams += 1
+            stop = asyncio.Event()
+            self._stops.add(stop)
             try:
-                await self._serve(wanted, scope["method"] == "HEAD", receive, send)
+                await self._serve(wanted, scope, receive, send, stop)
             finally:
-                self._streams -= 1
+                self._stops.discard(stop)
 
     async def _allows(self, scope: Scope, job_id: uuid.UUID | None) -> bool:
         if self._authorize is None:
@@ -128,81 +141,103 @@ class EventStream:
         answer = self._authorize(scope, job_id)
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
-    async def _serve(self, wanted: _Wanted, head: bool, receive: Receive, send: Send) -> None:
-        """Answers when it is known whether there is anything to stream."""
-        messages = self._all(wanted) if wanted.job_id is None else self._one(wanted, wanted.job_id)
-        first = b""
-        async with contextlib.aclosing(messages):
+    async def _serve(self, wanted: _Wanted, scope: Scope, receive: Receive, send: Send, stop: asyncio.Event) -> None:
+        """Answers at once, also where there is nothing to tell yet."""
+        messages = self._all(wanted)
+        if wanted.job_id is not None:
             try:
-                if wanted.job_id is not None:
-                    first = await anext(messages)
-            except JobNotFound:
-                await _refuse(send, 404, "there is no such job")
-            except InvalidInput as error:
-                await _refuse(send, 400, str(error))
+                job = await self._queue.aget(wanted.job_id)
             except DatabaseUnavailable:
-                await _refuse(send, 503, "the database cannot be reached", {"retry-after": "5"})
-            except StopAsyncIteration:
+                await _put_off(scope, send, "the database cannot be reached")
+                return
+            except JobNotFound:
+                job = None
+            if job is None or (wanted.types is not None and job.job_type not in wanted.types):
+                await _refuse(send, 404, "there is no such job")
+                return
+            if job.ended and wanted.after is not None and wanted.after.endswith(f"-{job.token}"):
                 # The end was delivered before: only this answer keeps a browser from asking again.
                 await send({"type": "http.response.start", "status": 204, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
-            else:
-                await _start(send)
-                if head:
-                    await send(_body(b"", more=False))
-                else:
-                    await self._stream(messages, first, receive, send)
+                return
+            messages = self._one(wanted, job)
+        await _start(send)
+        if scope["method"] == "HEAD":
+            await send(_body(b"", more=False))
+            return
+        await send(_body(_retry_after(RECONNECT_AFTER_MS)))
+        async with contextlib.aclosing(messages):
+            await self._stream(messages, receive, send, stop)
 
-    async def _one(self, wanted: _Wanted, job_id: uuid.UUID) -> AsyncGenerator[bytes]:
-        job = await self._queue.aget(job_id)
-        if wanted.types is not None and job.job_type not in wanted.types:
-            raise JobNotFound
-        async for update in self._queue.awatch(job, kinds=wanted.kinds, after=wanted.after):
-            yield self._message(update)
+    async def _one(self, wanted: _Wanted, job: Job) -> AsyncGenerator[bytes]:
+        told = wanted.after or "0"
+        try:
+            updates = self._queue.awatch(job, kinds=wanted.kinds, after=wanted.after)
+        except InvalidOption:
+            yield b"event: reset\ndata: {}\n\n"
+            updates, told = self._queue.awatch(job, kinds=wanted.kinds), "0"
+        async with contextlib.aclosing(updates):
+            async for update in updates:
+                told = update.position
+                yield self._message(update)
+        ended = await self._queue.aget(job.id)
+        place = f"{told.partition('-')[0]}-{ended.token}"
+        yield b"id: %s\nevent: end\ndata: {}\n\n" % place.encode()
 
     async def _all(self, wanted: _Wanted) -> AsyncGenerator[bytes]:
         begun = b""
         if wanted.after:
             try:
-                async for message in self._since(wanted, wanted.after):
-                    yield message
+                async with contextlib.aclosing(self._since(wanted, wanted.after)) as messages:
+                    async for message in messages:
+                        yield message
             except (InvalidOption, PositionLost):
                 # A browser can do nothing about its position: it is told that there is a gap, and goes on from now.
                 begun = b"event: reset\ndata: {}\n"
         now = await self._queue.aposition()
         # Who is cut off before the first event has a place to go on from, too.
         yield begun + b"id: %s\n\n" % now.encode()
-        async for message in self._since(wanted, now):
-            yield message
+        async with contextlib.aclosing(self._since(wanted, now)) as messages:
+            async for message in messages:
+                yield message
 
     async def _since(self, wanted: _Wanted, position: str) -> AsyncGenerator[bytes]:
-        async for update in self._queue.awatch_all(types=wanted.types, kinds=wanted.kinds, after=position):
-            yield self._message(update)
+        updates = self._queue.awatch_all(types=wanted.types, kinds=wanted.kinds, after=position)
+        async with contextlib.aclosing(updates):
+            async for update in updates:
+                yield self._message(update)
 
-    async def _stream(self, messages: AsyncGenerator[bytes], first: bytes, receive: Receive, send: Send) -> None:
-        await send(_body(b"retry: %d\n\n" % RECONNECT_AFTER_MS + first))
+    async def _stream(self, messages: AsyncGenerator[bytes], receive: Receive, send: Send, stop: asyncio.Event) -> None:
         leaving = asyncio.create_task(_left(receive))
+        stopping = asyncio.create_task(stop.wait())
         following = asyncio.create_task(_next(messages))
         try:
             while True:
                 done, _ = await asyncio.wait(
-                    {leaving, following}, timeout=self._keepalive, return_when=asyncio.FIRST_COMPLETED
+                    {leaving, stopping, following}, timeout=self._keepalive, return_when=asyncio.FIRST_COMPLETED
                 )
                 if leaving in done:
                     return
+                if stopping in done:
+                    break
                 if not done:
                     await send(_body(b": still here\n\n"))
                     continue
                 message = following.result()
                 if message is None:
-                    await send(_body(b"event: end\ndata: {}\n\n", more=False))
-                    return
+                    break
                 await send(_body(message))
                 following = asyncio.create_task(_next(messages))
+            await send(_body(b"", more=False))
+        except HowdahError as error:
+            # The database is away, or the queue closed: a browser comes back by itself, and goes on where it was.
+            log.info("a stream ended: %s", describe(error))
+            await send(_body(b"", more=False))
         finally:
-            leaving.cancel()
-            following.cancel()
-            await asyncio.wait({leaving, following})
+            tasks = {leaving, stopping, following}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     def _message(self, update: Update) -> bytes:
         data = msgspec.json.encode(self._show(update))
@@ -210,7 +245,7 @@ class EventStream:
 
 
 class _NoSuchPath(InvalidInput):
-    """There is nothing here."""
+    """There is nothing here: the path is the id of a job, or empty."""
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -274,6 +309,19 @@ async def _start(send: Send) -> None:
         "x-accel-buffering": "no",
     }
     await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
+
+
+def _retry_after(milliseconds: int) -> bytes:
+    return b"retry: %d\n\n" % milliseconds
+
+
+async def _put_off(scope: Scope, send: Send, message: str) -> None:
+    """Not now. A browser would never ask again after any status but 200, so it gets that, and when to come back."""
+    if any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"]):
+        await _start(send)
+        await send(_body(_retry_after(PUT_OFF_MS), more=False))
+    else:
+        await _refuse(send, 503, message, {"retry-after": str(PUT_OFF_MS // 1000)})
 
 
 async def _refuse(send: Send, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:

@@ -313,6 +313,18 @@ def test_a_loop_ends_while_its_pool_is_still_connecting(dsn: str, monkeypatch: p
         assert asyncio.run(queue.aget(queue.enqueue("second"))).status == "pending"
 
 
+def test_whoever_cancels_all_other_tasks_can_use_the_queue_afterwards(queue: JobQueue) -> None:
+    async def main() -> str:
+        await queue.aenqueue("first")
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+        return (await queue.aenqueue("second")).status
+
+    assert asyncio.run(main()) == "pending"
+
+
 def test_a_cancellation_that_comes_together_with_the_answer_is_not_lost() -> None:
     async def deaf() -> str:
         with contextlib.suppress(asyncio.CancelledError):

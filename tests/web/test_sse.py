@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 
 from howdah import Job, JobQueue
@@ -137,8 +139,59 @@ def test_what_is_not_there_is_refused(base: str, path: str, status: int) -> None
     assert httpx.get(f"{base}{path}").status_code == status
 
 
-def test_a_bad_position_of_one_job_is_refused(queue: JobQueue, base: str) -> None:
-    assert httpx.get(f"{base}/{running(queue).id}?after=nonsense").status_code == 400
+def test_a_bad_position_of_one_job_is_said_and_it_begins_anew(queue: JobQueue, base: str) -> None:
+    job = running(queue)
+    queue.event(job, "row")
+    seen = read(f"{base}/{job.id}?after=nonsense&kinds=event", 2)
+    assert [message["event"] for message in seen] == ["reset", "event"]
+
+
+def test_a_job_that_has_nothing_to_tell_yet_is_answered_at_once(queue: JobQueue) -> None:
+    job = running(queue)
+    with served(EventStream(queue, max_streams=1)) as port:
+        url = f"http://127.0.0.1:{port}/{job.id}?kinds=event"
+        with httpx.stream("GET", url, timeout=30) as response:
+            assert response.status_code == 200
+        # Whoever leaves while it is silent makes room.
+        while httpx.head(url).status_code == 503:
+            pass
+
+
+def test_the_end_is_known_to_those_who_asked_for_events_only(queue: JobQueue, base: str) -> None:
+    job = running(queue)
+    queue.event(job, "row")
+    queue.complete(job)
+    row, end = read(f"{base}/{job.id}?kinds=event", 2)
+    assert (row["event"], end["event"]) == ("event", "end")
+    again = httpx.get(f"{base}/{job.id}?kinds=event", headers={"last-event-id": end["id"]})
+    assert again.status_code == 204
+
+
+def test_a_browser_that_comes_while_the_database_is_away_is_told_to_come_back(tmp_path: Path) -> None:
+    with JobQueue(f"host={tmp_path} dbname=gone", timeout=1) as queue, served(EventStream(queue)) as port:
+        url = f"http://127.0.0.1:{port}/{uuid.UUID(int=7)}"
+        browser = httpx.get(url, headers={"accept": "text/event-stream"}, timeout=30)
+        assert (browser.status_code, browser.text) == (200, "retry: 5000\n\n")
+        assert httpx.get(url, timeout=30).status_code == 503
+
+
+def test_streams_can_be_ended_so_that_the_server_can_stop(queue: JobQueue) -> None:
+    job = running(queue)
+    stream = EventStream(queue)
+
+    async def close(scope: Any, receive: Any, send: Any) -> None:
+        stream.close()
+        await PlainTextResponse("closed")(scope, receive, send)
+
+    app = Starlette(routes=[Mount("/close", close), Mount("/", stream)])
+    with served(app) as port:
+        base = f"http://127.0.0.1:{port}"
+        with httpx.stream("GET", f"{base}/{job.id}", timeout=30) as response:
+            seen = messages(response)
+            next(seen)
+            assert httpx.get(f"{base}/close/").text == "closed"
+            assert list(seen) == []
+        assert httpx.get(f"{base}/{job.id}").status_code == 503
 
 
 def test_nothing_but_get_is_answered(base: str) -> None:
