@@ -16,7 +16,9 @@ from howdah.stored import stored_json
 
 
 def event(context: Context, job: Job, name: str, data: Any = None, *, conn: Connection | None = None) -> Plan[int]:
-    """Tells that something happened to a held job, for everybody to see. Returns its number within the job. Raises LeaseLost.
+    """Tells that something happened to a held job, for everybody to see. Returns its number within the job.
+
+    Raises LeaseLost.
 
     data: anything that JSON can hold.
     """
@@ -37,20 +39,23 @@ def events(
     after: int = 0,
     kinds: Sequence[EventKind] | None = None,
     limit: int = 1000,
+    last: int | None = None,
     conn: Connection | None = None,
 ) -> Plan[list[Event]]:
     """What has happened to a job, in order: events, log lines, ends of attempts. Raises JobNotFound.
 
     after: only what came after the one of this ``seq``. kinds: some of "event", "log" and "status".
+    limit: the first so many of them. last: the last so many instead.
     """
     job_id = options.job_id(job)
     wanted = event_kinds(kinds)
+    most = options.integer(limit, "limit", least=1, most=10_000)
     rows = yield from read(
-        "events",
+        "events" if last is None else "last_events",
         id=job_id,
         after=options.integer(after, "after", least=0),
         kinds=None if wanted is None else sorted(wanted),
-        limit=options.integer(limit, "limit", least=1, most=10_000),
+        limit=most if last is None else options.integer(last, "last", least=1, most=10_000),
     )
     if not rows:
         yield from calls.get(context, job_id)
@@ -61,6 +66,19 @@ def position(context: Context, *, conn: Connection | None = None) -> Plan[str]:
     """Where the stream of all events is now: what ``watch_all`` can begin after."""
     rows = yield from call("stream_position")
     return str(rows[0]["stream_position"])
+
+
+def is_behind(position: str, types: Sequence[str] | None, kinds: Sequence[EventKind]) -> Plan[bool]:
+    """Whether the stream of these types and kinds has more behind this position."""
+    rows = yield from call(
+        "read_events",
+        after=position,
+        job_types=None if types is None else list(types),
+        kinds=list(kinds),
+        limit=1,
+    )
+    # The last row is not an event.
+    return len(rows) > 1
 
 
 def event_kinds(kinds: object) -> frozenset[str] | None:

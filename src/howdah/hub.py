@@ -21,7 +21,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Iterator
 from typing import Any, Final
 
 import psycopg
@@ -29,7 +29,7 @@ from psycopg import sql
 
 from howdah.database import Database
 from howdah.errors import QueueClosed
-from howdah.mailbox import Mailbox, ring
+from howdah.mailbox import ring
 from howdah.outage import Backoff, Outage, is_temporary
 from howdah.plan import Plan, call, read
 from howdah.readers import (
@@ -52,12 +52,12 @@ LINGER = 10.0
 
 _FAREWELL: Final = 1.0
 _ECHO_WITHIN: Final = 0.3
-_ECHO_AGAIN: Final = 60.0
-"""Seconds until a connection that did not hear itself is tested once more."""
 _POLL: Final = 1.0
 """Seconds between two rounds, where notifications arrive and there are none."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 """The same where none arrive: short at first, then longer while nothing is found."""
+_TIDY: Final = 1.0
+"""Seconds that what nobody needs any more is kept, however much news there is."""
 _SHARE, _LONGEST_REST = 5, 2.0
 """For a second of reading it rests so many, and so long at most."""
 _BURST, _BURST_TIME = 10, 0.2
@@ -73,7 +73,7 @@ class Hub:
         self.is_closed = False
         self._lock = threading.Lock()
         self._subscriptions: set[Subscription] = set()
-        self._changes: list[tuple[bool, Subscription]] = []
+        self._changes: deque[tuple[bool, Subscription]] = deque()
         self._thread: threading.Thread | None = None
         self._mouth: socket.socket | None = None
         _hubs.add(self)
@@ -82,25 +82,35 @@ class Hub:
 
     def join(self, subscription: Subscription) -> None:
         """From now on the subscription's mailbox is filled. Raises QueueClosed."""
+        if self.pid != os.getpid():
+            # A thread of the parent's may have held the lock.
+            raise QueueClosed("this was made in another process: begin it anew after a fork")
         with self._lock:
             if self.is_closed:
                 raise QueueClosed()
+            if self._thread is None:
+                self._thread, self._mouth = self._started()
             self._subscriptions.add(subscription)
             self._changes.append((True, subscription))
-            if self._thread is None:
-                self._mouth, ear = socket.socketpair()
-                self._mouth.setblocking(False)
-                self._thread = threading.Thread(target=_Reading(self, ear).go_on, name="howdah-hub", daemon=True)
-                self._thread.start()
         self.poke()
 
+    def _started(self) -> tuple[threading.Thread, socket.socket]:
+        mouth, ear = socket.socketpair()
+        try:
+            mouth.setblocking(False)
+            thread = threading.Thread(target=_Reading(self, ear).go_on, name="howdah-hub", daemon=True)
+            thread.start()
+        except BaseException:
+            mouth.close()
+            ear.close()
+            raise
+        return thread, mouth
+
     def leave(self, subscription: Subscription) -> None:
-        if self.pid != os.getpid():
-            return
-        with self._lock:
-            if subscription in self._subscriptions:
-                self._subscriptions.remove(subscription)
-                self._changes.append((False, subscription))
+        """Without the lock: the garbage collector may call this, in a thread that holds it."""
+        if self.pid == os.getpid() and subscription in self._subscriptions:
+            self._subscriptions.discard(subscription)
+            self._changes.append((False, subscription))
 
     def poke(self) -> None:
         """Makes it read at once."""
@@ -123,11 +133,10 @@ class Hub:
 
     # For its thread
 
-    def take_changes(self) -> list[tuple[bool, Subscription]]:
-        """Who has come (True) and gone since the last time."""
-        with self._lock:
-            changes, self._changes = self._changes, []
-        return changes
+    def take_changes(self) -> Iterator[tuple[bool, Subscription]]:
+        """Who has come (True) and gone since the last time. Who has gone may be told of twice."""
+        while self._changes:
+            yield self._changes.popleft()
 
     def lets_go(self) -> bool:
         """Whether nobody needs the thread any more. If so, the next subscriber starts another one."""
@@ -141,18 +150,18 @@ class Hub:
     def fail_all(self, error: BaseException) -> None:
         """Gives this error to every subscriber, and is rid of them."""
         with self._lock:
-            failed, self._subscriptions = self._subscriptions, set()
+            failed = list(self._subscriptions)
+            self._subscriptions.clear()
             self._changes += [(False, each) for each in failed]
         for each in failed:
             each.mailbox.fail(error)
         ring(each.mailbox for each in failed)
 
-    def forget(self, mailboxes: Collection[Mailbox]) -> None:
+    def forget_deserted(self) -> None:
         """Lets go of those whose event loops have ended without a farewell."""
-        with self._lock:
-            gone = [each for each in self._subscriptions if each.mailbox in mailboxes]
-        for each in gone:
-            self.leave(each)
+        for each in list(self._subscriptions):
+            if each.mailbox.bell.is_deserted:
+                self.leave(each)
 
 
 _hubs: weakref.WeakSet[Hub] = weakref.WeakSet()
@@ -172,11 +181,12 @@ class _Reading:
         self._hub = hub
         self._ear = ear
         self._readers: dict[type, Any] = {JobWatch: JobReader(), StreamWatch: StreamReader(), EndWait: EndReader()}
-        self._count = 0
+        self._members: set[Subscription] = set()
         self._last_needed = time.monotonic()
         self._line: _Line | None = None
         self._stirred = False
         self._pause = _FIRST_PAUSE
+        self._tidied_at = 0.0
         self._pace = _Pace()
         self._outage = Outage(log)
         self._backoff = Backoff(longest=2)
@@ -187,7 +197,7 @@ class _Reading:
         try:
             while not self._is_over():
                 try:
-                    self._round() if self._count else self._idle()
+                    self._round() if self._members else self._idle()
                 except Exception as error:  # noqa: BLE001
                     self._failed(error)
         finally:
@@ -198,21 +208,28 @@ class _Reading:
     def _is_over(self) -> bool:
         self._stirred = False
         for comes, subscription in self._hub.take_changes():
-            reader = self._readers[type(subscription)]
-            reader.add(subscription) if comes else reader.remove(subscription)
-            self._count += 1 if comes else -1
+            self._welcome(subscription) if comes else self._part_with(subscription)
             self._pause = _FIRST_PAUSE
-        if self._count and not self._hub.is_closed:
+        if self._members and not self._hub.is_closed:
             self._last_needed = time.monotonic()
             return False
         lingers = time.monotonic() < self._last_needed + LINGER
         return (self._hub.is_closed or not lingers) and self._hub.lets_go()
 
+    def _welcome(self, subscription: Subscription) -> None:
+        self._members.add(subscription)
+        self._readers[type(subscription)].add(subscription)
+
+    def _part_with(self, subscription: Subscription) -> None:
+        if subscription in self._members:
+            self._members.remove(subscription)
+            self._readers[type(subscription)].remove(subscription)
+
     def _round(self) -> None:
         """Reads what is new, tells it, and waits until there may be more."""
+        self._tidy()
         line = self._connected()
-        types = union(reader.types for reader in self._readers.values())
-        line.widen(types)
+        line.ask_for(union(reader.types for reader in self._readers.values()))
         self._pace.begin()
         try:
             found = [reader.read(line.run) for reader in self._readers.values()]
@@ -221,32 +238,36 @@ class _Reading:
         self._pace.end()
         self._outage.ended()
         self._backoff.reset()
-        if line.is_to_be_tested():
+        if not line.is_tested:
             self._test(line)
             return
         more = any(reader.more for reader in self._readers.values())
         self._pause = _FIRST_PAUSE if any(found) else min(self._pause * 1.5, _LONGEST_PAUSE)
-        if self._nothing_within(0 if more else _POLL if line.listening else self._pause):
-            line.narrow(types)
+        self._wait_for_news(0 if more else _POLL if line.listening else self._pause)
         self._rest(self._pace.rest())
 
     def _idle(self) -> None:
         """Nobody is there: what the connection holds is given back, but it is kept for a while."""
-        if self._nothing_within(_POLL) and self._line is not None:
-            self._line.narrow(NO_TYPES)
+        if self._line is not None:
+            self._line.ask_for(NO_TYPES)
+        self._wait_for_news(_POLL)
 
     def _tell(self) -> None:
         for reader in self._readers.values():
             rung, reader.rung = reader.rung, set()
-            if rung and (deserted := ring(rung)):
-                self._hub.forget(deserted)
+            ring(rung)
+
+    def _tidy(self) -> None:
+        if time.monotonic() >= self._tidied_at + _TIDY:
+            self._tidied_at = time.monotonic()
+            self._hub.forget_deserted()
 
     def _failed(self, error: Exception) -> None:
         self._hang_up()
         if not is_temporary(error):
             self._hub.fail_all(error)
             return
-        if self._count and not self._hub.is_closed:
+        if self._members and not self._hub.is_closed:
             self._outage.began(error)
         self._rest(self._backoff.next())
 
@@ -276,15 +297,11 @@ class _Reading:
     def _stir(self) -> None:
         self._stirred = True
 
-    def _nothing_within(self, seconds: float) -> bool:
-        """Waits for news or a poke. True if neither came."""
+    def _wait_for_news(self, seconds: float) -> None:
+        """Waits until there is some, or a poke."""
         until = time.monotonic() + seconds
-        while not self._stirred and not self._hub.is_closed:
-            left = until - time.monotonic()
-            if left <= 0:
-                return True
+        while not self._stirred and not self._hub.is_closed and (left := until - time.monotonic()) > 0:
             self._hear(left)
-        return False
 
     def _rest(self, seconds: float) -> None:
         """Waits, whatever comes."""
@@ -316,8 +333,9 @@ class _Line:
         self.socket = self._conn.fileno()
         self.listening = False
         self._nonce = ""
-        self._test_at = 0.0
+        self.is_tested = False
         self._watched: Types = NO_TYPES
+        self._last_fitted = time.monotonic()
         self._buckets: frozenset[int] = frozenset()
 
     def run(self, plan: Plan[Any]) -> Any:
@@ -329,16 +347,13 @@ class _Line:
 
     # Notifications
 
-    def is_to_be_tested(self) -> bool:
-        return not self.listening and time.monotonic() >= self._test_at
-
     def listen(self) -> None:
         """Listens, and has an echo sent by another connection.
 
         The same one could hear itself through a pooler too; and so could this one, if it asked for anything
-        while the echo is under way.
+        while the echo is under way. Once for each connection: through a pooler, each time would be another session's.
         """
-        self._test_at = time.monotonic() + _ECHO_AGAIN
+        self.is_tested = True
         self._nonce = secrets.token_hex(8)
         try:
             channel = self.run(call("channel"))[0]["channel"]
@@ -363,15 +378,13 @@ class _Line:
 
     # Locks
 
-    def widen(self, types: Types) -> None:
-        """Asks for notifications of these types, if it does not get them yet."""
-        if self.listening and not _covers(self._watched, types):
-            self._watch(types)
-
-    def narrow(self, types: Types) -> None:
-        """Does without those of other types."""
+    def ask_for(self, types: Types) -> None:
+        """Has notifications of these types come; those of others are done without after a while."""
         if self.listening and self._watched != types:
+            if _covers(self._watched, types) and time.monotonic() < self._last_fitted + _TIDY:
+                return
             self._watch(types)
+        self._last_fitted = time.monotonic()
 
     def _watch(self, types: Types) -> None:
         # Those of before are given back as they were taken, all at once: types share locks.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import dataclasses
 import os
 import threading
@@ -35,6 +36,8 @@ class Note:
 class ThreadBell:
     """Wakes a thread."""
 
+    is_deserted = False
+
     def __init__(self) -> None:
         self._rung = threading.Event()
 
@@ -53,8 +56,10 @@ class LoopBell:
         self.loop = asyncio.get_running_loop()
         self.rung = asyncio.Event()
 
-    def ring(self) -> None:
-        self.loop.call_soon_threadsafe(self.rung.set)
+    @property
+    def is_deserted(self) -> bool:
+        """Whether nobody can be woken any more."""
+        return self.loop.is_closed()
 
     async def wait(self, seconds: float | None) -> None:
         with contextlib.suppress(TimeoutError):
@@ -118,7 +123,8 @@ class Mailbox:
         with self._lock:
             taken = [self._notes.popitem(last=False)[1] for _ in range(min(most, len(self._notes)))]
             if not taken and self._error is not None:
-                raise self._error
+                # Others raise it too, and each adds to its own what it comes through.
+                raise copy.copy(self._error) from self._error
             calls = self._starves and len(self._notes) <= ROOM // 2
             self._starves = self._starves and not calls
         if calls:
@@ -126,21 +132,17 @@ class Mailbox:
         return taken
 
 
-def ring(mailboxes: Iterable[Mailbox]) -> list[Mailbox]:
-    """Wakes their readers, those of one loop at once. Returns those whose loop has ended."""
+def ring(mailboxes: Iterable[Mailbox]) -> None:
+    """Wakes their readers, those of one loop at once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Mailbox]] = {}
     for mailbox in mailboxes:
         if isinstance(mailbox.bell, LoopBell):
             by_loop.setdefault(mailbox.bell.loop, []).append(mailbox)
         else:
             mailbox.bell.ring()
-    deserted: list[Mailbox] = []
     for loop, group in by_loop.items():
-        try:
+        with contextlib.suppress(RuntimeError):  # closed
             loop.call_soon_threadsafe(_ring_all, group)
-        except RuntimeError:
-            deserted += group
-    return deserted
 
 
 def _ring_all(group: list[Mailbox]) -> None:

@@ -2,8 +2,8 @@
 
 Everything happens in one transaction under one lock: twenty at once are one after the other, and one
 that is killed half-way has done nothing. Tables change by numbered files, each run once; functions are
-simply installed anew. Changes to tables only ever add, so that clients of older versions go on working
-until none is left: ``OLDEST_CLIENT`` says how old one may be.
+simply installed anew. Changes to tables only ever add, and clients pass over columns that they do not know, so that
+those from ``OLDEST_CLIENT`` on go on working until none is left.
 """
 
 from __future__ import annotations

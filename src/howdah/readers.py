@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -34,6 +35,9 @@ PAGE: Final = 500
 _LIVE_PAGE, _LIVE_PAGES = 1_000, 10
 """How many events of the stream one statement answers with, and how many statements one round has for them."""
 
+_OLDEST: Final = timedelta(hours=1)
+"""How long before a job was made its first event may seem to have happened; see ``record_events``."""
+
 
 @dataclasses.dataclass(eq=False, slots=True)
 class JobWatch:
@@ -56,6 +60,11 @@ class StreamWatch:
     types: Types
     kinds: frozenset[str]
     progress: bool
+
+    @property
+    def event_kinds(self) -> frozenset[str]:
+        """What has to be read for it: the end of a job is known by its status event."""
+        return self.kinds | {"status"} if self.progress else self.kinds
 
     def wants(self, job_type: str) -> bool:
         return self.types is None or job_type in self.types
@@ -82,6 +91,12 @@ def seq_of(row: Row) -> int:
 
 def has_ended(row: Row) -> bool:
     return row["status"] in FINAL_STATUSES
+
+
+def _since(row: Row) -> datetime:
+    """When a job's first event may have happened. What plain SQL says of ``created_at`` may lie ahead."""
+    made: datetime = min(row["created_at"], row["first_due_at"])
+    return made - _OLDEST
 
 
 def union(types: Iterable[Types]) -> Types:
@@ -146,7 +161,7 @@ class JobReader(Reader):
         for ids in _chunks(self._watches, _IDS):
             marks.update((row["id"], row["mark"]) for row in run(read("watched", ids=ids)))
         changed = [id for id in self._watches if id not in self._rows or self._marks[id] != marks.get(id)]
-        found = _jobs(run, changed)
+        found = _jobs(run, changed, marks.keys())
         for id in changed:
             if id not in found:
                 self._give_up(id)
@@ -171,8 +186,9 @@ class JobReader(Reader):
         pages: dict[tuple[uuid.UUID, int], list[Row]] = {pair: [] for pair in pairs}
         kinds = sorted(frozenset[str]().union(*(watch.kinds for watch in behind)))
         for some in _chunks(pairs, _IDS):
-            ids, afters = [id for id, _ in some], [after for _, after in some]
-            for row in run(read("events_of", ids=ids, afters=afters, kinds=kinds, limit=limit)):
+            sinces = [_since(self._rows[id]) for id, _ in some]
+            places = {"ids": [id for id, _ in some], "afters": [after for _, after in some], "sinces": sinces}
+            for row in run(read("events_of", **places, since=min(sinces), kinds=kinds, limit=limit)):
                 pages[row["job_id"], row["after"]].append(row)
         for watch in behind:
             self._tell_page(watch, pages[watch.job_id, watch.seq], limit)
@@ -214,6 +230,7 @@ class StreamReader(Reader):
         self._marks: dict[uuid.UUID, str] = {}
         self._rows: dict[uuid.UUID, Row] = {}
         self._fresh: set[uuid.UUID] = set()
+        self._ended: set[uuid.UUID] = set()
 
     def add(self, watch: StreamWatch) -> None:
         self._joining.append(watch)
@@ -242,6 +259,8 @@ class StreamReader(Reader):
         if self.more:
             # What the jobs' rows say comes after all of the events; so does who has just come.
             return told
+        self._take_in(_jobs(run, self._ended))
+        self._ended.clear()
         found = bool(self._fresh) or told
         self._tell_states(self._watches, self._fresh)
         self._fresh.clear()
@@ -257,22 +276,23 @@ class StreamReader(Reader):
             rows = run(read("reporting", job_types=None if types is None else sorted(types)))
             marks = {row["id"]: row["mark"] for row in rows}
         changed = [id for id in marks.keys() | self._marks.keys() if marks.get(id) != self._marks.get(id)]
-        found = _jobs(run, changed if wanting else ())
+        self._take_in(_jobs(run, changed if wanting else (), marks.keys()))
+        self._marks = marks
+
+    def _take_in(self, found: dict[uuid.UUID, Row]) -> None:
         self._fresh.update(id for id, row in found.items() if row != self._rows.get(id))
         self._rows.update(found)
-        self._marks = marks
 
     def _tell_events(self, run: Run) -> bool:
         self.more = False
-        wanting = [watch for watch in self._watches if watch.kinds]
-        if self._position is None or not wanting:
+        if self._position is None or not self._watches:
             if self._joining or self._position is None:
                 self._position = run(call("stream_position"))[0]["stream_position"]
             return False
-        types = union(watch.types for watch in wanting)
+        types = union(watch.types for watch in self._watches)
         filters = {
             "job_types": None if types is None else sorted(types),
-            "kinds": sorted(frozenset[str]().union(*(watch.kinds for watch in wanting))),
+            "kinds": sorted(frozenset[str]().union(*(watch.event_kinds for watch in self._watches))),
             "limit": _LIVE_PAGE,
         }
         self.more = True
@@ -280,16 +300,26 @@ class StreamReader(Reader):
         while self.more and pages < _LIVE_PAGES:
             *events, last = run(call("read_events", after=self._position, **filters))
             for row in events:
-                self._tell_event(wanting, row)
+                self._tell_event(row)
+            self._ended |= self._ended_in(events)
             self._position = last["position"]
             self.more = len(events) == _LIVE_PAGE
             pages += 1
         return bool(events) or pages > 1
 
-    def _tell_event(self, watches: Iterable[StreamWatch], row: Row) -> None:
-        for watch in watches:
+    def _tell_event(self, row: Row) -> None:
+        for watch in self._watches:
             if row["kind"] in watch.kinds and watch.wants(row["job_type"]):
                 self._to(watch).put(Note("event", row, row["position"]))
+
+    def _ended_in(self, events: Iterable[Row]) -> set[uuid.UUID]:
+        """Jobs whose end is to be told: their whole lives may have passed between two looks."""
+        types = union(watch.types for watch in self._watches if watch.progress)
+        return {
+            row["job_id"]
+            for row in events
+            if row["kind"] == "status" and row["name"] in FINAL_STATUSES and (types is None or row["job_type"] in types)
+        }
 
     def _tell_states(self, watches: Iterable[StreamWatch], ids: Collection[uuid.UUID]) -> None:
         for watch in [each for each in watches if each.progress]:
@@ -388,9 +418,15 @@ class EndReader(Reader):
         return counts
 
 
-def _jobs(run: Run, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Row]:
-    """The whole rows of jobs, live or archived."""
-    return {row["id"]: row for some in _chunks(ids, _ROWS) for row in run(read("get_many", ids=some))}
+def _jobs(run: Run, ids: Iterable[uuid.UUID], live: Collection[uuid.UUID] = ()) -> dict[uuid.UUID, Row]:
+    """The whole rows of jobs, live or archived. live: those that were a moment ago, so that no archive is searched."""
+    ids = set(ids)
+    found = _rows(run, "live_jobs", ids.intersection(live))
+    return found | _rows(run, "get_many", ids - found.keys())
+
+
+def _rows(run: Run, name: str, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Row]:
+    return {row["id"]: row for some in _chunks(ids, _ROWS) for row in run(read(name, ids=some))}
 
 
 def _chunks(items: Iterable[R], size: int) -> Iterator[list[R]]:

@@ -12,9 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from howdah.database import Database
-from howdah.errors import DatabaseUnavailable
 from howdah.mailbox import LoopBell, Mailbox, Note, ThreadBell
-from howdah.outage import Backoff
+from howdah.outage import Backoff, is_temporary
 from howdah.plan import Pause, Plan
 
 S = TypeVar("S")
@@ -118,7 +117,9 @@ def insist(plan: Callable[[], Plan[R]]) -> Script[R]:
     while True:
         try:
             answer: R = yield plan()
-        except DatabaseUnavailable:
+        except Exception as error:
+            if not is_temporary(error):
+                raise
             yield _pause(backoff.next())
         else:
             return answer

@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from howdah import options
+from howdah import calls, options
 from howdah.context import Context
-from howdah.errors import InvalidOption, JobCancelled, JobFailed, JobNotFound, NotEnded, WaitTimeout
+from howdah.errors import InvalidOption, JobCancelled, JobFailed, NotEnded, WaitTimeout
 from howdah.hub import Hub
 from howdah.job import Job, from_row
 from howdah.mailbox import Bell, LoopBell, Mailbox, ThreadBell
@@ -111,8 +111,7 @@ class _Waiting:
         self._pending = {id for id, job in self._jobs.items() if not job.ended}
         yield from self._tell(_counted(self._jobs[id] for id in self._pending))
         if self._pending:
-            if self._deadline is not None and time.monotonic() >= self._deadline:
-                raise self._too_late()
+            self._check_time()
             types = frozenset(self._jobs[id].job_type for id in self._pending)
             wait = EndWait(Mailbox(bell(), self._hub.poke), set(self._pending), types, self._counts)
             self._hub.join(wait)
@@ -127,9 +126,7 @@ class _Waiting:
         self._jobs.update((row["id"], from_row(row, self._context.codec, self._context.home)) for row in rows)
         unknown = next((id for id in ids if id not in self._jobs), None)
         if unknown is not None:
-            raise JobNotFound(
-                f"there is no job {unknown}: it may have been pruned, or be in another schema or database"
-            )
+            raise calls.not_found(unknown)
 
     def _wait(self, box: Mailbox) -> Script[None]:
         while self._pending:
@@ -143,10 +140,16 @@ class _Waiting:
                     self._pending.discard(job.id)
                 elif self._pending:
                     yield from self._tell(note.row)
+            if self._pending:
+                # There may always be something new by the time that the last has been told.
+                self._check_time()
         yield from self._tell({})
 
     def _tell(self, live: dict[str, tuple[int, int]]) -> Script[None]:
-        """Tells how far they are, if that is wanted and new. live: how many of the others, by status, and their percents."""
+        """Tells how far they are, if that is wanted and new.
+
+        live: how many have not ended, by status, and the sum of their percents.
+        """
         if not self._counts:
             return
         group = self._counted_together(live)
@@ -170,6 +173,10 @@ class _Waiting:
             cancelled=ended.count("cancelled"),
             percent=round((percents + 100 * done) / total, 2) if total else 100.0,
         )
+
+    def _check_time(self) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise self._too_late()
 
     def _too_late(self) -> WaitTimeout:
         if self._is_one:

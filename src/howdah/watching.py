@@ -145,10 +145,10 @@ class _OneJob(_Watching):
             self._hub.leave(watch)
 
     def _all_at_once(self, row: Row) -> Script[None]:
-        """It has ended already."""
+        """It has ended already. What a new life of it may add meanwhile comes after its end."""
         if self._kinds and self._seq < seq_of(row):
             yield from self._progress(row)
-            while page := (yield from insist(self._next_page)):
+            while page := _until((yield from insist(self._next_page)), seq_of(row)):
                 yield from self._events(page)
         yield from self._end(row)
 
@@ -258,6 +258,10 @@ def _place_in(after: str | None) -> tuple[int, int | None]:
     if found is None:
         raise InvalidOption(f"{options.shown(after)} is not a position in the stream of a job")
     return int(found[1]), None if found[2] is None else int(found[2])
+
+
+def _until(rows: Sequence[Row], seq: int) -> list[Row]:
+    return [row for row in rows if row["seq"] <= seq]
 
 
 def _last_changed_at(job: Job) -> datetime:

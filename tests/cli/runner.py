@@ -18,6 +18,7 @@ from psycopg import sql
 
 from howdah import Job, JobQueue
 from howdah.cli.main import main
+from tests.conftest import Db
 
 ENTRY = "import sys; from howdah.cli.main import main; sys.exit(main())"
 
@@ -44,10 +45,15 @@ def howdah(*argv: str, dsn: str | None = None, stdin: str = "", **environment: s
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         mock.patch("sys.stdin", io.StringIO(stdin)),
-        mock.patch.dict(os.environ, environment),
+        mock.patch.dict(os.environ, _surroundings(environment), clear=True),
     ):
         code = main([*options, *argv])
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def _surroundings(environment: dict[str, str]) -> dict[str, str]:
+    """Those of the tests, but for the size of whatever they are shown in."""
+    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")} | environment
 
 
 def command(*argv: str) -> list[str]:
@@ -57,7 +63,7 @@ def command(*argv: str) -> list[str]:
 
 def howdah_process(*argv: str, **environment: str) -> Outcome:
     done = subprocess.run(
-        command(*argv), capture_output=True, text=True, env=os.environ | environment, timeout=60, check=False
+        command(*argv), capture_output=True, text=True, env=_surroundings(environment), timeout=60, check=False
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 
@@ -80,3 +86,12 @@ def failed_job(queue: JobQueue, job_type: str, error: BaseException | str, **opt
     (claimed,) = queue.claim([job_type])
     queue.fail(claimed, error, give_up=True)
     return job
+
+
+def tell_many(db: Db, job: Job, count: int) -> None:
+    """Events e1, e2, e3 … of a job."""
+    db.execute(
+        "SELECT count(*) FROM record_events(array_fill(%s::uuid, ARRAY[%s]), array_fill(%s::bigint, ARRAY[%s]),"
+        " ARRAY(SELECT 'e' || n FROM generate_series(1, %s) AS n))",
+        (job.id, count, job.token, count, count),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -12,15 +13,19 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from howdah import Job, JobQueue
+from howdah.cli.watch.wanted import wanted
+from howdah.cli.watch.watcher import Beginning, first_look
 from tests import servers
-from tests.cli.runner import command, failed_job, howdah
+from tests.cli.runner import command, failed_job, howdah, tell_many
 from tests.cli.sample import HOSTILE
 from tests.cli.terminal import Terminal
 from tests.cli.test_safe import dangers
+from tests.conftest import Db
 from tests.talking import Talking
 from tests.worker.durable_server import DurableServer
 
@@ -234,6 +239,32 @@ def test_until_nothing_is_left_to_do(dsn: str, queue: JobQueue, give_up: bool, c
             queue.complete(second)
         assert watch.ended() == code
     assert howdah("watch", "a", "--until-done", dsn=dsn).code == 0
+
+
+def test_it_is_not_done_before_the_last_event_is_shown(dsn: str, queue: JobQueue, db: Db) -> None:
+    job = running(queue, "a")
+    tell_many(db, job, 2_500)
+    queue.complete(job)
+    # However often it looks whether there is anything left to do, and however late the events come.
+    with mock.patch("howdah.cli.watch.watcher._LOOK_EVERY", 0):
+        outcome = howdah("watch", "a", "--after", "", "--until-done", "--json", "--kinds", "event,status", dsn=dsn)
+    assert outcome.code == 0
+    assert [line["name"] for line in outcome.lines] == [*(f"e{n}" for n in range(1, 2_501)), "completed"]
+
+
+def test_what_happens_after_the_first_look_is_shown(dsn: str, queue: JobQueue) -> None:
+    job = running(queue, "a")
+
+    async def looked_first() -> Beginning:
+        async with JobQueue(dsn) as other:
+            return await first_look(other, wanted(["a"], until_done=True))
+
+    before = asyncio.run(looked_first())
+    queue.event(job, "meanwhile")
+    queue.complete(job)
+    with mock.patch("howdah.cli.watch.command.first_look", mock.AsyncMock(return_value=before)):
+        outcome = howdah("watch", "a", "--until-done", "--json", "--kinds", "event", dsn=dsn)
+    assert [line["name"] for line in outcome.lines] == ["meanwhile"]
 
 
 def test_only_the_kinds_that_are_asked_for(dsn: str, queue: JobQueue) -> None:

@@ -75,6 +75,19 @@ def test_a_job_that_was_given_a_new_life_is_back() -> None:
     assert board.take(told("status", "failed"))
 
 
+def test_a_new_life_is_known_by_its_token_where_no_event_tells_of_it() -> None:
+    board = Board()
+    board.take(stands(job(token=1)))
+    assert board.take(stands(job(status="failed", token=1)))
+    assert not board.take(stands(job(percent=99, token=1)))
+    assert board.take(stands(job(percent=1, token=3)))
+    assert [bar.job.token for bar in board.bars.values()] == [3]
+    assert board.take(stands(job(status="completed", token=3)))
+    assert not board.take(stands(job(status="completed", token=3)))
+    assert board.take(stands(job(status="failed", token=5)))
+    assert not board.bars
+
+
 def test_who_waits_stays_on_the_board_only_if_asked_for() -> None:
     asked, found = Board([job().id]), Board()
     for board in (asked, found):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -17,10 +16,21 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from howdah import Job, JobQueue, SchemaMissing, Update, WaitTimeout, hub, mailbox, waiting
+from howdah import (
+    DatabaseUnavailable,
+    Job,
+    JobQueue,
+    SchemaMissing,
+    Update,
+    WaitTimeout,
+    hub,
+    mailbox,
+    plan,
+    readers,
+    subscriber,
+    waiting,
+)
 from howdah.hub import Hub
-from howdah.mailbox import LoopBell
-from howdah.readers import JobWatch
 from tests import servers
 from tests.client.listener import FLAVOURS, PATIENCE, Listener, has, held, names
 from tests.conftest import Db
@@ -139,6 +149,10 @@ def test_nothing_is_asked_for_while_nobody_listens_and_nothing_is_held(
         assert names(list(_until(queue.watch(job), "b"))) == ["a", "b"]
 
 
+def stands_at(percent: int) -> Callable[[list[Update]], bool]:
+    return lambda updates: any(each.job is not None and each.job.percent == percent for each in updates)
+
+
 def _until(stream: Any, name: str) -> Iterator[Update]:
     with contextlib.closing(stream):
         for update in stream:
@@ -209,6 +223,88 @@ def test_types_that_share_a_lock_do_not_take_it_from_each_other(queue: JobQueue,
         assert comes(lambda: watch_locks(db) == 1), "what the first needs is still there"
         queue.complete(first)
         one.ended()
+
+
+class Busy:
+    """A job of which there is always news."""
+
+    def __init__(self, queue: JobQueue, job: Job) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(queue, job))
+
+    def _work(self, queue: JobQueue, job: Job) -> None:
+        while not self._stop.wait(0.05):
+            queue.event(job, "busy")
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def test_what_nobody_needs_any_more_is_given_up_however_busy_the_others_are(queue: JobQueue, db: Db) -> None:
+    busy, other = held(queue, "mail"), held(queue, "film")
+    queue.event(busy, "a")
+    with Listener(queue, "plain", "watch", busy) as listener, Busy(queue, busy):
+        listener.until(has("a"))
+        with contextlib.closing(queue.watch_all(kinds=["event"], after="")) as everything:
+            next(everything)
+            assert comes(lambda: watch_locks(db) == 32)
+        assert comes(lambda: watch_locks(db) == 1)
+        with pytest.raises(WaitTimeout):
+            queue.wait_for(other, 0.05)
+        assert comes(lambda: watch_locks(db) == 1)
+
+
+def test_what_was_watched_last_is_given_up_however_busy_it_is(queue: JobQueue, db: Db) -> None:
+    job = held(queue)
+    queue.event(job, "a")
+    with Busy(queue, job):
+        with contextlib.closing(queue.watch(job, kinds=["event"])) as stream:
+            next(stream)
+            assert comes(lambda: watch_locks(db) == 1)
+        assert comes(lambda: watch_locks(db) == 0)
+        thread = queue._hub()._thread
+        assert thread is not None
+        assert thread.is_alive(), "and not because it has ended"
+
+
+def test_a_job_that_goes_on_is_not_looked_for_in_the_archive(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which each day is a table to look into."""
+    asked: list[str] = []
+
+    def recorded(name: str, **arguments: Any) -> Any:
+        asked.append(name)
+        return plan.read(name, **arguments)
+
+    monkeypatch.setattr(readers, "read", recorded)
+    job = held(queue)
+    one = Listener(queue, "plain", "watch", job)
+    with Listener(queue, "plain", "watch_all") as everything:
+        for percent in (1, 20, 40):
+            queue.progress(job, percent)
+            for listener in (one, everything):
+                listener.until(stands_at(percent))
+        assert "live_jobs" in asked
+        assert "get_many" not in asked
+        queue.complete(job)
+        one.ended()
+    assert "get_many" in asked
+
+
+def test_a_live_job_reads_the_same_wherever_it_is_read(queue: JobQueue, db: Db) -> None:
+    job = held(queue)
+    queue.progress(job, 10, "packing")
+    waiting = queue.enqueue("mail")
+    db.execute("UPDATE live SET report = report || '{\"stalls\": 0}' WHERE id = %s", (job.id,))
+    live, anywhere = (
+        queue._database.run(plan.read(name, ids=[job.id, waiting.id])) for name in ("live_jobs", "get_many")
+    )
+    assert {row["id"]: row for row in live} == {row["id"]: row for row in anywhere}
+    assert list(live[0]) == list(anywhere[0])
+    assert {row["id"]: row["stalled"] for row in live} == {job.id: True, waiting.id: False}
 
 
 # Weather
@@ -318,8 +414,9 @@ def test_what_is_not_an_outage_is_raised_by_everybody(dsn: str, db: Db, server: 
             listener.until(has("a"))
         with psycopg.connect(server.dsn) as conn:
             conn.execute("DROP SCHEMA howdah CASCADE")
-        for listener in listeners:
-            assert isinstance(listener.failed(), SchemaMissing)
+        errors = [listener.failed() for listener in listeners]
+        assert {type(error) for error in errors} == {SchemaMissing}
+        assert len(set(map(id, errors))) == len(errors), "each has a traceback of its own"
 
 
 def test_through_a_pooler_it_polls_and_leaves_no_lock_behind(pooled_dsn: str, dsn: str, db: Db) -> None:
@@ -349,6 +446,33 @@ def test_through_a_pooler_it_polls_and_leaves_no_lock_behind(pooled_dsn: str, ds
     assert watch_locks(db) == 0
 
 
+def test_a_connection_that_does_not_hear_itself_is_not_tested_again(
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a pooler, each time would leave one more session listening."""
+    listened: list[Any] = []
+    ahead = [0.0]
+    listen = hub._Line.listen
+
+    def counted(line: Any) -> None:
+        listened.append(line)
+        listen(line)
+
+    monkeypatch.setattr(hub._Line, "listen", counted)
+    monkeypatch.setattr(hub._Line, "_heard", lambda line, payload: None)
+    monkeypatch.setattr(hub, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    rounds = Rounds(monkeypatch)
+    job = held(queue)
+    with Listener(queue, "plain", "watch", job) as listener:
+        assert comes(lambda: len(rounds.statements) > 3)
+        ahead[0] = 1_000
+        before = len(rounds.statements)
+        assert comes(lambda: len(rounds.statements) > before + 3)
+        assert len(listened) == 1
+        queue.complete(job)
+        listener.ended()
+
+
 def test_a_notification_that_is_missed_costs_time_and_nothing_else(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,115 +486,17 @@ def test_a_notification_that_is_missed_costs_time_and_nothing_else(
     assert names(listener.ended()) == ["a"]
 
 
-# Ends
+def test_whatever_passes_by_itself_is_waited_out_and_nothing_else() -> None:
+    script = subscriber.insist(lambda: plan.read("get"))
+    next(script)
+    for error in (DatabaseUnavailable(), psycopg.errors.LockNotAvailable(), psycopg.errors.AdminShutdown()):
+        assert isinstance(next(script.throw(error)), plan.Pause)
+        assert isinstance(next(script.send(None)), plan.Read)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        script.throw(psycopg.errors.UndefinedTable())
 
 
-def test_a_loop_that_ends_without_a_farewell_is_forgotten(queue: JobQueue) -> None:
-    job = held(queue)
-    loop = asyncio.new_event_loop()
-
-    async def bell() -> LoopBell:
-        return LoopBell()
-
-    box = mailbox.Mailbox(loop.run_until_complete(bell()), lambda: None)
-    queue._hub().join(JobWatch(box, job.id, "mail", frozenset(["event"]), True, 0))
-    loop.close()
-    queue.event(job, "a")
-    assert comes(lambda: not queue._hub()._subscriptions)
-
-
-def test_who_waits_when_the_queue_is_closed_hears_of_it(dsn: str) -> None:
-    program = """
-import sys, threading
-from howdah import JobQueue, QueueClosed
-queue = JobQueue(sys.argv[1])
-job = queue.enqueue("mail")
-def wait():
-    try:
-        queue.wait_for(job)
-    except QueueClosed:
-        print("closed")
-waiting = threading.Thread(target=wait)
-waiting.start()
-while not queue._hub()._subscriptions:
-    pass
-queue.close()
-waiting.join()
-try:
-    list(queue.watch(job))
-except QueueClosed:
-    print("closed too")
-"""
-    assert python(program, dsn) == "closed\nclosed too\n"
-
-
-def test_a_process_that_forgets_to_close_its_queue_ends_all_the_same(dsn: str) -> None:
-    program = """
-import sys
-from howdah import JobQueue
-queue = JobQueue(sys.argv[1])
-job = queue.enqueue("mail")
-(claimed,) = queue.claim(["mail"])
-queue.event(claimed, "a")
-stream = queue.watch(job)
-print(next(update.name for update in stream if update.name), flush=True)
-"""
-    assert python(program, dsn) == "a\n"
-
-
-FORK = """
-import os, sys, warnings
-from howdah import JobQueue, QueueClosed
-
-warnings.simplefilter("ignore", DeprecationWarning)  # that threads and forks do not go well together
-queue = JobQueue(sys.argv[1])
-def held(name):
-    queue.enqueue(name)
-    (job,) = queue.claim([name])
-    queue.event(job, "a")
-    return job
-first, second = held("first"), held("second")
-stream = queue.watch(first)
-print(next(update.name for update in stream if update.name), flush=True)
-child = os.fork()
-if child == 0:
-    own = queue.watch(second)
-    assert next(update.name for update in own if update.name) == "a"
-    queue.complete(second)
-    assert queue.wait_for(second, 30).status == "completed"
-    assert list(own)[-1].job.ended
-    try:
-        next(stream)
-    except QueueClosed as error:
-        assert "begun in another process" in str(error)
-    else:
-        raise AssertionError
-    queue.close()
-    os._exit(0)
-_, status = os.waitpid(child, 0)
-assert status == 0, status
-queue.event(first, "b")
-print(next(update.name for update in stream if update.name), flush=True)
-queue.complete(first)
-print(list(stream)[-1].job.status)
-queue.close()
-"""
-
-
-def test_parent_and_child_of_a_fork_both_go_on(dsn: str) -> None:
-    assert python(FORK, dsn) == "a\nb\ncompleted\n"
-
-
-def python(program: str, dsn: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", program, dsn],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+# Order
 
 
 def test_a_mailbox_is_read_in_order_and_the_newest_of_a_key_comes_last() -> None:

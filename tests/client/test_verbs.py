@@ -140,6 +140,7 @@ def test_both_forms_do_the_same(do: Do, clock: TestClock) -> None:
         (2, "sealed", None),
     ]
     assert [each.seq for each in do("events", job, after=1, kinds=["event"])] == [2]
+    assert [each.seq for each in do("events", job, last=1)] == [2]
     assert do("checkpoint", claimed[0], {"at": 5}) is None
     kept = do("get", job)
     assert (kept.percent, kept.record.percent, kept.record.done, kept.resumed) == (12, 12.5, 1, {"at": 5})

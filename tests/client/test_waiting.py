@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 from howdah import Group, InvalidOption, Job, JobNotFound, JobQueue, NotRunning, QueueClosed, WaitTimeout
+from howdah.mailbox import Mailbox, Note
 from tests.client.listener import FLAVOURS, PATIENCE, held
 from tests.conftest import Db
 
@@ -344,6 +346,36 @@ def test_the_progress_of_a_group_is_told_at_first_on_every_change_and_at_the_end
     assert seen[-1].ended == 4
     assert all(group.pending + group.running + group.ended == 4 for group in seen)
     assert len(set(map(repr, seen))) == len(seen), "only what is new"
+
+
+@every_flavour
+def test_a_timeout_comes_however_much_there_is_to_tell(
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch, flavour: str
+) -> None:
+    job = held(queue)
+    counted = threading.Event()
+    put = Mailbox.put
+
+    def watched(self: Mailbox, note: Note, key: Any = None) -> None:
+        put(self, note, key)
+        counted.set()
+
+    monkeypatch.setattr(Mailbox, "put", watched)
+    seen: list[Group] = []
+
+    def tell(group: Group) -> None:
+        """Takes its time, and by then there is something new."""
+        seen.append(group)
+        assert len(seen) < 3, "its time has been up before"
+        if len(seen) == 2:
+            time.sleep(1)
+            counted.clear()
+        queue.progress(job, 10 * len(seen))
+        if len(seen) == 2:
+            assert counted.wait(PATIENCE)
+
+    with pytest.raises(WaitTimeout):
+        wait(queue, flavour, job, timeout=1, on_progress=tell)
 
 
 def test_the_progress_of_jobs_that_have_ended_is_told_once(queue: JobQueue) -> None:

@@ -264,6 +264,50 @@ def test_an_event_of_a_transaction_that_commits_late_is_told_when_it_does(
     assert names(listener.ended()) == ["late", "then"]
 
 
+def test_a_new_life_that_begins_while_an_old_one_is_told_comes_after_its_end(
+    queue: JobQueue, flavour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("howdah.watching._PAGE", 2)
+    job = held(queue)
+    run(queue, job, "a", "b", "c")
+    queue.fail(job, "no", give_up=True)
+
+    def revive(update: Update) -> None:
+        if update.name == "a":
+            queue.retry(job)
+            (again,) = queue.claim(["mail"])
+            run(queue, again, "d", "e")
+            queue.complete(again)
+
+    first = whole(queue, flavour, job, pace=revive)
+    assert names(first) == ["a", "b", "c"]
+    assert first[-1].job is not None
+    assert (told(first)[-1][1], first[-1].job.status) == ("failed", "failed")
+    assert names(whole(queue, flavour, job, after=first[-1].position)) == ["d", "e"]
+
+
+@pytest.mark.parametrize("created_at", ["2000-01-01", "now", "2100-01-01"])
+def test_events_are_found_whenever_they_happened(queue: JobQueue, db: Db, flavour: str, created_at: str) -> None:
+    """Also those from before the job was made, as far as one can say."""
+    row = db.execute(
+        "INSERT INTO jobs (id, job_type, status, created_at) VALUES (gen_random_uuid(), 'mail', 'pending', %s) RETURNING id",
+        (created_at,),
+    ).fetchone()
+    assert row is not None
+    (job,) = queue.claim(["mail"])
+    assert job.id == row["id"]
+    listener = Listener(queue, flavour, "watch", job)
+    listener.until(len)
+    db.execute(
+        "SELECT record_events(ARRAY[%s], ARRAY[%s], ARRAY['old'], p_ages => ARRAY[interval '2 hours'])",
+        (job.id, job.token),
+    )
+    listener.until(has("old"))
+    run(queue, job, "new")
+    queue.complete(job)
+    assert names(listener.ended()) == ["old", "new"]
+
+
 def test_a_job_that_is_not_there_cannot_be_watched(queue: JobQueue, flavour: str) -> None:
     with pytest.raises(JobNotFound):
         whole(queue, flavour, uuid.uuid4())  # type: ignore[arg-type]

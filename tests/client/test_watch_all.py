@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from howdah import InvalidJobType, InvalidOption, JobQueue, PositionLost, mailbox
+from howdah import InvalidJobType, InvalidOption, Job, JobQueue, PositionLost, mailbox
 from tests.client.listener import FLAVOURS, PATIENCE, Listener, has, held, names, told
 from tests.conftest import Connect, Db
 
@@ -251,6 +251,39 @@ def test_the_standing_of_every_job_that_reports_is_told_and_its_end(queue: JobQu
         queue.progress(late, 5)
         with Listener(queue, flavour, "watch_all", kinds=["progress"]) as another:
             assert another.until(len)[0].job_id == late.id
+
+
+@every_flavour
+def test_the_end_of_a_job_that_reported_is_told_even_if_nobody_saw_it_live(queue: JobQueue, flavour: str) -> None:
+    def complete(job: Job, conn: Any) -> None:
+        queue.complete(job, conn=conn)
+
+    def fail(job: Job, conn: Any) -> None:
+        queue.fail(job, "no", give_up=True, conn=conn)
+
+    bystander = held(queue, "mail")
+    queue.progress(bystander, 10)
+    with (
+        Listener(queue, flavour, "watch_all", kinds=["progress"], types=["mail", "film"]) as listener,
+        Listener(queue, flavour, "watch_all", kinds=["progress"], types=["mail"]) as another,
+    ):
+        listener.until(len)
+        another.until(len)
+        quick = []
+        with psycopg.connect(queue.dsn) as conn:
+            for end in (complete, fail):
+                queue.enqueue("film", conn=conn)
+                (job,) = queue.claim(["film"], conn=conn)
+                queue.progress(job, 50, conn=conn)
+                end(job, conn)
+                quick.append(job.id)
+        queue.complete(bystander)
+        updates = listener.until(lambda updates: sum(each.job is not None and each.job.ended for each in updates) == 3)
+        another.until(lambda updates: updates[-1].job and updates[-1].job.ended)
+    ends = [(each.job_id, each.job.status) for each in updates if each.job is not None and each.job_type == "film"]
+    assert sorted(ends) == sorted(zip(quick, ["completed", "failed"], strict=True)), "each once"
+    assert {each.kind for each in updates} == {"progress"}
+    assert {each.job_type for each in another.updates} == {"mail"}
 
 
 @every_flavour

@@ -306,9 +306,10 @@ class Model:
                 self._worker_died(job)
             elif job.cancel_requested_at is not None:
                 job.token += 1
-                job.note_if_it_spoke()
+                job.note()
                 self._end(job, "cancelled")
             else:
+                job.note()
                 self._back(job, job.run_at)
         return recovered
 

@@ -400,7 +400,7 @@ def ways_to_end_while_it_waits(db: Db, clock: TestClock, way: str) -> None:
         ("cancel", "cancelled", "not wanted"),
         ("a plain cancel", "cancelled", None),
         ("expire", "expired", None),
-        ("no attempts left", "failed", "no attempts left"),
+        ("no attempts left", "no attempts left", None),
     ],
 )
 @pytest.mark.parametrize("spoke", [True, False])

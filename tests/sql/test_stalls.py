@@ -18,6 +18,7 @@ LONG = timedelta(days=30)
 def a_worker_that_lives(db: Db, clock: TestClock) -> None:
     """So that nothing is taken back for another reason."""
     db.execute("SELECT register_worker('w', gen_random_uuid(), %s)", (LONG,))
+    db.execute("UPDATE workers SET fresh_since = fresh_since - %s", (2 * LONG,))
 
 
 def say(db: Db, *jobs: Held) -> None:
@@ -184,3 +185,17 @@ def test_a_stalled_job_that_was_asked_to_stop_is_cancelled(db: Db, clock: TestCl
     db.execute("SELECT cancel(ARRAY[%s])", (job.id,))
     clock.advance(11)
     assert [status for _, status, _ in sweep(db)] == ["cancelled"]
+
+
+def test_whoever_may_not_have_been_heard_is_spared(db: Db, clock: TestClock) -> None:
+    db.execute("SELECT declare_type('x', p_fail_stalled => true)")
+    (job,) = hold(db)
+    say(db, job)
+    clock.advance(100)
+    db.execute("UPDATE workers SET fresh_since = lease_clock() - interval '50 seconds'")
+    assert sweep(db) == [], "its worker was out of touch after it had reported"
+    db.execute("UPDATE workers SET fresh_since = lease_clock() - interval '150 seconds', loop_lag = '10 seconds'")
+    assert sweep(db) == [], "its worker's loop is blocked"
+    assert db.execute("SELECT * FROM recover(p_worker_id => 'stranger')").fetchall() == []
+    db.execute("UPDATE workers SET loop_lag = '0'")
+    assert [(id, status) for id, status, _ in sweep(db)] == [(job.id, "pending")]

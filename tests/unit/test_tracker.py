@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import gc
 import itertools
@@ -11,6 +12,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -20,7 +22,9 @@ from hypothesis import strategies as st
 from howdah.codec import PLAIN
 from howdah.context import Context
 from howdah.errors import InvalidInput, InvalidOption, InvalidPayload, PayloadTooLarge
-from howdah.worker.calls import Report
+from howdah.worker import tracker
+from howdah.worker.calls import Report, Told
+from howdah.worker.child import Outbox, Said, Settled, _pieces
 from howdah.worker.tracker import MAX_LOGS, MAX_MESSAGE, LeftOut, Tracker, Words
 
 
@@ -493,6 +497,38 @@ def test_what_is_too_much_is_counted_and_told_once() -> None:
     assert sum(each.name == "howdah.left_out" for each in told) == 1
 
 
+def test_what_waits_to_be_written_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker, "MAX_CHARACTERS", 1_000)
+    job = Heard()
+    for _ in range(5):
+        job.tracker.event("large", {"text": "x" * 400})
+    job.tracker.log("INFO", "app", "x" * 400)
+    assert [told.number for told in job.tracker.look().told] == [1, 2]
+    job.tracker.is_written(1)
+    job.tracker.event("room again", {"text": "x" * 400})
+    job.tracker.tell_left_out()
+    *_, again, left_out = job.tracker.take().told
+    assert (again.name, again.number) == ("room again", 3)
+    assert (left_out.name, json.loads(left_out.data)) == ("howdah.left_out", {"events": 3, "logs": 1})
+
+
+def test_the_limit_holds_for_threads_that_reach_it_at_once() -> None:
+    together = threading.Barrier(8)
+
+    class Slow(type(PLAIN)):  # type: ignore[misc]
+        def encode(self, value: Any) -> Any:
+            together.wait()
+            return value
+
+    job = Heard(max_events=3, codec=Slow())
+    threads = [threading.Thread(target=job.tracker.event, args=("x", {})) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(job.tracker.take().told), job.tracker.take_left_out()) == (3, LeftOut(events=5))
+
+
 @given(st.text(max_size=50), st.integers(0, 200))
 def test_a_log_message_is_clean_and_bounded_and_says_if_it_was_longer(text: str, times: int) -> None:
     job = Heard(max_bytes=1)
@@ -538,9 +574,9 @@ def test_a_tight_loop_tells_once_until_it_is_heard(job: Heard) -> None:
 def test_what_could_not_be_written_is_taken_again_before_what_came_after_it(job: Heard) -> None:
     job.tracker.event("first", {})
     job.progress(10)
-    words = job.tracker.take()
+    job.tracker.look()
     job.tracker.event("second", {})
-    job.tracker.put_back(words)
+    job.tracker.look_again()
     again = job.tracker.take()
     assert [told.name for told in again.told] == ["first", "second"]
     assert again.report == Report(10.0, None, None, None)
@@ -554,7 +590,19 @@ def test_who_goes_on_talking_after_the_end_is_not_heard(job: Heard) -> None:
     job.progress(60)
     job.tracker.event("later", {})
     job.tracker.log("INFO", "app", "later")
-    assert (job.times, job.tracker.take().told) == (1, [])
+    assert (job.times, job.tracker.take()) == (1, Words(None, []))
+
+
+def test_what_is_not_known_to_be_written_is_there_until_it_is(job: Heard) -> None:
+    job.tracker.event("first", {})
+    job.progress(10)
+    job.tracker.look()
+    job.tracker.event("second", {})
+    report, told = job.tracker.unwritten()
+    assert (report, [each.name for each in told]) == (Report(10.0, None, None, None), ["first", "second"])
+    job.tracker.report_is_written()
+    job.tracker.is_written(told[0].number)
+    assert job.tracker.unwritten() == Words(None, [told[1]])
 
 
 def test_what_a_child_says_is_where_the_job_stands() -> None:
@@ -621,3 +669,34 @@ def test_the_garbage_collector_may_report_at_any_moment(job: Heard) -> None:
         gc.set_threshold(*before)
     gc.collect()
     assert job.counts == (200.0, None)
+
+
+# From a child to its worker
+
+
+def test_messages_of_a_child_are_small_and_keep_the_order() -> None:
+    told = [Told("event", "x" * 50, "y" * (n % 7_000), 0.0, n) for n in range(0, 70_000, 999)]
+    told.insert(3, Told("event", "huge", "y" * 100_000, 0.0))
+    pieces = list(_pieces(told))
+    assert [each for piece in pieces for each in piece] == told
+    assert all(len(piece) == 1 or sum(len(each.data) for each in piece) <= 32_000 for piece in pieces)
+    assert list(_pieces([])) == [[]]
+
+
+def test_a_late_answer_to_one_job_does_not_answer_the_next(job: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("howdah.worker.child.SETTLED_WITHIN", 0.01)
+    sent: Queue[Said] = Queue()
+    outbox = Outbox(sent.put)
+    outbox.begin(job.tracker.hold)
+    assert not outbox.settle(job.tracker, ends=True), "nobody has answered"
+    late = sent.get()
+    outbox.end()
+    following = Heard()
+    outbox.begin(following.tracker.hold)
+    monkeypatch.setattr("howdah.worker.child.SETTLED_WITHIN", 60)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        settled = pool.submit(outbox.settle, following.tracker, ends=True)
+        asked = sent.get()
+        outbox.answered(Settled(late.settle, written=True))
+        outbox.answered(Settled(asked.settle, written=False))
+        assert settled.result() is False

@@ -169,6 +169,17 @@ async def checkpoints_on_the_loop(job: Job) -> Any:
     return (await queue.aget(job.id)).resumed
 
 
+@in_all_kinds(max_attempts=1, max_events=3)
+def keeps(job: Job) -> list[list[str]]:
+    """What is in the database when a checkpoint is."""
+    seen = []
+    for n in range(4):
+        job.event(f"file {n}")
+        job.checkpoint(n)
+        seen.append([event.name for event in queue.events(job)])
+    return seen
+
+
 @queue.job(max_attempts=5)
 def survives(job: Job) -> Any:
     """Keeps a checkpoint, and waits to be killed with its worker."""

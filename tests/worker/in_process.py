@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from howdah import Job, JobQueue
+from howdah.plan import Plan
 from howdah.worker import Worker, WorkerReport, claimer
 from howdah.worker.tracker import Tracker
 from tests.conftest import Db
@@ -107,6 +108,11 @@ class Unheard:
 
     def changed(self, tracker: Tracker) -> None: ...
 
-    def settle(self, tracker: Tracker) -> None: ...
+    def settle(self, tracker: Tracker, *, ends: bool) -> bool:
+        return True
 
-    async def asettle(self, tracker: Tracker) -> None: ...
+    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool:
+        return True
+
+    def rest(self, tracker: Tracker) -> Plan[None]:
+        yield from ()

@@ -16,7 +16,7 @@ from howdah import InvalidOption, Job, JobQueue, LeaseLost
 from howdah.errors import DatabaseUnavailable
 from howdah.outcome import Fail
 from howdah.plan import Call, Plan
-from howdah.worker import children, reports
+from howdah.worker import children, completer, reports
 from howdah.worker.child import Said
 from howdah.worker.link import Link
 from howdah.worker.run import Run
@@ -311,6 +311,28 @@ def test_a_checkpoint_is_committed_when_it_returns_also_on_the_loop(dsn: str) ->
     assert queue.get(job).result == "blocking"
 
 
+@ALL_KINDS
+def test_a_checkpoint_does_not_overtake_what_was_said_before_it(dsn: str, db: Db, kind: str) -> None:
+    queue = handlers_reporting.connected(dsn)
+    job = handler("keeps", kind).enqueue()
+    drain(queue, children=1)
+    three = [f"file {n}" for n in range(3)]
+    assert queue.get(job).result == [three[:1], three[:2], three, three]
+    assert [name for name, _ in told(db, job)] == [*three, "howdah.left_out"], "left out is told once, at the end"
+
+
+def test_also_a_checkpoint_that_is_awaited(queue: JobQueue) -> None:
+    @queue.job
+    async def work(job: Job) -> list[str]:
+        job.event("file")
+        await job.acheckpoint(1)
+        return [event.name for event in await queue.aevents(job)]
+
+    job = work.enqueue()
+    drain(queue)
+    assert queue.get(job).result == ["file"]
+
+
 def test_a_checkpoint_outlives_the_worker_that_was_killed(dsn: str, queue: JobQueue, db: Db, tmp_path: Path) -> None:
     with Fleet(dsn, tmp_path, "handlers_reporting") as fleet:
         first = fleet.start("first", types=["survives"]).await_ready()
@@ -389,6 +411,88 @@ def test_also_when_it_is_awaited(queue: JobQueue, db: Db, dsn: str) -> None:
     assert told(db, job) == [("paid", {})]
 
 
+@pytest.mark.parametrize("on_its_way", ["not yet sent", "not yet answered"])
+@pytest.mark.parametrize("end", ["completes", "checkpoints"])
+def test_what_is_on_its_way_when_the_loop_is_held_up_is_kept_once_and_in_order(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch, on_its_way: str, end: str
+) -> None:
+    writing, go_on = asyncio.Event(), asyncio.Event()
+    original = Link.run
+
+    async def held_up(link: Link, plan: Plan[Any]) -> Any:
+        if getattr(plan, "__name__", None) != "record_events":
+            return await original(link, plan)
+        answer = await original(link, plan) if on_its_way == "not yet answered" else None
+        writing.set()
+        await go_on.wait()
+        return answer if on_its_way == "not yet answered" else await original(link, plan)
+
+    monkeypatch.setattr(Link, "run", held_up)
+
+    @queue.job
+    async def work(job: Job) -> None:
+        job.event("a")
+        job.event("b")
+        await writing.wait()
+        job.event("c")
+        job.progress(77, "last")
+        if end == "completes":
+            job.complete()
+        else:
+            job.checkpoint(1)
+        go_on.set()
+        job.event("d")
+
+    job = work.enqueue()
+    drain(queue)
+    done = queue.get(job)
+    assert (done.status, done.current_stage) == ("completed", "last")
+    names = ["a", "b", "c"] if end == "completes" else ["a", "b", "c", "d"]
+    assert [name for name, _ in told(db, job)] == names
+
+
+def test_what_is_written_with_a_completion_that_is_rolled_back_is_written_nevertheless(
+    queue: JobQueue, db: Db, dsn: str
+) -> None:
+    @queue.job(max_attempts=1)
+    async def work(job: Job) -> None:
+        with psycopg.connect(dsn) as conn:
+            job.event("paid")
+            job.complete(1, conn=conn)
+            conn.rollback()
+        raise Fail("it was not")
+
+    job = work.enqueue()
+    drain(queue)
+    assert told(db, job) == [("paid", {})]
+
+
+@pytest.mark.parametrize("kind", ["awaited", "thread"])
+def test_what_was_said_of_a_job_that_its_handler_has_locked_is_written_with_its_completion(
+    queue: JobQueue, db: Db, dsn: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(completer, "PATIENCE", 0.5)
+
+    @queue.job
+    async def awaited(job: Job) -> None:
+        async with await psycopg.AsyncConnection.connect(dsn) as conn:
+            await conn.execute(LOCK, (job.id,))
+            job.event("important")
+            await job.acomplete(1, conn=conn)
+
+    @queue.job
+    def thread(job: Job) -> None:
+        with psycopg.connect(dsn) as conn:
+            conn.execute(LOCK, (job.id,))
+            job.event("important")
+            job.complete(1, conn=conn)
+
+    job = queue.enqueue(kind)
+    drain(queue)
+    assert queue.get(job).status == "completed"
+    assert told(db, job) == [("important", {})]
+
+
 def test_a_child_that_is_killed_takes_nothing_with_it_that_was_said_before(dsn: str, db: Db, tmp_path: Path) -> None:
     queue = handlers_reporting.connected(dsn)
     go_on = tmp_path / "go on"
@@ -409,11 +513,11 @@ def test_a_child_that_is_killed_takes_nothing_with_it_that_was_said_before(dsn: 
 
 
 @contextlib.contextmanager
-def refusing(db: Db, table: str, moment: str, condition: str) -> Iterator[None]:
+def refusing(db: Db, table: str, moment: str, condition: str, using: str = "ERRCODE = 'P0001'") -> Iterator[None]:
     """Meanwhile the database refuses such rows."""
     db.execute(
         "CREATE FUNCTION public.howdah_test_refuse() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN RAISE EXCEPTION 'refused by a test'; END $$"
+        f" $$ BEGIN RAISE EXCEPTION 'refused by a test' USING {using}; END $$"
     )
     db.execute(
         f"CREATE TRIGGER howdah_test_refuse BEFORE {moment} ON howdah.{table} FOR EACH ROW WHEN ({condition})"
@@ -442,6 +546,58 @@ def test_one_event_that_can_not_be_stored_loses_no_other(
     refused = [record for record in caplog.records if "refused by the database, and is lost" in record.message]
     assert [getattr(record, "job_id", None) for record in refused] == [str(jobs[3].id)]
     assert "event 'bad'" in refused[0].message
+
+
+ATTACHED_MEANWHILE = "ERRCODE = 'check_violation', TABLE = 'events_default'"
+"""What the database says while the partition of a new day is attached."""
+
+
+def test_a_job_does_not_end_while_its_events_have_to_wait_and_they_are_not_lost_for_a_new_days_partition(
+    queue: JobQueue, db: Db, waits: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.job
+    def work(job: Job) -> None:
+        job.event("kept")
+
+    async def main() -> Job:
+        async with working(queue):
+            with refusing(db, "events", "INSERT", "NEW.name = 'kept'", ATTACHED_MEANWHILE):
+                job = await work.aenqueue()
+                await until(lambda: len(waits) >= 3)
+                assert queue.get(job).status == "running"
+            return await ended(queue, job)
+
+    job = run(main())
+    assert job.status == "completed"
+    assert told(db, job) == [("kept", {})]
+    assert "lost" not in caplog.text
+
+
+def test_an_end_is_not_given_up_for_a_new_days_partition(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[object] = []
+    original = completer.Completer._write_alone
+
+    def write_alone(self: completer.Completer, ended: completer.Ended, error: Exception) -> None:
+        tries.append(error)
+        original(self, ended, error)
+
+    monkeypatch.setattr(completer.Completer, "_write_alone", write_alone)
+
+    @queue.job
+    async def work() -> int:
+        return 5
+
+    async def main() -> Job:
+        async with working(queue):
+            with refusing(db, "archive", "INSERT", "NEW.job_type = 'work'", ATTACHED_MEANWHILE):
+                job = await work.aenqueue()
+                await until(lambda: tries)
+            return await ended(queue, job)
+
+    job = run(main())
+    assert (job.status, job.result) == ("completed", 5)
 
 
 def test_one_report_that_can_not_be_stored_keeps_no_other_from_it(
@@ -520,6 +676,44 @@ def test_what_is_said_of_a_locked_job_waits_for_it_and_others_do_not(
     first = run(main())
     assert (first.status, first.current_stage) == ("completed", "locked")
     assert told(db, first) == [("locked", {"n": 0}), ("locked", {"n": 1}), ("locked", {"n": 2}), ("last", {})]
+
+
+def test_a_locked_job_holds_up_the_others_once(
+    queue: JobQueue, dsn: str, waits: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completer, "PATIENCE", 1.0)
+    held_up: list[BaseException] = []
+    original = Link.run
+    talk = True
+
+    async def counted(link: Link, plan: Plan[Any]) -> Any:
+        try:
+            return await original(link, plan)
+        except asyncio.CancelledError as error:
+            held_up.append(error)
+            raise
+
+    @queue.job
+    async def work(job: Job) -> None:
+        while talk:
+            job.advance()
+            await asyncio.sleep(0.01)
+
+    async def main() -> list[Job]:
+        nonlocal talk
+        jobs = [await work.aenqueue() for _ in range(16)]
+        async with working(queue, concurrency=16):
+            await until(lambda: all(queue.get(job).record for job in jobs))
+            with psycopg.connect(dsn) as conn:
+                monkeypatch.setattr(Link, "run", counted)
+                conn.execute(LOCK, (jobs[7].id,))
+                await until(lambda: sum(taken.tracker.hold[0] == jobs[7].id for taken in waits) >= 4)
+                monkeypatch.setattr(Link, "run", original)
+            talk = False
+            return [await ended(queue, job) for job in jobs]
+
+    assert {job.status for job in run(main())} == {"completed"}
+    assert len(held_up) == 1
 
 
 def test_a_locked_job_does_not_end_before_its_last_words_are_written(

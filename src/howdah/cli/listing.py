@@ -102,7 +102,8 @@ COMMAND = Command(
     story="""
         Without filters, the newest jobs of every type and status. Filters narrow it down together. The column
         age says how long ago a job was created, or in how long it is due; note, what it is doing, in how long it
-        will be done, that it has stalled, or what went wrong. With --json, each job is an object on a line of its own, with all its fields.
+        will be done, that it has stalled, or what went wrong. With --json, each job is an object on a line of its
+        own, with all its fields.
     """,
     examples=(
         ("howdah list --status failed --since 1d", "what went wrong since yesterday"),

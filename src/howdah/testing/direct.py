@@ -10,6 +10,7 @@ from howdah.errors import InvalidOption
 from howdah.handler import Handler
 from howdah.ids import new_id
 from howdah.job import Job
+from howdah.plan import Plan
 from howdah.priority import Priority
 from howdah.queue import Resources
 from howdah.stored import stored_json, stored_result
@@ -57,11 +58,14 @@ class _Nowhere:
     def changed(self, tracker: Tracker) -> None:
         pass
 
-    def settle(self, tracker: Tracker) -> None:
-        pass
+    def settle(self, tracker: Tracker, *, ends: bool) -> bool:  # noqa: ARG002
+        return True
 
-    async def asettle(self, tracker: Tracker) -> None:
-        pass
+    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool:  # noqa: ARG002
+        return True
+
+    def rest(self, tracker: Tracker) -> Plan[None]:  # noqa: ARG002
+        yield from ()
 
 
 def _stand_in(handler: Handler[..., Any], data: Any) -> Job:

@@ -47,14 +47,8 @@ class Told(NamedTuple):
     name: str
     data: str
     at: float
-
-
-class Telling(NamedTuple):
-    """What is to be recorded of a job that has ``before`` such entries in the database already."""
-
-    hold: Hold
-    before: int
-    told: Sequence[Told]
+    number: int = 0
+    """1, 2, 3 … within the claim, as it was told."""
 
 
 class Cursor(NamedTuple):
@@ -163,22 +157,17 @@ def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[s
     return _ids(rows)
 
 
-def record_events(context: Context, tellings: Sequence[Telling]) -> Plan[None]:
-    """Keeps what happened. Numbered, so that doing it twice changes nothing."""
-    entries = [
-        (telling.hold, number, told)
-        for telling in tellings
-        for number, told in enumerate(telling.told, start=telling.before + 1)
-    ]
+def record_events(context: Context, entries: Sequence[tuple[Hold, Told]]) -> Plan[None]:
+    """Keeps what happened, of each job in the order of the numbers. By them, doing it twice changes nothing."""
     now = time.monotonic()
     yield from call(
         "record_events",
-        **_fences([hold for hold, _, _ in entries]),
-        names=[told.name for _, _, told in entries],
-        data=[Jsonb(told.data, dumps=str) for _, _, told in entries],
-        kinds=[told.kind for _, _, told in entries],
-        ages=[timedelta(seconds=max(now - told.at, 0)) for _, _, told in entries],
-        numbers=[number for _, number, _ in entries],
+        **_fences(_holds(entries)),
+        names=[told.name for _, told in entries],
+        data=[Jsonb(told.data, dumps=str) for _, told in entries],
+        kinds=[told.kind for _, told in entries],
+        ages=[timedelta(seconds=max(now - told.at, 0)) for _, told in entries],
+        numbers=[told.number for _, told in entries],
     )
 
 

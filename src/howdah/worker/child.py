@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import contextvars
 import importlib
+import logging
 import os
 import signal
 import threading
@@ -26,19 +27,20 @@ from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job
 from howdah.outcome import Completed, Ending, Failed, Interrupted
+from howdah.plan import Plan
 from howdah.worker import endings, log_capture
 from howdah.worker.binding import bound
 from howdah.worker.calls import Hold, Told
 from howdah.worker.run import Desk, Run, hold_of
 from howdah.worker.tracker import LeftOut, Tracker, Words
 
+log = logging.getLogger("howdah.worker")
+
 STOP_SIGNAL = signal.SIGUSR1
 SEND_EVERY = 0.2
 """Seconds that what a handler says may wait for more, before it is sent to the worker."""
-MOST_CHARACTERS = 200_000
-"""Of the data of events in one message."""
-SETTLED = b"settled"
-"""What the worker answers when it has written what was said."""
+MOST_CHARACTERS = 32_000
+"""Of events in one message, as far as possible: the worker's loop waits for the whole of it."""
 SETTLED_WITHIN = 30.0
 
 
@@ -55,11 +57,22 @@ class Assignment(msgspec.Struct):
 
 
 class Said(msgspec.Struct):
-    """What the child sends while its handler runs. settle: the worker is to answer when that is written."""
+    """What the child sends while its handler runs. settle: to be answered, by this number, when that is written."""
 
     said: Words
     left_out: LeftOut
-    settle: bool = False
+    settle: int = 0
+    ends: bool = False
+
+
+class Settled(msgspec.Struct, tag="settled"):
+    """What the worker answers: whether what was said until then is written."""
+
+    number: int
+    written: bool
+
+
+SETTLED = b'{"type":"settled"'
 
 
 class Stopped(BaseException):
@@ -89,8 +102,8 @@ def _receive(pipe: Connection, loop: asyncio.AbstractEventLoop, inbox: asyncio.Q
     with contextlib.suppress(EOFError, OSError):
         while True:
             message = pipe.recv_bytes()
-            if message == SETTLED:
-                post.settled.set()
+            if message.startswith(SETTLED):
+                post.answered(msgspec.json.decode(message, type=Settled))
             else:
                 loop.call_soon_threadsafe(inbox.put_nowait, message)
     # The worker is gone, and with it whoever could use what happens here.
@@ -104,7 +117,6 @@ class Outbox:
     """
 
     def __init__(self, send: Callable[[Any], None]) -> None:
-        self.settled = threading.Event()
         self._send = send
         # Held from the taking to the sending, so that nothing is overtaken.
         self._sending = threading.Lock()
@@ -112,7 +124,10 @@ class Outbox:
         self._tracker: Tracker | None = None
         self._news = threading.Event()
         self._hurry = threading.Event()
-        self._unsettled = False
+        self._settling: _Settling | None = None
+        self._settlings = 0
+        # Two threads of a handler may want it at once.
+        self._one_settles = threading.Lock()
         threading.Thread(target=self._work, name="howdah-outbox", daemon=True).start()
 
     def begin(self, hold: Hold) -> None:
@@ -124,22 +139,39 @@ class Outbox:
             self._tracker = tracker
             self._news.set()
 
-    def settle(self, tracker: Tracker) -> None:
-        if tracker.hold == self._hold:
-            self.settled.clear()
+    def settle(self, tracker: Tracker, *, ends: bool) -> bool:
+        if tracker.hold != self._hold:
+            return False
+        with self._one_settles:
+            self._settlings += 1
+            self._settling = settling = _Settling(self._settlings, ends=ends)
             self._hurry.set()
             self.changed(tracker)
-            self.settled.wait(SETTLED_WITHIN)
+            if not settling.answered.wait(SETTLED_WITHIN):
+                log.warning("the worker has not answered whether what was said of job %s is written", tracker.hold[0])
+        return settling.written
 
-    async def asettle(self, tracker: Tracker) -> None:
-        await asyncio.to_thread(self.settle, tracker)
+    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool:
+        return await asyncio.to_thread(self.settle, tracker, ends=ends)
+
+    def rest(self, tracker: Tracker) -> Plan[None]:
+        # All of it is with the worker already.
+        log.warning("job %s ends before all that was said of it could be written", tracker.hold[0])
+        yield from ()
+
+    def answered(self, answer: Settled) -> None:
+        """The worker has answered; perhaps when nobody waits for that any more."""
+        settling = self._settling
+        if settling is not None and settling.number == answer.number:
+            settling.written = answer.written
+            settling.answered.set()
 
     def end(self) -> None:
         """The handler has ended: sends its last words."""
         if self._tracker is not None:
             self._tracker.close()
         self._flush()
-        self._hold, self._tracker, self._unsettled = None, None, False
+        self._hold = self._tracker = self._settling = None
 
     def _work(self) -> None:
         with contextlib.suppress(OSError):  # the worker is gone
@@ -150,20 +182,27 @@ class Outbox:
     def _flush(self) -> None:
         with self._sending:
             self._news.clear()
-            settle = self._hurry.is_set()
+            settling = self._settling if self._hurry.is_set() else None
             self._hurry.clear()
             words, left_out = Words(None, []), LeftOut()
             if self._tracker is not None:
                 words, left_out = self._tracker.take(), self._tracker.take_left_out()
-            is_new = words.report is not None or bool(words.told) or any(left_out)
-            if is_new or (settle and self._unsettled):
+            if settling is not None or words.report is not None or words.told or any(left_out):
                 *pieces, last = _pieces(words.told)
                 for piece in pieces:
                     self._send(Said(Words(None, piece), LeftOut()))
-                self._send(Said(Words(words.report, last), left_out, settle))
-                self._unsettled = not settle
-            elif settle:
-                self.settled.set()
+                number, ends = (0, False) if settling is None else (settling.number, settling.ends)
+                self._send(Said(Words(words.report, last), left_out, number, ends))
+
+
+class _Settling:
+    """A wait for the worker to write what was said."""
+
+    def __init__(self, number: int, *, ends: bool) -> None:
+        self.number = number
+        self.ends = ends
+        self.answered = threading.Event()
+        self.written = False
 
 
 def _pieces(told: Sequence[Told]) -> Iterator[list[Told]]:
@@ -171,11 +210,12 @@ def _pieces(told: Sequence[Told]) -> Iterator[list[Told]]:
     piece: list[Told] = []
     characters = 0
     for each in told:
-        if piece and characters + len(each.data) > MOST_CHARACTERS:
+        size = len(each.data) + len(each.name) + 50
+        if piece and characters + size > MOST_CHARACTERS:
             yield piece
             piece, characters = [], 0
         piece.append(each)
-        characters += len(each.data)
+        characters += size
     yield piece
 
 

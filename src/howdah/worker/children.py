@@ -22,8 +22,9 @@ from howdah import outcome
 from howdah.database import Database
 from howdah.errors import HowdahError
 from howdah.handler import Handler
+from howdah.job import Job
 from howdah.outcome import Crashed, Ending
-from howdah.worker.child import SETTLED, STOP_SIGNAL, Assignment, Said, main
+from howdah.worker.child import STOP_SIGNAL, Assignment, Said, Settled, main
 from howdah.worker.run import Run
 
 _ENDINGS: dict[str, Any] = {
@@ -142,7 +143,7 @@ class Child:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answer: asyncio.Future[Ending] | None = None
         self._run: Run | None = None
-        self._settling: set[asyncio.Future[None]] = set()
+        self._settling: set[asyncio.Task[None]] = set()
         self.alive = True
         self.told_to_stop = False
         self._ready: asyncio.Future[bool] | None = None
@@ -217,15 +218,15 @@ class Child:
         (job,) = run.jobs
         run.reporter(job).feed(said.said, said.left_out)
         if said.settle:
-            settling = asyncio.ensure_future(run.desk.post.asettle(run.reporter(job)))
+            settling = asyncio.ensure_future(self._settle(run, job, said))
             self._settling.add(settling)
-            settling.add_done_callback(self._settled)
+            settling.add_done_callback(self._settling.discard)
 
-    def _settled(self, settling: asyncio.Future[None]) -> None:
-        self._settling.discard(settling)
+    async def _settle(self, run: Run, job: Job, said: Said) -> None:
+        written = await run.desk.post.asettle(run.reporter(job), ends=said.ends)
         if self.alive:
             with contextlib.suppress(OSError):  # it is about to be found dead
-                self._pipe.send_bytes(SETTLED)
+                self._pipe.send_bytes(msgspec.json.encode(Settled(said.settle, written)))
 
     def _died(self) -> None:
         if not self.alive:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from howdah.context import Context
@@ -23,7 +23,7 @@ from howdah.failure import describe
 from howdah.job import Job
 from howdah.outage import Backoff
 from howdah.outcome import Ending, Failed
-from howdah.plan import Plan
+from howdah.plan import Begin, Plan
 from howdah.worker import calls
 from howdah.worker.calls import Hold
 from howdah.worker.link import Link
@@ -57,7 +57,7 @@ class Completer:
         self._written = written
         self._endings: list[Ended] = []
         self._starts: list[tuple[Sequence[Job], asyncio.Future[set[uuid.UUID]]]] = []
-        self._settling: list[tuple[Hold, asyncio.Future[None]]] = []
+        self._settling: list[tuple[Hold, asyncio.Future[bool]]] = []
         self._reports = Reports(context, self._hear)
         self._report_timer: asyncio.TimerHandle | None = None
         self._something = asyncio.Event()
@@ -93,25 +93,35 @@ class Completer:
     def changed(self, tracker: Tracker) -> None:
         self._reports.changed(tracker)
 
-    def settle(self, tracker: Tracker) -> None:
-        """Returns when what was said of a job is written."""
-        if threading.get_ident() == self._thread:
-            # Nothing else can be done on this loop until this returns.
-            tracker.tell_left_out()
-            with contextlib.suppress(Exception):
-                self._database.run(self._reports.last_words(tracker))
-        elif not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self.asettle(tracker), self._loop).result()
-
-    async def asettle(self, tracker: Tracker) -> None:
-        """``settle``, awaited."""
+    def settle(self, tracker: Tracker, *, ends: bool) -> bool:
+        """Answers whether what was said of a job is written, which it waits for, if nobody has locked the job."""
+        if threading.get_ident() != self._thread:
+            settled = self.asettle(tracker, ends=ends)
+            return asyncio.run_coroutine_threadsafe(settled, self._loop).result()
+        # Nothing else can be done on this loop until this returns.
+        if not ends:
+            return tracker.hold not in self._reports or self._reports.settle(tracker, self._database.run)
         tracker.tell_left_out()
-        if tracker.is_quiet or self._task.done():
-            return
-        answer: asyncio.Future[None] = self._loop.create_future()
+        return tracker.hold not in self._reports
+
+    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool:
+        """``settle``, awaited."""
+        if ends:
+            tracker.tell_left_out()
+        if tracker.hold not in self._reports:
+            return True
+        if self._task.done():
+            return False
+        answer: asyncio.Future[bool] = self._loop.create_future()
         self._settling.append((tracker.hold, answer))
         self._stir()
-        await answer
+        return await answer or await self._reports.write_alone(self._through_pool, tracker.hold, within=PATIENCE)
+
+    def rest(self, tracker: Tracker) -> Plan[None]:
+        """Writes what could not be settled, together with the end of the job."""
+        tracker.aside = True  # until that is committed, the job is locked
+        yield Begin()  # in the caller's transaction, a part that can fail alone
+        yield from self._reports.last_words(tracker)
 
     async def flush(self) -> None:
         """Waits until everything that was said is written."""
@@ -124,7 +134,7 @@ class Completer:
         self._closing = True
         self._something.set()
         await self._task
-        _answer(self._settling)
+        _answer(self._settling, self._reports)
 
     # The loop
 
@@ -222,7 +232,8 @@ class Completer:
                 log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, describe(error))
                 ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}")
             try:
-                await self._reports.write(lambda plan: self._database.arun(plan()), {hold_of(job)})
+                if await self._reports.write(self._through_pool, {hold_of(job)}, alone=True):
+                    raise TimeoutError
                 statuses = await self._database.arun(calls.end(self._context, [(hold_of(job), ending)]))
             except Exception as again:  # noqa: BLE001
                 error = again
@@ -243,11 +254,12 @@ class Completer:
     async def _write_at_once(self) -> None:
         """Writes what was said of jobs that wait for it."""
         settling, self._settling = self._settling, []
+        left: Container[Hold] = self._reports
         try:
             if settling:
-                await self._reports.write(self._until_reached, {hold for hold, _ in settling})
+                left = await self._reports.write(self._until_reached, {hold for hold, _ in settling})
         finally:
-            _answer(settling)
+            _answer(settling, left)
 
     async def _write_reports(self) -> None:
         """Writes what was said, if it is time for that, or sees to it that somebody looks when it is."""
@@ -255,6 +267,7 @@ class Completer:
         if wait is None:
             return
         if wait <= 0 or self._closing:
+            self._reports.write_aside(self._through_pool)
             await self._reports.write(self._until_reached)
             wait = self._reports.wait()
         if self._report_timer is not None:
@@ -273,6 +286,10 @@ class Completer:
         except Exception:
             log.exception("a write was refused by the database")
             return None
+
+    async def _through_pool(self, plan: Callable[[], Plan[R]]) -> R:
+        async with asyncio.timeout(PATIENCE):
+            return await self._database.arun(plan())
 
     async def _until_reached(self, plan: Callable[[], Plan[R]]) -> R:
         """Runs a plan, again and again while the database cannot be reached. Fenced: doing it twice changes nothing."""
@@ -294,7 +311,7 @@ def _by_kind(batch: Sequence[Ended]) -> Iterator[list[Ended]]:
     return iter(groups.values())
 
 
-def _answer(settling: Sequence[tuple[Hold, asyncio.Future[None]]]) -> None:
-    for _, answer in settling:
+def _answer(settling: Sequence[tuple[Hold, asyncio.Future[bool]]], left: Container[Hold]) -> None:
+    for hold, answer in settling:
         if not answer.done():
-            answer.set_result(None)
+            answer.set_result(hold not in left)

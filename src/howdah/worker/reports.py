@@ -1,16 +1,19 @@
 """The reports: what the handlers of a worker have said and is not in the database yet.
 
 All of it is written together, a few times in a second: one statement for where the jobs stand, one for what happened.
-What cannot be written now, because the database is gone or somebody has locked the job, stays here, and where jobs
-stand is only ever the last word. What can never be written is said in the log, and keeps nothing else from it.
+What cannot be written now, because the database is gone or somebody has locked the job, stays with its tracker, and
+where jobs stand is only ever the last word. When somebody's lock keeps all of them waiting, each is written on its own,
+aside from everything else. What can never be written is said in the log, and keeps nothing else from it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import psycopg
@@ -20,8 +23,8 @@ from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput
 from howdah.failure import describe
 from howdah.plan import Plan
 from howdah.worker import calls
-from howdah.worker.calls import Hold, Telling
-from howdah.worker.tracker import Tracker, Words
+from howdah.worker.calls import Hold, Told
+from howdah.worker.tracker import Tracker
 
 log = logging.getLogger("howdah.worker")
 
@@ -29,7 +32,7 @@ REPORT_EVERY: Final = 0.3
 MOST_EVENTS: Final = 2_000
 MOST_CHARACTERS: Final = 4_000_000
 """Of the data of events in one statement."""
-LONGEST_PAUSE: Final = 60.0
+LONGEST_PAUSE: Final = 10.0
 
 Persist: TypeAlias = Callable[[Callable[[], Plan[Any]]], Awaitable[Any]]
 """Runs the plan that it is given a maker of, as often as it takes to reach the database."""
@@ -46,13 +49,15 @@ class Reports:
         # Reentrant, for the same reason as a tracker's. Never held while a tracker's is taken.
         self._lock = threading.RLock()
         self._trackers: dict[Hold, Tracker] = {}
+        self._writing: set[Hold] = set()
+        self._aside: asyncio.Task[None] | None = None
         self._written_at = float("-inf")
 
     def __bool__(self) -> bool:
-        return bool(self._trackers)
+        return bool(self._trackers or self._writing)
 
-    def __contains__(self, hold: Hold) -> bool:
-        return hold in self._trackers
+    def __contains__(self, hold: object) -> bool:
+        return hold in self._trackers or hold in self._writing
 
     def changed(self, tracker: Tracker) -> None:
         """There is something to be taken from a tracker. From any thread."""
@@ -66,14 +71,21 @@ class Reports:
             self._trackers.pop(hold, None)
 
     def wait(self) -> float | None:
-        """Seconds until there is something to be written; None if nothing was said."""
+        """Seconds until there is something to be written; None if nothing was said, or others see to it."""
         with self._lock:
-            moments = [tracker.quiet_until for tracker in self._trackers.values()]
+            moments = [
+                tracker.quiet_until
+                for hold, tracker in self._trackers.items()
+                if hold not in self._writing and not (tracker.aside and self._aside)
+            ]
         return max(self._written_at + REPORT_EVERY, min(moments)) - time.monotonic() if moments else None
 
-    async def write(self, persist: Persist, of: Collection[Hold] | None = None) -> set[Hold]:
-        """Writes what was said, of all jobs or of some, and answers for which of them that has to wait."""
-        taken = self._take(of)
+    async def write(self, persist: Persist, of: Collection[Hold] | None = None, *, alone: bool = False) -> set[Hold]:
+        """Writes what was said, of all jobs or of some, and answers for which of those that has to wait.
+
+        alone: nobody else waits for it, and so it may wait for a lock.
+        """
+        taken = self._take(of, alone=alone)
         if of is None:
             self._written_at = time.monotonic()
         try:
@@ -86,47 +98,93 @@ class Reports:
             log.exception("unexpected, while what was said of %d jobs was written", len(taken))
         finally:
             left = {each.tracker.hold for each in taken if self._put_back(each)}
-        return left
+        done = {each.tracker.hold for each in taken} - left
+        return left if of is None else {hold for hold in of if hold in left or (hold not in done and hold in self)}
+
+    async def write_alone(self, persist: Persist, hold: Hold, *, within: float) -> bool:
+        """Writes what was said of one job, as soon as nobody else does that. Whether it could, in so many seconds."""
+        with contextlib.suppress(TimeoutError, DatabaseUnavailable):
+            async with asyncio.timeout(within):
+                while await self.write(persist, {hold}, alone=True):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                return True
+        return False
+
+    def write_aside(self, persist: Persist) -> None:
+        """Sees to it that what must not keep others waiting is written meanwhile, one job after another."""
+        now = time.monotonic()
+        with self._lock:
+            due = [hold for hold, tracker in self._trackers.items() if tracker.aside and tracker.quiet_until <= now]
+        if due and self._aside is None:
+            self._aside = asyncio.create_task(self._write_each(persist, due))
+
+    async def _write_each(self, persist: Persist, holds: Sequence[Hold]) -> None:
+        try:
+            for hold in holds:
+                await self.write(persist, {hold}, alone=True)
+        except DatabaseUnavailable:
+            await asyncio.sleep(REPORT_EVERY)
+        finally:
+            self._aside = None
+            self._news()
 
     def last_words(self, tracker: Tracker) -> Plan[None]:
-        """Writes what was said of one job, where nobody can wait for anything else."""
-        (taken,) = self._take({tracker.hold}) or [_Taken(tracker, Words(None, []))]
+        """Writes what was said of one job, also what is on its way: the database keeps what has its number once.
+
+        It stays with the tracker: who runs this knows if, and when, that is committed.
+        """
+        report, told = tracker.unwritten()
+        if report is not None:
+            yield from calls.progress(self._context, [(tracker.hold, report)])
+        for piece in _pieces(told):
+            yield from calls.record_events(self._context, [(tracker.hold, each) for each in piece])
+
+    def settle(self, tracker: Tracker, run: Callable[[Plan[None]], None]) -> bool:
+        """Writes what was said of one job while nothing else can be done. Whether it could."""
+        said = tracker.unwritten()
         try:
-            if taken.report is not None:
-                yield from calls.progress(self._context, [(tracker.hold, taken.report)])
-                taken.report = None
-            while parts := _parts([taken]):
-                yield from calls.record_events(self._context, _tellings(parts))
-                _are_kept(parts)
-        finally:
-            self._put_back(taken)
+            run(self.last_words(tracker))
+        except Exception:
+            log.warning("what was said of job %s could not be written yet", tracker.hold[0], exc_info=True)
+            return False
+        tracker.report_is_written()
+        tracker.is_written(said.told[-1].number if said.told else 0)
+        return True
 
     # Taking it, and putting back what could not be written
 
-    def _take(self, of: Collection[Hold] | None) -> list[_Taken]:
+    def _take(self, of: Collection[Hold] | None, *, alone: bool) -> list[_Taken]:
         now = time.monotonic()
         with self._lock:
-            if of is None:
-                chosen = [hold for hold, tracker in self._trackers.items() if tracker.quiet_until <= now]
-            else:
-                chosen = [hold for hold in of if hold in self._trackers]
+            chosen = [
+                hold
+                for hold in (list(self._trackers) if of is None else of)
+                if hold not in self._writing
+                and (tracker := self._trackers.get(hold)) is not None
+                and (alone or not tracker.aside)
+                and (of is not None or tracker.quiet_until <= now)
+            ]
+            self._writing.update(chosen)
             trackers = [self._trackers.pop(hold) for hold in chosen]
-        return [_Taken(tracker, tracker.take()) for tracker in trackers]
+        return [_Taken(tracker, alone=len(trackers) == 1) for tracker in trackers]
 
     def _put_back(self, taken: _Taken) -> bool:
         """Keeps what is left of it for later. Whether there is anything."""
         tracker = taken.tracker
-        tracker.writing = False
-        if not taken.is_left:
-            tracker.pause = 0.0
-            return False
-        if taken.has_to_wait:
+        if taken.has_to_wait and taken.alone:
             tracker.pause = min(max(2 * tracker.pause, 1.0), LONGEST_PAUSE)
             tracker.quiet_until = time.monotonic() + tracker.pause
-        tracker.put_back(Words(taken.report, taken.told))
+        # One that was found locked once may be again.
+        tracker.aside = taken.has_to_wait or tracker.pause > 0 or (tracker.aside and taken.is_left)
+        if taken.is_left:
+            tracker.look_again()
         with self._lock:
-            self._trackers[tracker.hold] = tracker
-        return True
+            self._writing.discard(tracker.hold)
+            if taken.is_left:
+                self._trackers[tracker.hold] = tracker
+        if tracker.hold in self._trackers:
+            self._news()
+        return taken.is_left
 
     # Writing it
 
@@ -137,37 +195,43 @@ class Reports:
         error = await _tried(persist, lambda: calls.progress(self._context, reports))
         if error is None:
             for each in taken:
-                each.report = None
+                each.report_is_done()
+        elif not is_about_the_value(error):
+            for each in taken:
+                each.has_to_wait = True
         elif len(taken) > 1:
             half = len(taken) // 2
             await self._write_progress(persist, taken[:half])
             await self._write_progress(persist, taken[half:])
-        elif is_about_the_value(error):
-            self._refuse(taken[0], "progress", error)
-            taken[0].report = None
         else:
-            taken[0].has_to_wait = True
+            self._refuse(taken[0], "progress", error)
+            taken[0].report_is_done()
 
     async def _write_events(self, persist: Persist, parts: Sequence[_Part]) -> None:
-        tellings = _tellings(parts)
-        error = await _tried(persist, lambda: calls.record_events(self._context, tellings))
+        entries = [(part.taken.tracker.hold, told) for part in parts for told in part.told]
+        error = await _tried(persist, lambda: calls.record_events(self._context, entries))
         if error is None:
-            _are_kept(parts)
+            for part in parts:
+                part.taken.is_done(part.size)
+        elif not is_about_the_value(error):
+            for part in parts:
+                part.taken.has_to_wait = True
         elif len(parts) > 1:
             half = len(parts) // 2
             await self._write_events(persist, parts[:half])
             await self._write_events(persist, parts[half:])
-        elif not is_about_the_value(error):
-            parts[0].taken.has_to_wait = True
-        elif parts[0].size > 1:
-            taken, size = parts[0]
-            await self._write_events(persist, [_Part(taken, size // 2)])
-            if not taken.has_to_wait:
-                await self._write_events(persist, [_Part(taken, size - size // 2)])
         else:
-            taken = parts[0].taken
+            await self._write_without_the_refused(persist, parts[0], error)
+
+    async def _write_without_the_refused(self, persist: Persist, part: _Part, error: Exception) -> None:
+        taken, size = part
+        if size == 1:
             self._refuse(taken, f"{taken.told[0].kind} {taken.told[0].name!r}", error)
-            del taken.told[0]
+            taken.is_done(1)
+            return
+        await self._write_events(persist, [_Part(taken, size // 2)])
+        if not taken.has_to_wait:
+            await self._write_events(persist, [_Part(taken, size - size // 2)])
 
     def _refuse(self, taken: _Taken, what: str, error: Exception) -> None:
         self.refused += 1
@@ -183,15 +247,24 @@ class Reports:
 class _Taken:
     """What was taken from a tracker and is not written yet."""
 
-    def __init__(self, tracker: Tracker, words: Words) -> None:
+    def __init__(self, tracker: Tracker, *, alone: bool) -> None:
         self.tracker = tracker
-        self.report, self.told = words
+        self.report, self.told = tracker.look()
+        self.alone = alone
+        """Whether it is this job that has to wait, if something has to."""
         self.has_to_wait = False
-        tracker.writing = True
 
     @property
     def is_left(self) -> bool:
         return self.report is not None or bool(self.told)
+
+    def report_is_done(self) -> None:
+        self.report = None
+        self.tracker.report_is_written()
+
+    def is_done(self, size: int) -> None:
+        self.tracker.is_written(self.told[size - 1].number)
+        del self.told[:size]
 
 
 class _Part(NamedTuple):
@@ -199,6 +272,10 @@ class _Part(NamedTuple):
 
     taken: _Taken
     size: int
+
+    @property
+    def told(self) -> list[Told]:
+        return self.taken.told[: self.size]
 
 
 def _parts(taken: Sequence[_Taken]) -> list[_Part]:
@@ -216,14 +293,18 @@ def _parts(taken: Sequence[_Taken]) -> list[_Part]:
     return parts
 
 
-def _tellings(parts: Sequence[_Part]) -> list[Telling]:
-    return [Telling(taken.tracker.hold, taken.tracker.stored, taken.told[:size]) for taken, size in parts]
-
-
-def _are_kept(parts: Sequence[_Part]) -> None:
-    for taken, size in parts:
-        taken.tracker.stored += size
-        del taken.told[:size]
+def _pieces(told: Sequence[Told]) -> Iterator[list[Told]]:
+    """All of it, in pieces that go into one statement each."""
+    piece: list[Told] = []
+    characters = 0
+    for each in told:
+        if len(piece) == MOST_EVENTS or (piece and characters + len(each.data) > MOST_CHARACTERS):
+            yield piece
+            piece, characters = [], 0
+        piece.append(each)
+        characters += len(each.data)
+    if piece:
+        yield piece
 
 
 async def _tried(persist: Persist, plan: Callable[[], Plan[Any]]) -> Exception | None:
@@ -238,6 +319,9 @@ async def _tried(persist: Persist, plan: Callable[[], Plan[Any]]) -> Exception |
 
 def is_about_the_value(error: Exception) -> bool:
     """Whether to try again would be in vain: not an outage, a lock, a schema in the middle of its migration."""
+    if isinstance(error, psycopg.errors.CheckViolation) and (error.diag.table_name or "").endswith("_default"):
+        # A day's partition was attached between the choice of one for the row and its writing.
+        return False
     if isinstance(error, psycopg.Error):
         return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(("22", "23", "54", "JQ", "P0"))
     return not isinstance(error, TimeoutError | OSError | HowdahError) or isinstance(error, InvalidInput)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +12,14 @@ from howdah import calls as verbs
 from howdah.context import Context
 from howdah.database import Database
 from howdah.job import Job, bind
+from howdah.plan import Plan
 from howdah.worker.calls import Hold
 from howdah.worker.tracker import Tracker
 
 if TYPE_CHECKING:
     from howdah.handler import Handler
+
+log = logging.getLogger("howdah.worker")
 
 StopReason: TypeAlias = Literal["cancelled", "timed out", "lost", "fenced", "shutdown"]
 
@@ -26,10 +30,13 @@ class Post(Protocol):
     def changed(self, tracker: Tracker) -> None:
         """Something was said. From any thread."""
 
-    def settle(self, tracker: Tracker) -> None:
-        """Returns when what was said is written."""
+    def settle(self, tracker: Tracker, *, ends: bool) -> bool:
+        """Waits until what was said is written, or that takes too long. Whether it is. ends: the job is about to."""
 
-    async def asettle(self, tracker: Tracker) -> None: ...
+    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool: ...
+
+    def rest(self, tracker: Tracker) -> Plan[None]:
+        """Writes what could not be settled."""
 
 
 class Desk:
@@ -56,6 +63,18 @@ class Desk:
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
         await self._database.arun(verbs.complete(self.context, job, result), conn)
 
+    def write_rest(self, tracker: Tracker, conn: Any) -> None:
+        try:
+            self._database.run(self.post.rest(tracker), conn)
+        except Exception:  # noqa: BLE001
+            _warn_of_the_rest(tracker)
+
+    async def awrite_rest(self, tracker: Tracker, conn: Any) -> None:
+        try:
+            await self._database.arun(self.post.rest(tracker), conn)
+        except Exception:  # noqa: BLE001
+            _warn_of_the_rest(tracker)
+
     def checkpoint(self, job: Job, data: Any) -> None:
         self._database.run(verbs.checkpoint(self.context, job, data))
 
@@ -79,6 +98,7 @@ class Run:
         self.started = time.monotonic()
         self._trackers: dict[uuid.UUID, Tracker] = {}
         self._only: Tracker | None = None
+        self._closed = False
         self._stop: Callable[[StopReason], None] | None = None
         for job in jobs:
             bind(job, self)
@@ -130,22 +150,28 @@ class Run:
         return self._only or self._tracker(job)
 
     def checkpoint(self, job: Job, data: Any) -> None:
+        # The next attempt goes on behind what was said, and does not say it again.
+        if (tracker := self._trackers.get(job.id)) is not None and not self.desk.post.settle(tracker, ends=False):
+            _warn_of_an_overtaking(tracker)
         self.desk.checkpoint(job, data)
 
     async def acheckpoint(self, job: Job, data: Any) -> None:
+        tracker = self._trackers.get(job.id)
+        if tracker is not None and not await self.desk.post.asettle(tracker, ends=False):
+            _warn_of_an_overtaking(tracker)
         await self.desk.acheckpoint(job, data)
 
     def complete(self, job: Job, result: Any, conn: Any) -> None:
         # What was said would come too late once the job has ended.
-        if (tracker := self._trackers.get(job.id)) is not None:
-            self.desk.post.settle(tracker)
+        if (tracker := self._trackers.get(job.id)) is not None and not self.desk.post.settle(tracker, ends=True):
+            self.desk.write_rest(tracker, conn)
         self.desk.complete(job, result, conn)
         self.by_handler.add(job.id)
 
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
-        # What was said would come too late once the job has ended.
-        if (tracker := self._trackers.get(job.id)) is not None:
-            await self.desk.post.asettle(tracker)
+        tracker = self._trackers.get(job.id)
+        if tracker is not None and not await self.desk.post.asettle(tracker, ends=True):
+            await self.desk.awrite_rest(tracker, conn)
         await self.desk.acomplete(job, result, conn)
         self.by_handler.add(job.id)
 
@@ -153,6 +179,7 @@ class Run:
 
     def close(self) -> None:
         """The run is over: its last words are said."""
+        self._closed = True
         for tracker in list(self._trackers.values()):
             tracker.tell_left_out()
             tracker.close()
@@ -164,7 +191,17 @@ class Run:
             # One alone is kept, whoever else asks at this moment.
             tracker = self._trackers.setdefault(job.id, made)
             self._only = tracker if len(self.jobs) == 1 else None
+            if self._closed:
+                tracker.close()
         return tracker
+
+
+def _warn_of_the_rest(tracker: Tracker) -> None:
+    log.warning("job %s ends before all that was said of it could be written", tracker.hold[0], exc_info=True)
+
+
+def _warn_of_an_overtaking(tracker: Tracker) -> None:
+    log.warning("a checkpoint of job %s is kept before all that was said could be written", tracker.hold[0])
 
 
 def hold_of(job: Job) -> Hold:

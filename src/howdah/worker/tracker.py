@@ -28,6 +28,8 @@ log = logging.getLogger("howdah.worker")
 
 MAX_LOGS: Final = 1_000
 MAX_MESSAGE: Final = 4_000
+MAX_CHARACTERS: Final = 32_000_000
+"""Of the data of events and logs of one job that wait to be written."""
 LEFT_OUT: Final = "howdah.left_out"
 
 
@@ -52,12 +54,12 @@ class Tracker:
         self, hold: Hold, context: Context, changed: Callable[[Tracker], None], *, max_events: int = 10_000
     ) -> None:
         self.hold = hold
-        self.stored = 0
-        """How many of its events and logs are in the database."""
-        self.writing = False
-        self.quiet_until = float("-inf")
-        """The job is locked by somebody: no use to try before this moment."""
+        self.aside = False
+        """Not to be written together with others: it might keep them waiting."""
         self.pause = 0.0
+        """Seconds between tries. More than none: the job was found locked by somebody."""
+        self.quiet_until = float("-inf")
+        """No use to try before this moment."""
         self._context = context
         self._changed = changed
         self._max_events = max_events
@@ -65,9 +67,12 @@ class Tracker:
         self._lock = threading.RLock()
         self._here = Stage("", None, 0.0, 100.0)
         self._moved = False
+        self._reporting = False
         self._news = False
         self._closed = False
         self._told: list[Told] = []
+        self._characters = 0
+        self._number = 0
         self._events = 0
         self._logs = 0
         self._left_out = LeftOut()
@@ -136,8 +141,11 @@ class Tracker:
             return
         text = stored_json(self._context, data, "event data").obj
         with self._lock:
-            self._events += 1
-            self._tell(Told("event", name, text, time.monotonic()))
+            if self._events >= self._max_events:
+                self._leave_out(events=1)
+            else:
+                self._events += 1
+                self._tell(Told("event", name, text, time.monotonic()))
 
     def log(self, level: str, logger: str, message: str) -> None:
         """Keeps a log record. Its size is bounded here, and so does not depend on the queue's limit."""
@@ -147,8 +155,11 @@ class Tracker:
         record = {"logger": clean_text(logger)[:200], "message": _shortened(clean_text(message))}
         text = to_jsonb(record, codec=self._context.codec, max_bytes=None, name="log record").obj
         with self._lock:
-            self._logs += 1
-            self._tell(Told("log", level, text, time.monotonic()))
+            if self._logs >= MAX_LOGS:
+                self._leave_out(logs=1)
+            else:
+                self._logs += 1
+                self._tell(Told("log", level, text, time.monotonic()))
 
     def leave_out_log(self) -> None:
         """A log record could not be kept."""
@@ -156,29 +167,46 @@ class Tracker:
 
     # What becomes of it
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether everything that was said is written."""
-        return not self._news and not self.writing
-
-    def take(self) -> Words:
-        """What is new. From now on, the next change is told again."""
+    def look(self) -> Words:
+        """What is to be written, and stays here until it is. From now on, the next change is told again."""
         with self._lock:
             report = self._report() if self._moved else None
-            told, self._told = self._told, []
+            self._reporting = self._moved
             self._moved = self._news = False
-            return Words(report, told)
+            return Words(report, list(self._told))
+
+    def unwritten(self) -> Words:
+        """All that is not known to be written, also what somebody is writing at this moment."""
+        with self._lock:
+            return Words(self._report() if self._moved or self._reporting else None, list(self._told))
+
+    def report_is_written(self) -> None:
+        self._reporting = False
+
+    def is_written(self, number: int) -> None:
+        """What was told up to this number has been written, or never can be."""
+        with self._lock:
+            count = next((n for n, told in enumerate(self._told) if told.number > number), len(self._told))
+            self._characters -= sum(len(told.data) for told in self._told[:count])
+            del self._told[:count]
+
+    def take(self) -> Words:
+        """What is new, for somebody else to keep."""
+        with self._lock:
+            words = self.look()
+            self.report_is_written()
+            self.is_written(self._number)
+            return words
 
     def take_left_out(self) -> LeftOut:
         with self._lock:
             left_out, self._left_out = self._left_out, LeftOut()
             return left_out
 
-    def put_back(self, words: Words) -> None:
-        """They could not be written: what comes after them has to wait behind them."""
+    def look_again(self) -> None:
+        """Not all of it could be written."""
         with self._lock:
-            self._told[:0] = words.told
-            self._moved = self._moved or words.report is not None
+            self._moved = self._moved or self._reporting
             self._news = True
 
     def feed(self, words: Words, left_out: LeftOut) -> None:
@@ -212,13 +240,20 @@ class Tracker:
             self._closed = True
 
     def _moves(self) -> None:
-        self._moved = True
-        self._has_news()
+        if not self._closed:
+            self._moved = True
+            self._has_news()
 
     def _tell(self, told: Told) -> None:
-        if not self._closed:
-            self._told.append(told)
-            self._has_news()
+        if self._closed:
+            return
+        if self._characters + len(told.data) > MAX_CHARACTERS and told.name != LEFT_OUT:
+            self._leave_out(events=told.kind == "event", logs=told.kind == "log")
+            return
+        self._number += 1
+        self._told.append(told._replace(number=self._number))
+        self._characters += len(told.data)
+        self._has_news()
 
     def _leave_out(self, events: int = 0, logs: int = 0) -> None:
         with self._lock:

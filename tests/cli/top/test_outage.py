@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
+from unittest import mock
 
 import pytest
 
-from howdah import JobQueue
+from howdah import Job, JobQueue
+from howdah.cli.top.details import Details
+from howdah.options import JobOrId
 from tests import servers
 from tests.cli.top.screen import opened
 from tests.conftest import Connect
@@ -93,6 +97,39 @@ def test_details_that_were_closed_before_the_answer_came_do_no_harm(queue: JobQu
             await seen.until_seen("2 pending")
 
     asyncio.run(look())
+
+
+def test_a_job_that_is_gone_closes_no_other_jobs_details(queue: JobQueue, connect: Connect) -> None:
+    kept = queue.enqueue("mail")
+    gone = queue.enqueue("mail")
+    asked, answer = threading.Event(), threading.Event()
+
+    def get(job: JobOrId) -> Job:
+        if job == gone.id:
+            asked.set()
+            answer.wait()
+        return JobQueue.get(queue, job)
+
+    async def look() -> None:
+        async with opened(queue) as seen:
+            await seen.press("w")
+            await seen.until(lambda: len(seen.table("jobs")) == 2, "both jobs")
+            await seen.press("enter")
+            await seen.until(asked.is_set, "the details of one are asked for")
+            assert isinstance(seen.app.screen, Details)
+            assert seen.app.screen.job.id == gone.id
+            await seen.press("escape", "down", "enter")
+            connect().execute("DELETE FROM live WHERE id = %s", (gone.id,))
+            answer.set()
+            await seen.until_seen(str(kept.id), "no worker that lives handles its type")
+            assert "there is no job" not in seen.status
+            assert "no answer" not in seen.remarks
+
+    with mock.patch.object(queue, "get", get):
+        try:
+            asyncio.run(look())
+        finally:
+            answer.set()
 
 
 def test_a_job_that_is_gone_closes_its_details(queue: JobQueue, connect: Connect) -> None:

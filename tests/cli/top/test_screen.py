@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from howdah import Job, JobQueue
+from howdah import Event, Job, JobQueue
 from howdah.cli.standing import short_id
-from tests.cli.runner import failed_job
+from howdah.cli.top.details import Reader
+from tests.cli.runner import failed_job, tell_many
 from tests.cli.test_health import register
 from tests.cli.top.screen import Seen, opened
 from tests.conftest import Db
@@ -193,6 +196,24 @@ def test_details_follow_a_job(queue: JobQueue) -> None:
             await seen.until_seen("lanes", "1 failed")
 
     asyncio.run(look())
+
+
+def test_details_read_the_last_events_only(queue: JobQueue, db: Db) -> None:
+    job = running_job(queue, "import")
+    tell_many(db, job, 1_000)
+    read: list[Event] = []
+
+    def events(job: Job, **options: Any) -> list[Event]:
+        found = JobQueue.events(queue, job, **options)
+        read.extend(found)
+        return found
+
+    with mock.patch.object(queue, "events", events):
+        reader = Reader(job.id)
+        assert [event.name for event in reader.read(queue).events] == [f"e{n}" for n in range(971, 1_001)]
+        queue.event(job, "closed")
+        assert [event.name for event in reader.read(queue).events] == [*(f"e{n}" for n in range(972, 1_001)), "closed"]
+    assert len(read) == 31
 
 
 def test_details_tell_the_place_of_a_waiting_job_and_the_result_of_an_ended_one(queue: JobQueue) -> None:

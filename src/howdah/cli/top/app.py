@@ -110,7 +110,12 @@ class Top(App[int]):
         self._asked_at, self._ask_again = time.monotonic(), False
         if isinstance(self.screen, Details):
             details = self.screen
-            errand.send(self, lambda: details.read(self._queue), lambda known: self._know(details, known), self._lose)
+            errand.send(
+                self,
+                lambda: details.read(self._queue),
+                lambda known: self._know(details, known),
+                lambda error: self._lose(details, error),
+            )
         else:
             view = self.board.view
             errand.send(self, lambda: take(self._queue, view, self._limit), self._show, self._miss)
@@ -136,14 +141,17 @@ class Top(App[int]):
         self._asked_at = None
         self._show_remarks()
 
-    def _lose(self, error: Exception) -> None:
+    def _lose(self, details: Details, error: Exception) -> None:
         """``_miss``, of a job that may be gone for ever."""
-        if isinstance(error, JobNotFound) and isinstance(self.screen, Details):
+        if not isinstance(error, JobNotFound):
+            self._miss(error)
+        elif details is self.screen:
             self._asked_at = None
             self._say(str(error), "bold red")
-            self.screen.dismiss()
+            details.dismiss()
         else:
-            self._miss(error)
+            # Closed already; or below another screen, and then asked again once it is back.
+            self._heard()
 
     def _heard(self) -> None:
         self._asked_at, self._trouble, self._answered_at = None, None, now()

@@ -19,7 +19,6 @@ from howdah.event import Event
 from howdah.job import Job
 from howdah.queue import JobQueue
 
-_PAGE: Final = 1_000
 _LAST: Final = 30
 
 
@@ -51,7 +50,7 @@ class Details(Screen[None]):
 
 
 class Reader:
-    """Reads what is new of a job, one page of its events at a time."""
+    """Reads what is new of a job, and of its events the last ones, however many there are."""
 
     def __init__(self, job_id: uuid.UUID) -> None:
         self._id = job_id
@@ -61,9 +60,5 @@ class Reader:
         job = queue.get(self._id)
         place = queue.place(job) if job.status == "pending" else None
         after = self._events[-1].seq if self._events else 0
-        while page := queue.events(job, after=after, limit=_PAGE):
-            self._events.extend(page)
-            after = page[-1].seq
-            if len(page) < _PAGE:
-                break
+        self._events.extend(queue.events(job, after=after, last=_LAST))
         return Known(job, place, tuple(self._events))

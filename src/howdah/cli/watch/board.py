@@ -35,14 +35,14 @@ class Board:
     def __init__(self, named: Iterable[uuid.UUID] = ()) -> None:
         self.bars: dict[uuid.UUID, Bar] = {}
         self._named = {id: n for n, id in enumerate(named)}
-        self._ended: collections.OrderedDict[uuid.UUID, None] = collections.OrderedDict()
+        self._ended: collections.OrderedDict[uuid.UUID, int | None] = collections.OrderedDict()
 
     def take(self, update: Update, place: Place | None = None) -> bool:
         """Whether it says anything that was not said before."""
         if update.kind == "progress":
             return update.job is not None and self._stands(update.job, place)
         if is_an_end(update):
-            return self._ends(update.job_id)
+            return self._ends(update.job_id, None)
         if update.kind == "status":
             # Pending again: a job that had ended lives once more.
             self._ended.pop(update.job_id, None)
@@ -61,10 +61,11 @@ class Board:
 
     def _stands(self, job: Job, place: Place | None) -> bool:
         if job.ended:
-            return self._ends(job.id)
-        if job.id in self._ended:
+            return self._ends(job.id, job.token)
+        if self._has_ended(job.id, job.token):
             # A look from before its end, told after it.
             return False
+        self._ended.pop(job.id, None)
         if job.status == "pending" and job.id not in self._named:
             return self.bars.pop(job.id, None) is not None
         before = self.bars.get(job.id)
@@ -78,14 +79,22 @@ class Board:
         else:
             self.bars.pop(job_id, None)
 
-    def _ends(self, job_id: uuid.UUID) -> bool:
-        self.bars.pop(job_id, None)
-        if job_id in self._ended:
+    def _has_ended(self, job_id: uuid.UUID, token: int | None) -> bool:
+        """Whether the end of this life is known: a later one has a higher token."""
+        if job_id not in self._ended:
             return False
-        self._ended[job_id] = None
+        last = self._ended[job_id]
+        return last is None or token is None or token <= last
+
+    def _ends(self, job_id: uuid.UUID, token: int | None) -> bool:
+        """token: None if only an event tells of it, which has none."""
+        is_known = self._has_ended(job_id, token)
+        self.bars.pop(job_id, None)
+        if token is not None or not is_known:
+            self._ended[job_id] = token
         if len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
-        return True
+        return not is_known
 
 
 def _standing(job: Job) -> tuple[object, ...]:

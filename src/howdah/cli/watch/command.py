@@ -56,7 +56,7 @@ async def _watch(args: argparse.Namespace, what: Wanted) -> int:
     async with open_queue(args) as queue:
         before = await first_look(queue, what)
         with _view(args, what) as view:
-            return await Watcher(queue, what, view).run(before)
+            return await Watcher(queue, what, view, before).run()
 
 
 def _view(args: argparse.Namespace, what: Wanted) -> JsonLines | PlainLines | Picture:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import signal
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from howdah.cli.outage_remarks import outages_remarked
 from howdah.cli.output import remark
 from howdah.cli.watch.wanted import Wanted
 from howdah.errors import DatabaseUnavailable, JobNotFound
+from howdah.event import EVENT_KINDS
+from howdah.events import is_behind
 from howdah.outage import is_temporary
 from howdah.place import Place
 from howdah.queue import JobQueue
@@ -26,6 +29,8 @@ TERMINATED: Final = 143
 
 _FRAME: Final = 0.1
 _LOOK_EVERY: Final = 1.0
+_SILENT_LOOKS: Final = 3
+"""So many looks in a row have nothing live and nothing new, before that counts as the end."""
 _PLACES_EVERY: Final = 2.0
 _MOST_PLACES: Final = 20
 """Where a job stands costs a look at those before it: of so many jobs at most."""
@@ -46,47 +51,53 @@ class View(Protocol):
     def refresh(self) -> None: ...
 
 
-async def first_look(queue: JobQueue, wanted: Wanted) -> int:
-    """What is wrong from the beginning is said at once; later, an outage is waited for.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where the stream of the types was at the first look, and how many jobs of them had failed or were cancelled."""
 
-    Returns how many jobs of the types have failed or were cancelled.
-    """
+    position: str = ""
+    unsuccessful: int = 0
+
+
+async def first_look(queue: JobQueue, wanted: Wanted) -> Beginning:
+    """What is wrong from the beginning is said at once; later, an outage is waited for."""
     if wanted.types is None:
         await queue.aget(wanted.ids[0])
-        return 0
+        return Beginning()
+    position = await queue.aposition()
     stats = await queue.astats()
     for job_type in wanted.types:
         if job_type not in stats:
             remark(f"there are no jobs of type {job_type} yet")
-    return _unsuccessful(_chosen(stats, wanted))
+    return Beginning(position, _unsuccessful(_chosen(stats, wanted)))
 
 
 class Watcher:
     """One call of the command."""
 
-    def __init__(self, queue: JobQueue, wanted: Wanted, view: View) -> None:
+    def __init__(self, queue: JobQueue, wanted: Wanted, view: View, before: Beginning) -> None:
         self._queue = queue
         self._wanted = wanted
         self._view = view
         self._ids = frozenset(wanted.ids)
         self._with_place = frozenset(wanted.ids[:_MOST_PLACES])
         self._waiting: set[uuid.UUID] = set()
+        self._unsuccessful_before = before.unsuccessful
         self._seen_unsuccessful = False
+        self._position = before.position if wanted.after is None else wanted.after
+        self._heard = 0
 
-    async def run(self, before: int) -> int:
-        """Returns the exit code: 1 if a job that was waited for has failed or was cancelled.
-
-        before: how many jobs of the types were so at the first look.
-        """
+    async def run(self) -> int:
+        """Returns the exit code: 1 if a job that was waited for has failed or was cancelled."""
         loop = asyncio.get_running_loop()
         told_to_stop = asyncio.Event()
         with contextlib.suppress(ValueError, RuntimeError):
             # A death on the spot would leave the terminal without its cursor.
             loop.add_signal_handler(signal.SIGTERM, told_to_stop.set)
         with outages_remarked(lambda said: _soon(loop, self._view.remark, said)):
-            return await self._follow(before, told_to_stop)
+            return await self._follow(told_to_stop)
 
-    async def _follow(self, before: int, told_to_stop: asyncio.Event) -> int:
+    async def _follow(self, told_to_stop: asyncio.Event) -> int:
         stop = asyncio.create_task(told_to_stop.wait())
         beside = {asyncio.create_task(each) for each in (self._refresh(), self._renew_places())}
         needed = {asyncio.create_task(self._watch_job(id)) for id in self._wanted.ids}
@@ -94,7 +105,7 @@ class Watcher:
             stream = asyncio.create_task(self._watch_types(self._wanted.types))
             (beside if self._wanted.until_done else needed).add(stream)
         if self._wanted.until_done:
-            needed.add(asyncio.create_task(self._until_done(before)))
+            needed.add(asyncio.create_task(self._until_done()))
         every = (stop, *beside, *needed)
         try:
             while needed:
@@ -124,11 +135,13 @@ class Watcher:
             self._seen_unsuccessful |= end.job.status != "completed"
 
     async def _watch_types(self, types: Sequence[str]) -> None:
-        kinds, after = self._kinds(), self._wanted.after
-        async with aclosing(self._queue.awatch_all(types=list(types) or None, kinds=kinds, after=after)) as updates:
+        stream = self._queue.awatch_all(types=list(types) or None, kinds=self._kinds(), after=self._position)
+        async with aclosing(stream) as updates:
             async for update in updates:
                 if update.job_id not in self._ids:
                     await self._show(update)
+                self._position = update.position
+                self._heard += 1
 
     def _kinds(self, *besides: UpdateKind) -> list[UpdateKind]:
         return [kind for kind in KINDS if kind in self._wanted.kinds or kind in besides]
@@ -160,17 +173,25 @@ class Watcher:
             return await self._queue.aplace(job_id)
         return None
 
-    async def _until_done(self, before: int) -> None:
-        """Returns when nothing of the types is live, and nothing new was for a while."""
-        quiet = 0
+    async def _until_done(self) -> None:
+        """Returns when nothing of the types is live, and all that has happened to them was shown."""
+        silent = heard = 0
         while True:
             with _without_outages():
                 stats = _chosen(await self._queue.astats(), self._wanted)
-                quiet = 0 if any(each.pending + each.claimed + each.running for each in stats.values()) else quiet + 1
-                if quiet == 2:
-                    self._seen_unsuccessful |= _unsuccessful(stats) > before
+                is_live = any(each.pending + each.claimed + each.running for each in stats.values())
+                silent = 0 if is_live or self._heard > heard else silent + 1
+                heard = self._heard
+                if silent >= _SILENT_LOOKS and not await self._is_behind():
+                    self._seen_unsuccessful |= _unsuccessful(stats) > self._unsuccessful_before
                     return
             await asyncio.sleep(_LOOK_EVERY)
+
+    async def _is_behind(self) -> bool:
+        """Whether something has happened that was not shown yet. Progress is not kept: of that, silence must do."""
+        kinds = [kind for kind in EVENT_KINDS if kind in self._wanted.kinds]
+        plan = is_behind(self._position, self._wanted.types or None, kinds)
+        return bool(kinds) and await self._queue._database.arun(plan)
 
 
 def _chosen(stats: Mapping[str, TypeStats], wanted: Wanted) -> dict[str, TypeStats]:

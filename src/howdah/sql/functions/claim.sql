@@ -192,6 +192,9 @@ BEGIN
             lease_until = howdah.lease_clock() + v_lease,
             attempts = j.attempts + 1,
             token = j.token + 1,
+            -- How far an attempt before this one has come says nothing about it.
+            progress = 0,
+            current_stage = NULL,
             order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END
         FROM (VALUES (true), (false)) AS part (starts)
         WHERE j.id = ANY (v_picked) AND part.starts = coalesce(

@@ -2,7 +2,8 @@ CREATE OR REPLACE FUNCTION howdah.finish(
     p_ids uuid[],
     p_statuses varchar[],
     p_errors text[] DEFAULT NULL,
-    p_noted boolean DEFAULT false
+    p_noted boolean DEFAULT false,
+    p_cause text DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -37,7 +38,7 @@ BEGIN
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
             current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta,
-            CASE WHEN report IS NULL OR p_noted THEN report ELSE howdah.with_seq(report, 1) END
+            CASE WHEN report IS NOT NULL THEN howdah.with_seq(report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END
         FROM gone
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
@@ -55,9 +56,7 @@ BEGIN
         INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', ended_as,
-            jsonb_strip_nulls(jsonb_build_object(
-                'cause', CASE WHEN error = 'expired' THEN 'expired' ELSE ended_as END, 'error', nullif(error, 'expired')
-            ))
+            jsonb_strip_nulls(jsonb_build_object('cause', coalesce(p_cause, ended_as), 'error', nullif(error, p_cause)))
         FROM gone WHERE report IS NOT NULL AND NOT p_noted
     )
     SELECT array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE order_key IS NOT NULL)
@@ -71,6 +70,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.finish IS
-    'Moves jobs that the caller has locked to the archive, as failed or cancelled. p_noted: the caller has written the event.'
+    'Moves jobs that the caller has locked to the archive, as failed or cancelled. p_noted: the caller has written the event. p_cause: what it says,'
+    ' if not the status.'
     ' Internal: it has no fence of its own.';
 REVOKE ALL ON FUNCTION howdah.finish FROM PUBLIC;

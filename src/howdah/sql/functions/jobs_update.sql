@@ -17,6 +17,7 @@ DECLARE
     v_is_recovery boolean := v_was_held AND NEW.status = 'pending'
         AND NEW.last_error IS NOT DISTINCT FROM OLD.last_error AND current_query() !~* 'last_error\s*=';
     v_is_failure boolean := v_was_held AND NEW.status IN ('pending', 'failed') AND NOT v_is_recovery;
+    v_is_noted boolean := v_was_held AND NOT v_is_held AND NEW.status <> 'completed';
 BEGIN
     IF NEW.id <> OLD.id THEN
         RAISE EXCEPTION 'the id of a job cannot be changed' USING ERRCODE = 'JQ005';
@@ -145,7 +146,7 @@ BEGIN
         report = CASE
             WHEN v_was_held AND v_is_held AND NEW.progress IS DISTINCT FROM OLD.progress
             THEN howdah.next_report(j.report, j.token, j.attempts, j.started_at, howdah.clock(), NEW.progress)
-            WHEN v_is_failure THEN howdah.with_seq(coalesce(j.report, '{}'), 1)
+            WHEN v_is_noted THEN howdah.with_seq(coalesce(j.report, '{}'), 1) - 'eta'
             ELSE j.report
         END,
         deadline_at = CASE
@@ -155,12 +156,14 @@ BEGIN
         END
     WHERE j.id = OLD.id
     RETURNING j.* INTO v_job;
-    IF v_is_failure THEN
+    IF v_is_noted THEN
         INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
         VALUES (
             howdah.clock(), v_job.id, v_token, howdah.seq_of(v_job.report), v_job.attempts, v_job.job_type, 'status',
             NEW.status, jsonb_strip_nulls(jsonb_build_object(
-                'cause', 'failed', 'worker', OLD.worker_id, 'started_at', OLD.started_at, 'error', v_job.last_error,
+                'cause', CASE WHEN NEW.status = 'cancelled' THEN 'cancelled' WHEN v_is_recovery THEN 'recovered' ELSE 'failed' END,
+                'worker', OLD.worker_id, 'started_at', OLD.started_at,
+                'error', CASE WHEN v_is_failure THEN v_job.last_error END,
                 'run_at', CASE WHEN NEW.status = 'pending' THEN v_job.run_at END
             ))
         );
@@ -172,7 +175,7 @@ BEGIN
             NEW.progress := 100;
             NEW.completed_at := coalesce(NEW.completed_at, howdah.clock());
         WHEN NEW.status IN ('failed', 'cancelled') THEN
-            PERFORM howdah.finish(ARRAY[v_job.id], ARRAY[NEW.status], p_noted => v_is_failure);
+            PERFORM howdah.finish(ARRAY[v_job.id], ARRAY[NEW.status], p_noted => v_is_noted);
         ELSE
             PERFORM howdah.tell(ARRAY[v_job.job_type]);
             NEW.claimed_at := CASE WHEN v_is_held THEN v_job.claimed_at END;

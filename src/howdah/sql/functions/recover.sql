@@ -53,9 +53,16 @@ BEGIN
                 WHEN 'timed out' THEN j.status = 'running' AND j.deadline_at < howdah.clock()
                 WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at
                     < howdah.clock() - (SELECT s.cancel_grace FROM howdah.settings AS s)
-                WHEN 'stalled' THEN j.status = 'running' AND (j.report ->> 'token')::bigint = j.token
+                WHEN 'stalled' THEN v_judges AND j.status = 'running' AND (j.report ->> 'token')::bigint = j.token
                     AND to_timestamp((j.report ->> 'stalls')::float8) < howdah.clock()
                     AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.fail_stalled)
+                    -- It may have spoken, and not have been heard: its worker was out of touch, or its loop is blocked.
+                    AND NOT EXISTS (
+                        SELECT FROM howdah.workers AS w WHERE w.worker_id = j.worker_id AND (
+                            w.fresh_since > v_now - (howdah.clock() - to_timestamp((j.report ->> 'at')::float8))
+                            OR w.loop_lag > interval '5 seconds'
+                        )
+                    )
             END
             ORDER BY j.id LIMIT p_limit
             FOR UPDATE SKIP LOCKED
@@ -73,7 +80,7 @@ BEGIN
         ORDER BY j.expires_at LIMIT p_limit
         FOR UPDATE SKIP LOCKED
     ), ended AS MATERIALIZED (
-        SELECT howdah.finish(array_agg(e.id), array_agg(e.status), array_agg(e.reason))
+        SELECT howdah.finish(array_agg(e.id), array_agg(e.status), array_agg(e.reason), p_cause => 'expired')
         FROM ending AS e HAVING count(*) > 0
     )
     SELECT ending.* FROM ending WHERE EXISTS (SELECT FROM ended);
@@ -86,7 +93,7 @@ BEGIN
         ORDER BY j.id LIMIT p_limit
         FOR UPDATE SKIP LOCKED
     ), ended AS MATERIALIZED (
-        SELECT howdah.finish(array_agg(e.id), array_agg(e.status), array_agg(e.reason))
+        SELECT howdah.finish(array_agg(e.id), array_agg(e.status), array_agg(e.reason), p_cause => 'no attempts left')
         FROM ending AS e HAVING count(*) > 0
     )
     SELECT ending.* FROM ending WHERE EXISTS (SELECT FROM ended);

@@ -26,7 +26,11 @@ BEGIN
             id, token + 1, howdah.clock(), howdah.clock(), created_at, claimed_at, NULL, timeout, parent_id,
             workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
             data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
-            NULL, last_error, errors, checkpoint, retry_policy, meta, howdah.with_seq(report, 1)
+            NULL, last_error, errors, checkpoint, retry_policy, meta,
+            -- What it has come to in its former life says nothing about this one; how it came there stays.
+            CASE WHEN report IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+                'seq', howdah.seq_of(report) + 1, 'points', report -> 'points', 'step', report -> 'step'
+            )) END
         FROM ended
         -- A live job may have its key by now: then the ended one stays where it is.
         ON CONFLICT DO NOTHING

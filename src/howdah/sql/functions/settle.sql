@@ -163,7 +163,7 @@ BEGIN
             lease = NULL,
             lease_until = NULL,
             deadline_at = NULL,
-            report = CASE WHEN v.note IS NULL THEN j.report ELSE howdah.with_seq(coalesce(j.report, '{}'), 1) END
+            report = CASE WHEN v.note IS NULL THEN j.report ELSE howdah.with_seq(coalesce(j.report, '{}'), 1) - 'eta' END
         FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes)
             AS v (id, status, error, entry, run_at, refund, crashes, interruptions, note)
         WHERE j.id = ANY (v_ids) AND j.id = v.id

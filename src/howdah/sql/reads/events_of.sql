@@ -1,9 +1,11 @@
--- The next events of many jobs, each from a place of its own.
+-- The next events of many jobs, each from a place of its own. No job had any before its own of the sinces, nor before since,
+-- the first of them: by this one the planner leaves out days, and by the others the executor more of them, job by job.
 SELECT w.after, e.*
-FROM unnest(%(ids)s::uuid[], %(afters)s::int[]) AS w (id, after)
+FROM unnest(%(ids)s::uuid[], %(afters)s::int[], %(sinces)s::timestamptz[]) AS w (id, after, since)
 CROSS JOIN LATERAL (
     SELECT * FROM howdah.events AS e
-    WHERE e.job_id = w.id AND e.seq > w.after AND e.kind = ANY (%(kinds)s::text[])
+    WHERE e.job_id = w.id AND e.seq > w.after AND e.at >= w.since AND e.at >= %(since)s::timestamptz
+        AND e.kind = ANY (%(kinds)s::text[])
     ORDER BY e.seq LIMIT %(limit)s::int
 ) AS e
 ORDER BY e.job_id, w.after, e.seq

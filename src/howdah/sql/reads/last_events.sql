@@ -1,0 +1,6 @@
+SELECT * FROM (
+    SELECT * FROM howdah.events
+    WHERE job_id = %(id)s AND seq > %(after)s::int AND (%(kinds)s::text[] IS NULL OR kind = ANY (%(kinds)s::text[]))
+    ORDER BY seq DESC LIMIT %(limit)s::int
+) AS last_ones
+ORDER BY seq
