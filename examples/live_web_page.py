@@ -2,7 +2,7 @@
 
 Run as a program it plays the browser itself, and ends. To see the page, serve it in this folder:
 
-    uvicorn live_web_page:app
+    uvicorn live_web_page:app --timeout-graceful-shutdown 5
 
 A browser that loses its connection comes back by itself, says what it has seen last, and misses nothing.
 """

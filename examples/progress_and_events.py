@@ -25,7 +25,7 @@ async def import_rows(job: Job, rows: int) -> str:
         job.event("downloaded", rows=rows)
 
     # The other 80 percent. To say so for every single row costs next to nothing: the worker writes it a few times a second.
-    for row in job.track(range(first, rows), stage="load"):
+    for row in job.track(range(first, rows), stage="load", done=first):
         if row % 100 == 0:
             # Returns when it is committed: whatever happens from here on, no row before this one is loaded again.
             await job.acheckpoint({"row": row})

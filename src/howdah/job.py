@@ -54,7 +54,9 @@ class Reporter(Protocol):
 
     def advance(self, n: float, total: float | None, stage: str | None) -> None: ...
 
-    def track(self, items: Any, stage: str | None, total: float | None, weight: float | None) -> Tracked[Any]: ...
+    def track(
+        self, items: Any, stage: str | None, total: float | None, done: float, weight: float | None
+    ) -> Tracked[Any]: ...
 
     def stage(self, name: str, weight: float | None) -> AbstractContextManager[None]: ...
 
@@ -188,7 +190,13 @@ class Job(Generic[T_co]):
 
     @overload
     def track(
-        self, items: Iterable[U], stage: str | None = None, *, total: float | None = None, weight: float | None = None
+        self,
+        items: Iterable[U],
+        stage: str | None = None,
+        *,
+        total: float | None = None,
+        done: float = 0,
+        weight: float | None = None,
     ) -> Tracked[U]: ...
 
     @overload
@@ -198,17 +206,25 @@ class Job(Generic[T_co]):
         stage: str | None = None,
         *,
         total: float | None = None,
+        done: float = 0,
         weight: float | None = None,
     ) -> Tracked[U]: ...
 
     def track(
-        self, items: Any, stage: str | None = None, *, total: float | None = None, weight: float | None = None
+        self,
+        items: Any,
+        stage: str | None = None,
+        *,
+        total: float | None = None,
+        done: float = 0,
+        weight: float | None = None,
     ) -> Tracked[Any]:
         """The items, counted as they go by: ``for row in job.track(rows):``, or ``async for``.
 
-        total: how many, where ``len(items)`` does not say. stage, weight: as of ``stage``.
+        total: how many in all, where ``len(items)`` does not say. done: how many were done before these, by an attempt that
+        this one resumes. stage, weight: as of ``stage``.
         """
-        return self._reporter().track(items, stage, total, weight)
+        return self._reporter().track(items, stage, total, done, weight)
 
     def stage(self, name: str, weight: float | None = None) -> AbstractContextManager[None]:
         """A part of the job: ``with job.stage("load", weight=70):``. Stages come one after the other, and nest.

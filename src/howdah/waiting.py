@@ -201,7 +201,9 @@ def value_of(context: Context, job: Job) -> Any:
         case "cancelled":
             raise JobCancelled(f"{name} was cancelled{f': {job.last_error}' if job.last_error else ''}", job=job)
         case _:
-            raise NotEnded(f"{name} is {job.status}: wait for it with queue.wait_for(job)", job=job)
+            raise NotEnded(
+                f"{name} was {job.status} when it was looked at: ask the job that queue.wait_for(job) returns", job=job
+            )
 
 
 def _listed(jobs: JobOrId | Iterable[JobOrId]) -> Iterable[JobOrId]:

@@ -184,6 +184,7 @@ def test_the_first_word_is_the_beginning_of_the_record(db: Db, clock: TestClock)
         "at": now,
         "first": now,
         "moved": now,
+        "since": now,
         "gap": 4,
         "stalls": now + 30,
         "percent": 0,
@@ -210,7 +211,7 @@ def test_rate_and_end_are_of_what_came_lately(db: Db, clock: TestClock) -> None:
     assert measured(db, job, now) == (5, 2.5, 30)
     now = clock.advance(10).timestamp()
     say(db, job, done=150, total=200)
-    weight = 1 - math.exp(-10 / 20)
+    weight = 1 - math.exp(-2 * 10 / 20)
     rate, pace = 5 + weight * (10 - 5), 2.5 + weight * (5 - 2.5)
     assert measured(db, job, now) == pytest.approx((rate, pace, 25 / pace), abs=0.001)
     now = clock.advance(10).timestamp()
@@ -218,6 +219,19 @@ def test_rate_and_end_are_of_what_came_lately(db: Db, clock: TestClock) -> None:
     assert measured(db, job, now)[0] == pytest.approx(rate * (1 - weight), abs=0.001)
     say(db, job, done=200, total=200)
     assert measured(db, job, now)[2] == 0
+
+
+def test_a_stage_of_another_pace_is_soon_believed(db: Db, clock: TestClock) -> None:
+    (job,) = hold(db)
+    for percent in range(0, 50, 10):
+        say(db, job, percent, stage="quick")
+        clock.advance(0.4)
+    for percent in range(50, 60):
+        say(db, job, percent, stage="slow")
+        clock.advance(1)
+    say(db, job, 60, stage="slow")
+    left = report(db, job)["eta"] - clock.now.timestamp()
+    assert left == pytest.approx(40, rel=0.1), "at one percent in a second"
 
 
 def test_a_steady_job_is_done_when_it_was_said_to_be(db: Db, clock: TestClock) -> None:

@@ -60,8 +60,8 @@ class Heard:
     def advance(self, n: Any = 1, *, total: Any = None, stage: Any = None) -> None:
         self.tracker.advance(n, total, stage)
 
-    def track(self, items: Any, stage: Any = None, *, total: Any = None, weight: Any = None) -> Any:
-        return self.tracker.track(items, stage, total, weight)
+    def track(self, items: Any, stage: Any = None, *, total: Any = None, done: Any = 0, weight: Any = None) -> Any:
+        return self.tracker.track(items, stage, total, done, weight)
 
     def stage(self, name: str, weight: Any = None) -> Any:
         return self.tracker.stage(name, weight)
@@ -168,6 +168,8 @@ def test_what_is_not_a_number_is_refused_and_changes_nothing(job: Heard, bad: An
         job.stage("part", bad)
     with pytest.raises(InvalidOption, match="total is a number"):
         job.track([], total=bad)
+    with pytest.raises(InvalidOption):
+        job.track([], done=bad)
     assert job.report == before
 
 
@@ -700,3 +702,9 @@ def test_a_late_answer_to_one_job_does_not_answer_the_next(job: Heard, monkeypat
         outbox.answered(Settled(late.settle, written=True))
         outbox.answered(Settled(asked.settle, written=False))
         assert settled.result() is False
+
+
+def test_who_resumes_goes_on_counting_where_the_attempt_before_was(job: Heard) -> None:
+    seen = [job.counts for _ in job.track(range(60, 64), done=60)]
+    assert seen == [(60, 64), (61, 64), (62, 64), (63, 64)]
+    assert [job.percent for _ in job.track(iter("ab"), total=4, done=2)] == [50, 75]

@@ -20,6 +20,7 @@ from howdah.worker import children, completer, reports
 from howdah.worker.child import Said
 from howdah.worker.link import Link
 from howdah.worker.run import Run
+from howdah.worker.tracker import Words
 from tests import servers
 from tests.conftest import Db
 from tests.worker import handlers_reporting
@@ -385,6 +386,22 @@ def test_a_stale_attempt_changes_nothing_and_its_checkpoint_says_so(queue: JobQu
     assert len(raised) == 1
 
 
+def test_who_speaks_for_the_first_time_after_the_end_is_not_heard(queue: JobQueue) -> None:
+    ended_jobs: list[Job] = []
+
+    @queue.job
+    async def work(job: Job) -> None:
+        ended_jobs.append(job)
+
+    work.enqueue()
+    drain(queue)
+    (job,) = ended_jobs
+    job.event("late")
+    job.progress(5)
+    attempt: Any = job._attempt
+    assert attempt.reporter(job).take() == Words(None, [])
+
+
 @ALL_KINDS
 def test_what_was_said_before_a_completion_in_a_transaction_is_there(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
@@ -526,7 +543,10 @@ def refusing(db: Db, table: str, moment: str, condition: str, using: str = "ERRC
     try:
         yield
     finally:
-        db.execute("DROP FUNCTION public.howdah_test_refuse() CASCADE")
+        with db.transaction():
+            # From the whole to its partitions, as who inserts does: otherwise the two may wait for each other.
+            db.execute(f"LOCK TABLE howdah.{table}")
+            db.execute("DROP FUNCTION public.howdah_test_refuse() CASCADE")
 
 
 def test_one_event_that_can_not_be_stored_loses_no_other(
@@ -585,7 +605,7 @@ def test_an_end_is_not_given_up_for_a_new_days_partition(
 
     monkeypatch.setattr(completer.Completer, "_write_alone", write_alone)
 
-    @queue.job
+    @queue.job(max_attempts=1)
     async def work() -> int:
         return 5
 

@@ -120,7 +120,9 @@ class Tracker:
             if not self._moved:
                 self._moves()
 
-    def track(self, items: Any, stage: str | None, total: float | None, weight: float | None) -> Tracked[Any]:
+    def track(
+        self, items: Any, stage: str | None, total: float | None, done: float, weight: float | None
+    ) -> Tracked[Any]:
         if not isinstance(items, Iterable | AsyncIterable) and not hasattr(items, "__getitem__"):
             raise InvalidOption(f"track goes through items, and {options.shown(items)} has none")
         return _Items(
@@ -128,6 +130,7 @@ class Tracker:
             items,
             None if stage is None else options.text(stage, "stage"),
             None if total is None else total_of(total),
+            count_of(done, "done"),
             None if weight is None else percent_of(weight, "weight"),
         )
 
@@ -285,12 +288,12 @@ class Tracker:
                 self._here = stage.around
                 self._moves()
 
-    def _begin_items(self, stage: str | None, weight: float | None, total: float | None) -> Stage:
+    def _begin_items(self, stage: str | None, weight: float | None, done: float, total: float | None) -> Stage:
         with self._lock:
             if stage is not None or weight is not None or self._here.goes_through_items:
                 self._enter(stage or "", weight)
             here = self._here
-            here.percent, here.done, here.total, here.goes_through_items = None, 0, total, True
+            here.percent, here.done, here.total, here.goes_through_items = None, done, total, True
             self._moves()
             return here
 
@@ -339,12 +342,13 @@ class _Items:
     """Items that are counted as they go by. One is done when the next is asked for."""
 
     def __init__(
-        self, tracker: Tracker, items: Any, stage: str | None, total: float | None, weight: float | None
+        self, tracker: Tracker, items: Any, stage: str | None, total: float | None, done: float, weight: float | None
     ) -> None:
         self._tracker = tracker
         self._items = items
         self._stage = stage
         self._total = total
+        self._done = done
         self._weight = weight
 
     def __iter__(self) -> Iterator[Any]:
@@ -374,10 +378,12 @@ class _Pass:
 
     def __init__(self, items: _Items) -> None:
         self._tracker = items._tracker
-        known = _length(items._items) if items._total is None else items._total
+        known = items._total
+        if known is None and (length := _length(items._items)) is not None:
+            known = items._done + length
         self._is_total_said = items._total is not None
         self._outer = self._tracker._here
-        self._stage = self._tracker._begin_items(items._stage, items._weight, known)
+        self._stage = self._tracker._begin_items(items._stage, items._weight, items._done, known)
         self._ended = False
 
     def next(self) -> None:

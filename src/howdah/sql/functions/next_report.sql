@@ -5,7 +5,8 @@
 --   stalls         when it counts as stalled, unless it reports before: after five of these gaps, and 30 s at least
 --   percent        of the whole job; done, total: of the stage that it is in
 --   moved          when percent or counts were last reported; an event is a sign of life, but moves nothing
---   rate, pace     done, and percent, in a second: what came lately counts most, with a memory of some 20 s
+--   rate, pace     done, and percent, in a second: what came lately counts most, and what came before this stage soon nothing
+--   since          when this stage began
 --   eta            when it will be done, at this pace
 --   told           [token, number] of the last event that the claim has numbered: see record_events
 --   points         at most 40 of [epoch, percent, attempt]; when there are more, every other one goes, and the step, which is the
@@ -18,7 +19,8 @@ CREATE OR REPLACE FUNCTION howdah.next_report(
     p_now timestamptz,
     p_percent float8 DEFAULT NULL,
     p_done float8 DEFAULT NULL,
-    p_total float8 DEFAULT NULL
+    p_total float8 DEFAULT NULL,
+    p_new_stage boolean DEFAULT false
 ) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -34,7 +36,8 @@ DECLARE
     ), 0);
     v_moved numeric := (v_before ->> 'moved')::numeric;
     v_seconds numeric := v_now - v_moved;
-    v_weight numeric := 1 - exp(-least(greatest(v_seconds, 0), 200) / 20);
+    v_since numeric := coalesce((v_before ->> 'since')::numeric, v_moved, v_now);
+    v_weight numeric;
     v_rate numeric := (v_before ->> 'rate')::numeric;
     v_pace numeric := (v_before ->> 'pace')::numeric;
     v_lately numeric;
@@ -45,6 +48,8 @@ BEGIN
     v_percent := round(least(greatest(v_percent, 0), 100), 2);
     v_gap := CASE WHEN v_before ? 'gap' THEN 0.7 * (v_before ->> 'gap')::numeric + 0.3 * v_gap ELSE v_gap END;
     IF v_moves AND v_seconds > 0 THEN
+        -- A memory of 10 s; at the beginning of a stage, of what there was of it, so that another pace is soon believed.
+        v_weight := 1 - exp(-2 * least(v_seconds, 200) / least(20, greatest(v_now - v_since, v_seconds)));
         v_lately := (p_done::numeric - (v_before ->> 'done')::numeric) / v_seconds;
         v_rate := CASE WHEN v_lately >= 0 THEN coalesce(v_rate + v_weight * (v_lately - v_rate), v_lately) END;
         v_lately := (v_percent - (v_before ->> 'percent')::numeric) / v_seconds;
@@ -79,7 +84,7 @@ BEGIN
     RETURN jsonb_strip_nulls(jsonb_build_object(
         'seq', howdah.seq_of(p_report), 'token', p_token, 'attempt', p_attempt,
         'at', v_now, 'first', coalesce((v_before ->> 'first')::numeric, v_now),
-        'moved', v_moved,
+        'moved', v_moved, 'since', CASE WHEN p_new_stage AND v_moves THEN v_now ELSE v_since END,
         'gap', round(v_gap, 3), 'stalls', v_now + round(greatest(5 * v_gap, 30), 3),
         'percent', v_percent,
         'done', CASE WHEN v_moves THEN p_done::numeric ELSE (v_before ->> 'done')::numeric END,

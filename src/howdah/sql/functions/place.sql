@@ -10,6 +10,7 @@ DECLARE
     v_job howdah.live;
     v_from timestamptz;
     v_workers bigint;
+    v_free bigint;
 BEGIN
     SELECT * INTO v_job FROM howdah.live AS j WHERE j.id = p_id AND j.status = 'pending';
     IF NOT FOUND THEN
@@ -46,7 +47,10 @@ BEGIN
     END IF;
     exact := ahead <= 100000;
     ahead := least(ahead, 100000);
-    SELECT count(*), sum((w.pace -> v_job.job_type ->> 'per_second')::float8) INTO v_workers, per_second
+    SELECT
+        count(*), sum((w.pace -> v_job.job_type ->> 'per_second')::float8), 
+        CASE WHEN v_job.order_key IS NULL THEN sum(greatest(w.capacity - w.running, 0)) END
+    INTO v_workers, per_second, v_free
     FROM howdah.workers AS w
     WHERE w.heartbeat_at >= howdah.lease_clock() - w.lease AND v_job.job_type = ANY (w.job_types);
     because := CASE
@@ -58,12 +62,16 @@ BEGIN
         WHEN NOT exact THEN 'there are too many before it to be counted'
     END;
     IF because IS NULL THEN
-        starts_at := v_from + make_interval(secs => least(CASE WHEN ahead = 0 THEN 0 ELSE ahead / greatest(per_second, 1e-9) END, 3e9));
+        -- As many as there are free slots start at once; only the others wait for somebody to end.
+        starts_at := v_from + make_interval(secs => least(
+            CASE WHEN ahead = 0 THEN 0 ELSE greatest(ahead - coalesce(v_free, 0), 0) / greatest(per_second, 1e-9) END, 3e9
+        ));
     END IF;
     RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION howdah.place IS
     'Where a pending job stands in its lane: how many of its type come before it (exact is false if there are more than that), how many'
-    ' in a second are done by the workers that live, and when it will start at this rate, or why that cannot be said. No row if the job is not pending.';
+    ' in a second are done by the workers that live, and when it will start at this rate, as'
+    ' far as there is no free slot for it, or why that cannot be said. No row if the job is not pending.';
 REVOKE ALL ON FUNCTION howdah.place FROM PUBLIC;

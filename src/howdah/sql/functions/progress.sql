@@ -40,7 +40,8 @@ BEGIN
             current_stage = coalesce(left(told.stage, 100), j.current_stage),
             lease_until = howdah.lease_clock() + j.lease,
             report = howdah.next_report(
-                j.report, j.token, j.attempts, j.started_at, howdah.clock(), told.percent, told.done, told.total
+                j.report, j.token, j.attempts, j.started_at, howdah.clock(), told.percent, told.done, told.total,
+                told.stage IS DISTINCT FROM j.current_stage AND told.stage IS NOT NULL
             )
         FROM told
         WHERE j.id = ANY (p_ids) AND j.id = told.id AND j.token = told.token AND j.status <> 'pending'
