@@ -304,11 +304,9 @@ def test_ten_thousand_can_be_waited_for(queue: JobQueue, flavour: str) -> None:
 def test_a_timeout_says_how_many_have_ended(queue: JobQueue, flavour: str) -> None:
     jobs = [queue.enqueue("mail", n) for n in range(3)]
     queue.complete(queue.claim(["mail"], 1)[0])
-    waiting = Waiting(queue, flavour, jobs, timeout=0.5)
-    begun(queue)
     queue.cancel(jobs[1])
     with pytest.raises(WaitTimeout, match=r"^2 of 3 jobs have ended after 0\.5 s"):
-        waiting.answer()
+        Waiting(queue, flavour, jobs, timeout=0.5).answer()
 
 
 @every_flavour
