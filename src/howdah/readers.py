@@ -158,7 +158,7 @@ class JobReader(Reader):
 
     def _look(self, run: Run) -> list[uuid.UUID]:
         marks: dict[uuid.UUID, str] = {}
-        for ids in _chunks(self._watches, _IDS):
+        for ids in chunks(self._watches, _IDS):
             marks.update((row["id"], row["mark"]) for row in run(read("watched", ids=ids)))
         changed = [id for id in self._watches if id not in self._rows or self._marks[id] != marks.get(id)]
         found = _jobs(run, changed, marks.keys())
@@ -185,7 +185,7 @@ class JobReader(Reader):
         limit = min(PAGE, max(10 * PAGE // len(pairs), 20))
         pages: dict[tuple[uuid.UUID, int], list[Row]] = {pair: [] for pair in pairs}
         kinds = sorted(frozenset[str]().union(*(watch.kinds for watch in behind)))
-        for some in _chunks(pairs, _IDS):
+        for some in chunks(pairs, _IDS):
             sinces = [_since(self._rows[id]) for id, _ in some]
             places = {"ids": [id for id, _ in some], "afters": [after for _, after in some], "sinces": sinces}
             for row in run(read("events_of", **places, since=min(sinces), kinds=kinds, limit=limit)):
@@ -380,8 +380,8 @@ class EndReader(Reader):
         """One round. True if a job has ended."""
         if not self._waits:
             return False
-        gone = [row["id"] for ids in _chunks(self._waits, _IDS) for row in run(read("gone", ids=ids))]
-        for ids in _chunks(gone, _ROWS):
+        gone = [row["id"] for ids in chunks(self._waits, _IDS) for row in run(read("gone", ids=ids))]
+        for ids in chunks(gone, _ROWS):
             self._tell_ends(ids, _jobs(run, ids))
         # After the ends, so that no job is both.
         for wait, counted in self._counted(run).items():
@@ -409,7 +409,7 @@ class EndReader(Reader):
         """How many of each one's jobs are in each status, and the sum of how far they are."""
         counts: dict[EndWait, dict[str, tuple[int, int]]] = {wait: {} for wait in self._counting}
         members = ((id, party) for party, wait in enumerate(self._counting) for id in wait.ids)
-        for some in _chunks(members, _IDS):
+        for some in chunks(members, _IDS):
             ids, parties = [id for id, _ in some], [party for _, party in some]
             for row in run(read("group", ids=ids, parties=parties)):
                 counted = counts[self._counting[row["party"]]]
@@ -426,10 +426,10 @@ def _jobs(run: Run, ids: Iterable[uuid.UUID], live: Collection[uuid.UUID] = ()) 
 
 
 def _rows(run: Run, name: str, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Row]:
-    return {row["id"]: row for some in _chunks(ids, _ROWS) for row in run(read(name, ids=some))}
+    return {row["id"]: row for some in chunks(ids, _ROWS) for row in run(read(name, ids=some))}
 
 
-def _chunks(items: Iterable[R], size: int) -> Iterator[list[R]]:
+def chunks(items: Iterable[R], size: int) -> Iterator[list[R]]:
     source = iter(items)
     while chunk := list(islice(source, size)):
         yield chunk

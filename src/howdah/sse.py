@@ -16,7 +16,7 @@ import contextlib
 import inspect
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qs
 
@@ -24,6 +24,7 @@ import msgspec
 
 from howdah import options
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput, InvalidOption, JobNotFound, PositionLost
+from howdah.events import some_of
 from howdah.failure import describe
 from howdah.job import Job
 from howdah.options import Seconds
@@ -92,7 +93,7 @@ class EventStream:
     ) -> None:
         self._queue = queue
         self._types = None if types is None else options.job_types(types)
-        self._kinds = _checked_kinds(kinds)
+        self._kinds = _in_order(some_of(kinds, KINDS))
         self._authorize = authorize
         self._show = show
         self._max_streams = options.integer(max_streams, "max_streams", least=1)
@@ -261,7 +262,7 @@ def _wanted(scope: Scope, kinds: Sequence[UpdateKind], types: Sequence[str] | No
     query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
     asked_kinds, asked_types = _listed(query, "kinds"), _listed(query, "types")
     if asked_kinds is not None:
-        kinds = [kind for kind in _checked_kinds(asked_kinds) if kind in kinds]
+        kinds = _in_order(some_of(asked_kinds, KINDS).intersection(kinds))
     if asked_types is not None:
         types = [name for name in options.job_types(asked_types) if types is None or name in types]
     if not kinds or types == []:
@@ -285,10 +286,7 @@ def _listed(query: Mapping[str, list[str]], name: str) -> list[str] | None:
     return None if values is None else [each for value in values for each in value.split(",") if each]
 
 
-def _checked_kinds(kinds: Sequence[str]) -> list[UpdateKind]:
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown:
-        raise InvalidOption(f"{options.shown(unknown[0])} is not a kind of update: {', '.join(KINDS)}")
+def _in_order(kinds: Collection[str]) -> list[UpdateKind]:
     return [kind for kind in KINDS if kind in kinds]
 
 

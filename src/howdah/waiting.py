@@ -18,7 +18,7 @@ from howdah.job import Job, from_row
 from howdah.mailbox import Bell, LoopBell, Mailbox, ThreadBell
 from howdah.options import JobOrId, Seconds
 from howdah.plan import Plan, read
-from howdah.readers import EndWait
+from howdah.readers import EndWait, chunks
 from howdah.subscriber import Say, Script, Wait, alisten, listen
 
 _CHUNK: Final = 500
@@ -106,7 +106,7 @@ class _Waiting:
         return self._jobs[self._ids[0]] if self._is_one else [self._jobs[id] for id in self._ids]
 
     def script(self, bell: type[Bell]) -> Script[None]:
-        for ids in _chunks(list(dict.fromkeys(self._ids))):
+        for ids in chunks(dict.fromkeys(self._ids), _CHUNK):
             yield from self._look(ids)
         self._pending = {id for id, job in self._jobs.items() if not job.ended}
         yield from self._tell(_counted(self._jobs[id] for id in self._pending))
@@ -213,10 +213,6 @@ def _listed(jobs: JobOrId | Iterable[JobOrId]) -> Iterable[JobOrId]:
         return iter(jobs)
     except TypeError:
         raise InvalidOption(f"{options.shown(jobs)} is neither a job, nor its id, nor several of them") from None
-
-
-def _chunks(ids: list[uuid.UUID]) -> Iterable[list[uuid.UUID]]:
-    return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
 
 
 def _rows_of(ids: list[uuid.UUID]) -> Plan[Any]:
