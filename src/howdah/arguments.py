@@ -78,6 +78,9 @@ class Arguments:
         for name, annotation in self._types.items():
             self._prepare(name, annotation)
         self._struct = self._make_struct(data) if self._types else None
+        self._read: Callable[[bytes], Any] | None = None
+        if self._struct is not None and not self._takes_any_name:
+            self._read = msgspec.json.Decoder(self._struct, dec_hook=self._options.get("dec_hook")).decode
 
     def encode(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Python values, as a caller of ``handler.enqueue`` passes them, as JSON builtins.
@@ -113,6 +116,16 @@ class Arguments:
                 return self._as_given(found, data)
             return found
         raise problem
+
+    def decode_json(self, text: bytes) -> dict[str, Any]:
+        """``decode``, of JSON text."""
+        if self._read is not None:
+            try:
+                found = asdict(self._read(text))
+            except Exception:  # noqa: BLE001
+                return self.decode(json.loads(text))  # which finds out what is wrong
+            return {name: value for name, value in found.items() if value is not UNSET}
+        return self.decode(json.loads(text))
 
     # The signature
 

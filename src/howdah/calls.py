@@ -28,6 +28,7 @@ from howdah.plan import Begin, Call, Pause, Plan, Row, Take, call, given, read
 from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
 from howdah.retry import Policy, as_data
 from howdah.stored import stored_data, stored_json, stored_mapping, stored_result, stored_text
+from howdah.wire import JsonTexts
 
 BULK_SIZE: Final = 2_000
 WINDOW: Final = 10_000
@@ -146,7 +147,7 @@ def enqueue_many(
         rows = yield from call(
             "enqueue_many",
             job_type=job_type,
-            data=[_item(context, job_type, item, taken + i, committed) for i, item in enumerate(chunk)],
+            data=JsonTexts([_item(context, job_type, item, taken + i, committed) for i, item in enumerate(chunk)]),
             keys=None if key is None else [_key(key, item, taken + i, committed) for i, item in enumerate(chunk)],
             return_ids=return_ids,
             **shared,

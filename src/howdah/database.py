@@ -15,19 +15,16 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
-from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, TypeVar, cast
 
 import psycopg
 import psycopg_pool
-from psycopg import sql
-from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import dict_row
-from psycopg.types.datetime import TimestamptzLoader
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row, tuple_row
 
-from howdah import embedded, migrate
+from howdah import embedded, migrate, wire
 from howdah.config import configured_dsn
 from howdah.errors import (
     BY_SQLSTATE,
@@ -36,7 +33,7 @@ from howdah.errors import (
     QueueClosed,
     SchemaMissing,
 )
-from howdah.plan import Begin, Call, Pause, Plan, Read, Row, Script, Step, Take
+from howdah.plan import Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, WireRows
 from howdah.statements import call_statement, read_statement
 
 R = TypeVar("R")
@@ -46,11 +43,13 @@ AsyncConnection = psycopg.AsyncConnection[Any]
 Loop = asyncio.AbstractEventLoop
 
 DEFAULT_SCHEMA = "howdah"
+PREPARE_AFTER = 2
+"""Statements that a connection has sent so often are prepared: then they need not be parsed and planned again."""
 
 # What a server says while it goes down, comes up or has no room; everything else is about the call.
 _UNAVAILABLE = ("08", "53300", "57P01", "57P02", "57P03")
-_EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
-_LATEST = datetime.max.replace(tzinfo=timezone.utc)
+# The schema was migrated since the statement was prepared, or another backend is asked for it now.
+_STALE = ("0A000", "26000", "42P05")
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
 
 
@@ -64,6 +63,7 @@ class Database:
         self._timeout = timeout
         self._lock = threading.RLock()
         self._ready_dsn: str | None = None
+        self._prepares = False
         self._closed = False
         self._pools = _Pools()
         _databases.add(self)
@@ -71,6 +71,11 @@ class Database:
     def elsewhere(self, dsn: str | None, schema: str) -> Database:
         """The same settings, for another place."""
         return Database(dsn, schema, pool_size=self._pool_size, timeout=self._timeout)
+
+    @property
+    def may_prepare(self) -> bool | None:
+        """As psycopg takes it: never, or as often as the connection says."""
+        return None if self._prepares else False
 
     def prepare(self) -> None:
         """Looks at the database, as the first use of it does: raises what tells the user which command to run."""
@@ -131,13 +136,13 @@ class Database:
 
     def connect(self, dsn: str) -> SyncConnection:
         with _translated(self.schema):
-            return psycopg.connect(dsn, **_connection_options(dsn))
+            return psycopg.connect(dsn, **self._connection_options(dsn))
 
     async def aconnect(self) -> AsyncConnection:
         # Off the loop, because this may start a server.
         dsn = await asyncio.to_thread(self.dsn) if self.configured is None else self.configured
         with _translated(self.schema):
-            return await psycopg.AsyncConnection.connect(dsn, **_connection_options(dsn))
+            return await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
         with self._lock:
@@ -185,13 +190,32 @@ class Database:
 
     def _pool_options(self, dsn: str) -> dict[str, Any]:
         return {
-            "kwargs": _connection_options(dsn),
+            "kwargs": self._connection_options(dsn),
             "min_size": 0,
             "max_size": self._pool_size,
             "timeout": self._timeout,
             # The pool tries ever more rarely: a request that comes after a long outage must not wait for its next try.
             "reconnect_timeout": self._timeout,
             "name": "howdah",
+        }
+
+    def _connection_options(self, dsn: str) -> dict[str, Any]:
+        """What we set where the DSN does not: above all, that a silent network is noticed within half a minute."""
+        defaults = {
+            "fallback_application_name": "howdah",
+            "connect_timeout": 10,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 30_000,
+        }
+        given = conninfo_to_dict(dsn)
+        ours = {name: value for name, value in defaults.items() if name not in given}
+        return {
+            "autocommit": True,
+            "context": wire.Adapted,
+            "prepare_threshold": PREPARE_AFTER if self._prepares else None,
+            **ours,
         }
 
     def _is_ready(self) -> bool:
@@ -212,6 +236,7 @@ class Database:
                     if self.configured is None and self.schema == DEFAULT_SCHEMA:
                         self.run(migrate.migrate(self.schema), conn)
                     self.run(migrate.check_version(self.schema), conn)
+                    self._prepares = _reaches_its_backend(conn)
                 self._ready_dsn = dsn
             return self._ready_dsn
 
@@ -295,6 +320,8 @@ class _SyncSession:
         match step:
             case Call() | Read() | Script():
                 return self._rows(step)
+            case Wire():
+                raise InvalidOption("rows as the wire has them are read by workers, which await them")
             case Begin():
                 if self._conn is None:
                     self._conn = self._stack.enter_context(self._database.pool().connection())
@@ -315,23 +342,34 @@ class _SyncSession:
             return self._execute(self._conn, step)
         pool = self._database.pool()
         try:
-            with pool.connection() as conn:
-                return self._execute(conn, step)
+            return self._borrow(pool, step)
         except psycopg.OperationalError as error:
             again = _repeated(step, error)
             if again is None:
                 raise
             pool.check()
-            with pool.connection() as conn:
-                return self._execute(conn, again)
+            return self._borrow(pool, again)
+
+    def _borrow(self, pool: psycopg_pool.ConnectionPool[SyncConnection], step: Call | Read | Script) -> list[Row]:
+        # Not as a context: that would also look for a transaction to commit, and each step is one of its own.
+        conn = pool.getconn()
+        try:
+            return self._execute(conn, step)
+        finally:
+            pool.putconn(conn)
 
     def _execute(self, conn: SyncConnection, step: Call | Read | Script) -> list[Row]:
         statement, parameters = _statement(step, self._database.schema)
         with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
-            cursor.adapters.register_dumper(timedelta, _SecondsDumper)
-            cursor.adapters.register_loader("timestamptz", _ClampedTimestamptz)
-            cursor.execute(statement, parameters, prepare=False)
-            return cursor.fetchall() if cursor.description else []
+            if not wire.is_adapted(conn.adapters):
+                wire.adapt(cursor.adapters)
+            try:
+                cursor.execute(statement, parameters, prepare=self._database.may_prepare)
+            except psycopg.Error as error:
+                if not _was_stale(conn, error):
+                    raise
+                cursor.execute(statement, parameters, prepare=False)
+            return [] if cursor.rownumber is None else cursor.fetchall()
 
 
 class _AsyncSession:
@@ -346,6 +384,9 @@ class _AsyncSession:
         match step:
             case Call() | Read() | Script():
                 return await self._rows(step)
+            case Wire():
+                assert self._conn is not None
+                return await self._wire_rows(self._conn, step)
             case Begin():
                 if self._conn is None:
                     pool = await self._database.apool()
@@ -364,67 +405,61 @@ class _AsyncSession:
             return await self._execute(self._conn, step)
         pool = await self._database.apool()
         try:
-            async with pool.connection() as conn:
-                return await self._execute(conn, step)
+            return await self._borrow(pool, step)
         except psycopg.OperationalError as error:
             again = _repeated(step, error)
             if again is None:
                 raise
             await pool.check()
-            async with pool.connection() as conn:
-                return await self._execute(conn, again)
+            return await self._borrow(pool, again)
+
+    async def _borrow(
+        self, pool: psycopg_pool.AsyncConnectionPool[AsyncConnection], step: Call | Read | Script
+    ) -> list[Row]:
+        conn = await pool.getconn()
+        try:
+            return await self._execute(conn, step)
+        finally:
+            await pool.putconn(conn)
 
     async def _execute(self, conn: AsyncConnection, step: Call | Read | Script) -> list[Row]:
         statement, parameters = _statement(step, self._database.schema)
         async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
-            cursor.adapters.register_dumper(timedelta, _SecondsDumper)
-            cursor.adapters.register_loader("timestamptz", _ClampedTimestamptz)
-            await cursor.execute(statement, parameters, prepare=False)
-            return await cursor.fetchall() if cursor.description else []
+            if not wire.is_adapted(conn.adapters):
+                wire.adapt(cursor.adapters)
+            await self._send(cursor, statement, parameters)
+            return [] if cursor.rownumber is None else await cursor.fetchall()
 
+    async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> WireRows:
+        async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
+            wire.leave_as_it_is(cursor.adapters)
+            await self._send(cursor, read_statement(self._database.schema, step.name), step.arguments, binary=True)
+            return wire.WireRows(cursor, await cursor.fetchall())
 
-class _SecondsDumper(Dumper):
-    """A timedelta as seconds alone: PostgreSQL's days have 23 or 25 hours where clocks change."""
-
-    oid = psycopg.adapters.types["interval"].oid
-
-    def dump(self, obj: timedelta) -> bytes:
-        return f"{obj.total_seconds():.6f} s".encode()
-
-
-class _ClampedTimestamptz(TimestamptzLoader):
-    """PostgreSQL knows infinity, and years that Python does not: a job that has one must still be readable."""
-
-    def load(self, data: Any) -> datetime:
+    async def _send(
+        self,
+        cursor: psycopg.AsyncCursor[Any],
+        statement: bytes,
+        parameters: Mapping[str, Any] | None,
+        *,
+        binary: bool = False,
+    ) -> None:
         try:
-            return super().load(data)
-        except psycopg.DataError:
-            text = bytes(data)
-            return _EARLIEST if text.startswith(b"-") or text.endswith(b"BC") else _LATEST
+            await cursor.execute(statement, parameters, prepare=self._database.may_prepare, binary=binary)
+        except psycopg.Error as error:
+            if not _was_stale(cursor.connection, error):
+                raise
+            await cursor.execute(statement, parameters, prepare=False, binary=binary)
 
 
-def _connection_options(dsn: str) -> dict[str, Any]:
-    """What we set where the DSN does not: above all, that a silent network is noticed within half a minute."""
-    defaults = {
-        "fallback_application_name": "howdah",
-        "connect_timeout": 10,
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 30_000,
-    }
-    given = conninfo_to_dict(dsn)
-    return {"autocommit": True, **{name: value for name, value in defaults.items() if name not in given}}
-
-
-def _statement(step: Call | Read | Script, schema: str) -> tuple[sql.SQL | sql.Composed, Mapping[str, Any] | None]:
+def _statement(step: Call | Read | Script, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
     match step:
         case Call():
             return call_statement(schema, step.function, tuple(step.arguments)), step.arguments
         case Read():
             return read_statement(schema, step.name), step.arguments
         case Script():
-            return sql.SQL(step.text), None
+            return step.text.encode(), None
 
 
 async def _taken(step: Take) -> list[Any]:
@@ -448,6 +483,24 @@ def _repeated(step: Call | Read | Script, error: psycopg.OperationalError) -> Ca
     if isinstance(step, Call) and step.repeat is not None:
         return Call(step.function, {**step.arguments, **step.repeat}, step.repeat)
     return None
+
+
+def _was_stale(conn: SyncConnection | AsyncConnection, error: psycopg.Error) -> bool:
+    """Whether a statement was refused only because it had been prepared, and can be sent again. From now on, the
+    connection prepares none."""
+    if error.sqlstate not in _STALE or conn.prepare_threshold is None:
+        return False
+    conn.prepare_threshold = None
+    return conn.info.transaction_status == TransactionStatus.IDLE
+
+
+def _reaches_its_backend(conn: SyncConnection) -> bool:
+    """Whether no pooler is in between: one may give each transaction to another backend, where nothing is prepared.
+
+    A pooler makes up the process id by which a client may cancel what it asked for.
+    """
+    row = conn.execute("SELECT pg_backend_pid()").fetchone()
+    return row is not None and bool(row[0] == conn.info.backend_pid)
 
 
 def _is_outage(error: psycopg.Error) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, Protocol, TypeAlias, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, get_args, overload
 
 from typing_extensions import TypeVar
 
-from howdah.codec import Codec, decode_text
+from howdah.codec import PLAIN, Codec, decode_text
 from howdah.errors import NotRunning
 from howdah.record import Record, record_of
 
@@ -79,6 +79,16 @@ class Attempt(Protocol):
     def complete(self, job: Job, result: Any, conn: Any) -> None: ...
 
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None: ...
+
+
+class Unread(Protocol):
+    """What the database sent of jobs, for as long as nobody has looked at it."""
+
+    def value(self, row: Sequence[Any], column: str) -> Any:
+        """What is in a column of a row. Raises KeyError if there is no such column."""
+
+    def json(self, row: Sequence[Any], column: str) -> bytes:
+        """A value of the type jsonb, as text."""
 
 
 class Home(Protocol):
@@ -149,6 +159,16 @@ class Job(Generic[T_co]):
 
     _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
     _home: Home | None = dataclasses.field(default=None, repr=False, compare=False)
+    _due_for: float | None = dataclasses.field(default=None, repr=False, compare=False)
+    _unread: tuple[Unread, Sequence[Any], Codec] | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Only ever called for what is not there: a field that nobody has asked for yet.
+            value = _read_now(self, name)
+            object.__setattr__(self, name, value)
+            return value
 
     @property
     def ended(self) -> bool:
@@ -298,21 +318,83 @@ def bind(job: Job, attempt: Attempt) -> None:
 
 def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job:
     """A row of the table ``live`` or of the view ``job_details`` as a job."""
-    for column in ("data", "result", "checkpoint"):
-        if row[column] is not None:
-            row[column] = codec.decode(row[column])
-    if row["last_error"] is not None:
-        row["last_error"] = decode_text(codec, row["last_error"])
-    row["errors"] = tuple(_attempt_error(entry, codec) for entry in row["errors"] or ())
-    row["percent"] = row.pop("progress")
-    row["resumed"] = row.pop("checkpoint")
-    row["record"] = record_of(row.pop("report"))
+    row["percent"], row["resumed"], row["record"] = row.pop("progress"), row.pop("checkpoint"), row.pop("report")
     row.pop("stalls_at", None)
+    for name, read in _READ.items():
+        row[name] = read(row.get(name), codec)
     try:
         return Job(**row, _home=home)
     except TypeError:
         # A newer schema has columns that are not known here.
         return Job(**{name: value for name, value in row.items() if name in Job.__slots__}, _home=home)
+
+
+def due_for(job: Job) -> float:
+    """Seconds that a claimed job had been due before it was claimed."""
+    if job._due_for is not None:
+        return max(job._due_for, 0.0)
+    return 0.0 if job.claimed_at is None else max(job.claimed_at.timestamp() - job.run_at.timestamp(), 0.0)
+
+
+def unread(source: Unread, row: Sequence[Any], codec: Codec) -> Job:
+    """A claimed job of which only what every worker looks at is decoded. The rest is when somebody asks for it."""
+    job: Job = object.__new__(Job)
+    _set_unread(job, (source, row, codec))
+    for set_field, value in zip(_SETTERS, row, strict=False):
+        set_field(job, value)
+    return job
+
+
+def unread_data(job: Job) -> bytes | None:
+    """The data of a claimed job as JSON text, if nothing stands between that and its value."""
+    if job._unread is None:
+        return None
+    source, row, codec = job._unread
+    return source.json(row, "data") if codec is PLAIN else None
+
+
+def _read_now(job: Job, name: str) -> Any:
+    if name not in _DEFAULTS:
+        raise AttributeError(f"{type(job).__name__!r} object has no attribute {name!r}", name=name, obj=job)
+    source, row, codec = _UNREAD(job)
+    try:
+        value = source.value(row, _COLUMNS.get(name, name))
+    except KeyError:
+        return _DEFAULTS[name]
+    return _READ[name](value, codec) if name in _READ else value
+
+
+def _decoded(value: Any, codec: Codec) -> Any:
+    return None if value is None else codec.decode(value)
+
+
+def _decoded_text(value: str | None, codec: Codec) -> str | None:
+    return None if value is None else decode_text(codec, value)
+
+
+def _errors(entries: list[dict[str, Any]] | None, codec: Codec) -> tuple[AttemptError, ...]:
+    return tuple(_attempt_error(entry, codec) for entry in entries or ())
+
+
+_COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "report"}
+"""The fields whose columns have other names."""
+_READ: Final[dict[str, Any]] = {
+    "data": _decoded,
+    "result": _decoded,
+    "resumed": _decoded,
+    "last_error": _decoded_text,
+    "errors": _errors,
+    "record": lambda report, _: record_of(report),
+}
+"""What is made of the columns that are not simply values."""
+_DEFAULTS: Final = {
+    field.name: None if field.default is dataclasses.MISSING else field.default for field in dataclasses.fields(Job)
+}
+_UNREAD: Final = Job.__dict__["_unread"].__get__
+_set_unread = Job.__dict__["_unread"].__set__
+_AT_HAND: Final = ("id", "token", "job_type", "priority", "status", "crashes", "timeout", "_due_for")
+"""The first columns of ``reads/claim.sql``."""
+_SETTERS: Final = [Job.__dict__[name].__set__ for name in _AT_HAND]
 
 
 def _attempt_error(entry: dict[str, Any], codec: Codec) -> AttemptError:

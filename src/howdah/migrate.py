@@ -75,7 +75,7 @@ def script(schema: str) -> str:
             render(source("lock_migration"), schema),
             source("fix_search_path"),
             *_files(schema, 0),
-            f"{statements.call_statement(schema, 'create_partitions', ()).as_string()};",
+            f"{statements.call_statement(schema, 'create_partitions', ()).decode()};",
             f"{record.rstrip()};",
             "COMMIT;",
         ]

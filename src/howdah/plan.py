@@ -7,8 +7,8 @@ A plan is a generator that yields steps and is sent their answers. It never touc
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 R = TypeVar("R")
 
@@ -31,6 +31,26 @@ class Read:
 
     name: str
     arguments: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wire:
+    """One statement of ``sql/reads``, for many rows of which little is looked at. Answered with WireRows."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class WireRows(Protocol):
+    """Rows as the database sent them: moments and JSON are bytes until somebody asks for their value."""
+
+    rows: Sequence[tuple[Any, ...]]
+
+    def value(self, row: Sequence[Any], column: str) -> Any:
+        """What is in a column of a row. Raises KeyError if there is no such column."""
+
+    def json(self, row: Sequence[Any], column: str) -> bytes:
+        """A value of the type jsonb, as text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +80,7 @@ class Take:
     count: int
 
 
-Step: TypeAlias = Call | Read | Script | Begin | Pause | Take
+Step: TypeAlias = Call | Read | Wire | Script | Begin | Pause | Take
 Plan: TypeAlias = Generator[Step, Any, R]
 
 
@@ -71,6 +91,11 @@ def call(function: str, /, **arguments: Any) -> Plan[list[Row]]:
 
 def read(name: str, /, **arguments: Any) -> Plan[list[Row]]:
     rows: list[Row] = yield Read(name, arguments)
+    return rows
+
+
+def wire(name: str, /, **arguments: Any) -> Plan[WireRows]:
+    rows: WireRows = yield Wire(name, arguments)
     return rows
 
 

@@ -54,12 +54,13 @@ def digest() -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def read_statement(schema: str, name: str) -> sql.SQL:
-    return sql.SQL(render(source(f"reads/{name}"), schema))
+def read_statement(schema: str, name: str) -> bytes:
+    return render(source(f"reads/{name}"), schema).encode()
 
 
 @functools.lru_cache(maxsize=1024)
-def call_statement(schema: str, function: str, arguments: tuple[str, ...]) -> sql.Composed:
+def call_statement(schema: str, function: str, arguments: tuple[str, ...]) -> bytes:
     """The call of a function by named arguments, with a placeholder for each."""
     named = (sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in arguments)
-    return sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(named))
+    call = sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(named))
+    return call.as_bytes()

@@ -34,7 +34,8 @@ class Lanes:
 
     def come(self, job_type: str = "work", *, due: float = 0.0, starts: bool = True) -> Job:
         """A job that has been due for so many seconds, and is started by its claim."""
-        job = job_of(job_type, self.at(due), claimed_at=self.at(), started_at=self.at() if starts else None)
+        status = "running" if starts else "claimed"
+        job = job_of(job_type, self.at(due), claimed_at=self.at(), status=status)
         self.meter.came([job])
         return job
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.outcome import Cancel, Ending, Interrupted
+from howdah.outcome import Cancel, Completed, Ending, Interrupted
 from howdah.worker import executor
 from howdah.worker.children import Children
 from howdah.worker.executor import Executor
@@ -301,5 +301,6 @@ def test_a_handler_that_is_told_to_stop_before_its_first_step_ends(
         return await ends
 
     (ending,) = run(main())
-    assert isinstance(ending, Interrupted)
+    # A thread that has the call already is not to be stopped, and is quick.
+    assert isinstance(ending, Interrupted if asynchronous else Interrupted | Completed)
     assert sum(leaked) == 0

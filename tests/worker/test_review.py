@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -138,7 +139,7 @@ def test_quick_jobs_that_turn_slow_are_not_hoarded_and_an_urgent_one_gets_throug
 
 
 def test_a_call_that_was_given_up_before_a_thread_took_it_never_runs(queue: JobQueue) -> None:
-    from howdah.worker.threads import Threads
+    from howdah.worker.threads import ThreadCall, Threads
 
     ran: list[str] = []
     leaks: list[int] = []
@@ -152,14 +153,18 @@ def test_a_call_that_was_given_up_before_a_thread_took_it_never_runs(queue: JobQ
             go_on.wait()
             ran.append("first")
 
-        one = threads.call(first, "first")
+        ended: list[BaseException | None] = []
+
+        def call(function: Callable[[], None]) -> ThreadCall:
+            return threads.call(function, lambda _, error: ended.append(error), contextvars.copy_context(), "work")
+
+        call(first)
         await until(first_is_in.is_set)
-        two = threads.call(lambda: ran.append("second"), "second")
+        two = call(lambda: ran.append("second"))
         assert two.abandon()
         go_on.set()
-        await one.future
-        three = threads.call(lambda: ran.append("third"), "third")
-        await three.future
+        call(lambda: ran.append("third"))
+        await until(lambda: len(ended) == 2)
         threads.close()
 
     run(main())

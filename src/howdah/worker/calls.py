@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, TypeAlias
 from psycopg.types.json import Jsonb
 
 from howdah.context import Context
+from howdah.job import Job, unread
 from howdah.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
-from howdah.plan import Plan, Row, call, read
+from howdah.plan import Plan, Row, call, read, wire
 from howdah.stored import stored_mapping, stored_text
+from howdah.wire import Ids, JsonTexts, Tokens
 
 Hold: TypeAlias = tuple[uuid.UUID, int]
 """The id of a claimed job, and the token of the claim."""
@@ -58,6 +60,14 @@ class Cursor(NamedTuple):
     id: uuid.UUID
 
 
+class Claim(NamedTuple):
+    """What a claim brought, best first."""
+
+    jobs: list[Job]
+    cut: bool
+    """There is more, but the next one may not wait."""
+
+
 def declare(context: Context, declaration: Mapping[str, Any]) -> Plan[None]:
     policy = declaration["retry_policy"]
     stored = None if policy is None else stored_mapping(policy, "retry_policy")
@@ -90,25 +100,28 @@ def claim(
     oldest: bool,
     suspects: bool,
     ahead_types: Sequence[str] | None,
-) -> Plan[list[Row]]:
-    return (
-        yield from call(
-            "claim",
-            worker_id=context.worker_id,
-            job_types=list(types),
-            batch_size=batch_size,
-            start=start,
-            cursor_types=[c.job_type for c in cursors] or None,
-            cursor_priorities=[c.priority for c in cursors] or None,
-            cursor_run_ats=[c.run_at for c in cursors] or None,
-            cursor_ids=[c.id for c in cursors] or None,
-            boot=boot,
-            limits=None if limits is None else list(limits),
-            oldest=oldest or None,
-            suspects=None if suspects else False,
-            ahead_types=None if ahead_types is None else list(ahead_types),
-        )
+) -> Plan[Claim]:
+    wired = yield from wire(
+        "claim",
+        worker_id=context.worker_id,
+        job_types=list(types),
+        batch_size=batch_size,
+        start=start,
+        cursor_types=[c.job_type for c in cursors],
+        cursor_priorities=[c.priority for c in cursors],
+        cursor_run_ats=[c.run_at for c in cursors],
+        cursor_ids=Ids(c.id for c in cursors),
+        boot=boot,
+        limits=None if limits is None else list(limits),
+        oldest=oldest,
+        suspects=suspects,
+        ahead_types=None if ahead_types is None else list(ahead_types),
     )
+    codec = context.codec
+    jobs = [unread(wired, row, codec) for row in wired.rows]
+    # Still pending: only a sign.
+    cut = bool(jobs) and jobs[-1].status == "pending"
+    return Claim(jobs[:-1] if cut else jobs, cut)
 
 
 def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:
@@ -142,7 +155,8 @@ def sweep(context: Context) -> Plan[list[Row]]:
 
 
 def start(context: Context, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
-    return _ids((yield from call("start", **_fences(holds))))
+    fences = _fences(holds)
+    return set(_changed((yield from read("start", **fences)), fences["ids"]))
 
 
 def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[set[uuid.UUID]]:
@@ -176,9 +190,10 @@ def record_events(context: Context, entries: Sequence[tuple[Hold, Told]]) -> Pla
 
 def complete(context: Context, ended: Sequence[tuple[Hold, Completed]]) -> Plan[dict[uuid.UUID, str]]:
     results = [end.result for _, end in ended]
-    given = results if any(result is not None for result in results) else None
-    rows = yield from call("complete", **_fences(_holds(ended)), results=given)
-    return dict.fromkeys(_ids(rows), "completed")
+    given = JsonTexts(results) if any(result is not None for result in results) else None
+    fences = _fences(_holds(ended))
+    rows = yield from read("complete", **fences, results=given)
+    return dict.fromkeys(_changed(rows, fences["ids"]), "completed")
 
 
 def fail(context: Context, ended: Sequence[tuple[Hold, Failed]]) -> Plan[dict[uuid.UUID, str]]:
@@ -237,8 +252,14 @@ def _holds(ended: Iterable[tuple[Hold, Any]]) -> list[Hold]:
     return [hold for hold, _ in ended]
 
 
-def _fences(holds: Sequence[Hold]) -> dict[str, list[Any]]:
-    return {"ids": [id for id, _ in holds], "tokens": [token for _, token in holds]}
+def _fences(holds: Sequence[Hold]) -> dict[str, Any]:
+    return {"ids": Ids(id for id, _ in holds), "tokens": Tokens(token for _, token in holds)}
+
+
+def _changed(rows: list[Row], ids: Ids) -> Iterable[uuid.UUID]:
+    """Those that a call has changed: only some, or, if it does not say which, all."""
+    only: list[uuid.UUID] | None = rows[0]["only"]
+    return ids if only is None else only
 
 
 def _ids(rows: list[Row]) -> set[uuid.UUID]:

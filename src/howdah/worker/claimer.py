@@ -20,9 +20,9 @@ from typing import Protocol
 
 from howdah.context import Context
 from howdah.errors import DatabaseUnavailable, WorkerUnknown
-from howdah.plan import Row
+from howdah.job import Job
 from howdah.worker import calls
-from howdah.worker.calls import Cursor
+from howdah.worker.calls import Claim, Cursor
 from howdah.worker.crew import Crew, Demand
 from howdah.worker.link import Link
 from howdah.worker.service import Service, happens
@@ -35,7 +35,7 @@ FIRST_POLL = 0.05
 
 
 class Arrived(Protocol):
-    def __call__(self, crew: Crew, rows: Sequence[Row], *, by_age: bool) -> None: ...
+    def __call__(self, crew: Crew, claim: Claim, *, by_age: bool) -> None: ...
 
 
 class Claimer(Service):
@@ -116,9 +116,10 @@ class Claimer(Service):
     async def _sleep(self) -> None:
         poll = min(FIRST_POLL, self._poll)
         try:
-            while not self.stopping.is_set() and not self._wake.is_set() and self._may_claim():
+            while self._goes_on():
                 await self._record_sleep()
-                demand = self.crew.demand()
+                self._wake.clear()
+                demand = self.crew.demand() if self._goes_on() else None
                 activity = self.activity
                 if demand is None or await self._claim(demand, exact=True):
                     return
@@ -128,7 +129,11 @@ class Claimer(Service):
                 await happens(self._wake, poll if due is None else min(poll, due + 0.001))
                 poll = min(poll * 2, self._poll)
         finally:
+            # Only now: whoever was woken claims first, and says that it is awake while its job already runs.
             await self._forget_sleep()
+
+    def _goes_on(self) -> bool:
+        return not self.stopping.is_set() and self._may_claim()
 
     async def _record_sleep(self) -> None:
         if self._hears() and self._asleep_in != self._link.generation:
@@ -146,18 +151,19 @@ class Claimer(Service):
         self.in_flight = True
         try:
             began = time.monotonic()
-            rows = await self._ask(demand, [] if exact else list(self._cursors_of(demand.types)))
+            claim = await self._ask(demand, [] if exact else list(self._cursors_of(demand.types)))
             if exact:
                 self._looked_behind = time.monotonic()
                 self._look_cost = self._looked_behind - began
-            self._take(rows)
+            self._take(claim)
         finally:
             self.in_flight = False
-        return demand.batch_size if self._remember(rows) else len(rows)
+        self._remember(claim.jobs)
+        return demand.batch_size if claim.cut else len(claim.jobs)
 
-    async def _ask(self, demand: Demand, cursors: Sequence[Cursor], *, oldest: bool = False) -> list[Row]:
+    async def _ask(self, demand: Demand, cursors: Sequence[Cursor], *, oldest: bool = False) -> Claim:
         try:
-            rows = await self._link.run(
+            claim = await self._link.run(
                 calls.claim(
                     self._context,
                     self._boot(),
@@ -175,12 +181,12 @@ class Claimer(Service):
             # The heartbeat finds out too, and registers anew; until then there is nothing to claim under this boot.
             raise DatabaseUnavailable("this worker is about to register anew") from None
         self.last_claim = time.monotonic()
-        return rows
+        return claim
 
-    def _take(self, rows: list[Row], *, by_age: bool = False) -> None:
-        if rows:
+    def _take(self, claim: Claim, *, by_age: bool = False) -> None:
+        if claim.jobs or claim.cut:
             self.activity += 1
-            self._arrived(self.crew, rows, by_age=by_age)
+            self._arrived(self.crew, claim, by_age=by_age)
 
     async def _fair_claim(self, demand: Demand) -> int:
         """Where a share of the room is kept for what has waited longest: takes that share, now and then."""
@@ -194,11 +200,11 @@ class Claimer(Service):
         self.in_flight = True
         try:
             small = demand._replace(batch_size=share, start=min(demand.start, share))
-            rows = await self._ask(small, [], oldest=True)
-            self._take(rows, by_age=True)
+            claim = await self._ask(small, [], oldest=True)
+            self._take(claim, by_age=True)
         finally:
             self.in_flight = False
-        return len(rows)
+        return len(claim.jobs)
 
     # Cursors
 
@@ -210,13 +216,13 @@ class Claimer(Service):
         asked = set(types)
         return (cursor for cursor in self._cursors.values() if cursor.job_type in asked)
 
-    def _remember(self, rows: Sequence[Row]) -> bool:
-        """Moves the cursors to what was claimed. Whether the claim was cut short: its last row is only a sign."""
-        for row in rows:
-            if row["status"] == "pending":
-                return True
-            key = row["job_type"], row["priority"]
-            self._cursors[key] = Cursor(*key, row["run_at"], row["id"])
+    def _remember(self, jobs: Sequence[Job]) -> None:
+        """Moves the cursors to what was claimed: to the last job of each type and priority."""
+        seen: set[tuple[str, int]] = set()
+        for job in reversed(jobs):
+            key = job.job_type, job.priority
+            if key not in seen:
+                seen.add(key)
+                self._cursors[key] = Cursor(*key, job.run_at, job.id)
         if len(self._cursors) > MOST_CURSORS:
             self._cursors.clear()
-        return False

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -45,11 +46,19 @@ class Ended(NamedTuple):
     ending: Ending
 
 
+class Written(NamedTuple):
+    """An ending that is in the database, as the status that the job has now, or that was refused there (None)."""
+
+    job: Job
+    ending: Ending
+    status: str | None
+
+
 class Completer:
     """Writes starts, reports and endings."""
 
     def __init__(
-        self, database: Database, link: Link, context: Context, written: Callable[[Job, Ending, str | None], None]
+        self, database: Database, link: Link, context: Context, written: Callable[[Sequence[Written]], None]
     ) -> None:
         self._database = database
         self._link = link
@@ -75,7 +84,8 @@ class Completer:
 
     def end(self, job: Job, ending: Ending) -> None:
         self._endings.append(Ended(job, ending))
-        self._stir()
+        if len(self._endings) == 1:
+            self._stir()
 
     async def start(self, jobs: Sequence[Job]) -> set[uuid.UUID]:
         """Marks claimed jobs as running, and answers which of them may be run."""
@@ -215,8 +225,7 @@ class Completer:
                 await self._write(group[:half])
                 await self._write(group[half:])
             return
-        for job, ending in group:
-            self._tell(job, ending, statuses.get(job.id))
+        self._tell([Written(job, ending, statuses.get(job.id)) for job, ending in group])
 
     def _write_alone(self, ended: Ended, error: Exception) -> None:
         task = asyncio.create_task(self._insist(ended, error))
@@ -241,15 +250,17 @@ class Completer:
                     return
                 await asyncio.sleep(backoff.next())
             else:
-                self._tell(job, ending, statuses.get(job.id))
+                self._tell([Written(job, ending, statuses.get(job.id))])
                 return
 
-    def _tell(self, job: Job, ending: Ending, status: str | None) -> None:
-        self._reports.forget(hold_of(job))
+    def _tell(self, written: Sequence[Written]) -> None:
+        if self._reports:
+            for job, _, _ in written:
+                self._reports.forget(hold_of(job))
         try:
-            self._written(job, ending, status)
+            self._written(written)
         except Exception:
-            log.exception("unexpected, after the end of %s %s was written", job.job_type, job.id)
+            log.exception("unexpected, after the ends of %d jobs were written", len(written))
 
     async def _write_at_once(self) -> None:
         """Writes what was said of jobs that wait for it."""
@@ -305,9 +316,9 @@ class Completer:
 
 
 def _by_kind(batch: Sequence[Ended]) -> Iterator[list[Ended]]:
-    groups: dict[type, list[Ended]] = {}
+    groups: defaultdict[type, list[Ended]] = defaultdict(list)
     for ended in batch:
-        groups.setdefault(type(ended.ending), []).append(ended)
+        groups[type(ended.ending)].append(ended)
     return iter(groups.values())
 
 

@@ -19,7 +19,8 @@ from howdah.worker.options import WorkerOptions
 
 AHEAD = 0.1
 """Seconds of work that may wait here, claimed but not started. More would hoard jobs and delay urgent ones."""
-MOST_AHEAD = 1_000
+MOST_IN_HAND = 1_000
+"""With those that run. Where there are so many slots, nothing waits: to be started by its claim costs one write less."""
 
 
 class Demand(NamedTuple):
@@ -47,7 +48,9 @@ class Crew:
         """Called when a type that the last claim could not ask for freely can be asked for again."""
         self.on_time: Callable[[], None] = lambda: None
         """Called when what waits here has waited long enough."""
+        self._limited = {handler.name for handler in handlers if handler.concurrency is not None}
         self._held = Counter[str]()
+        """Of the types with a limit of their own."""
         self._pace: dict[str, float] = {}
         self._bound: set[str] = set()
         self._ahead = 0
@@ -66,7 +69,8 @@ class Crew:
         is asked for less than others, unless its handler has a limit of its own: that would break the order.
         """
         free = self.free
-        most = free + self._room_ahead()
+        # At most half of it all: the next claim is under way while what the last one brought still runs.
+        most = min(free + self._room_ahead(), max((self.slots + self._ahead) // 2, 1))
         limits = {name: self._limit(handler, free, most) for name, handler in self.handlers.items()}
         asked = {name: limit for name, limit in limits.items() if limit > 0}
         self._bound = {name for name, limit in limits.items() if limit < most}
@@ -104,26 +108,28 @@ class Crew:
         return self._ahead - len(self.waiting) if len(self.waiting) <= self._ahead // 2 else 0
 
     def _quick(self, name: str) -> int:
-        """Jobs of a type that make about AHEAD seconds of work; none while the pace is unknown or slow."""
+        """Jobs of a type that, with those that run, make about AHEAD seconds of work; none while the pace is unknown or slow."""
         pace = self._pace.get(name)
         if pace is None or pace > AHEAD or self.handlers[name].concurrency is not None:
             return 0
-        return min(int(self.slots * AHEAD / max(pace, 1e-6)), MOST_AHEAD)
+        return max(min(int(self.slots * AHEAD / max(pace, 1e-6)), MOST_IN_HAND) - self.slots, 0)
 
     def _limit(self, handler: AnyHandler, free: int, most: int) -> int:
         """All that is asked for, or what the handler's own concurrency leaves of the free slots."""
         if handler.concurrency is None:
             return most
-        return max(min(handler.concurrency - self._held[handler.name], free), 0)
+        return max(min(handler.concurrency - self._held[handler.name], free, most), 0)
 
     # What happens to jobs
 
     def took(self, job: Job) -> None:
-        self._held[job.job_type] += 1
+        if job.job_type in self._limited:
+            self._held[job.job_type] += 1
 
     def lets_go(self, job: Job) -> None:
         """A job of this crew is no longer held, or its slot is free."""
-        self._held[job.job_type] -= 1
+        if job.job_type in self._limited:
+            self._held[job.job_type] -= 1
         self.room.set()
         if job.job_type in self._bound:
             self.on_unbound()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from howdah import options
 from howdah.context import Context
@@ -35,6 +35,9 @@ from howdah.stored import stored_result
 log = logging.getLogger("howdah.worker")
 
 
+NOTHING_MORE: Final = Completed()
+
+
 class EndedInChild(Exception):
     """What a handler raised in a child process, as far as that can be told here: its text."""
 
@@ -45,6 +48,8 @@ class EndedInChild(Exception):
 
 def of_value(handler: AnyHandler, job: Job, value: object) -> Ending:
     """A handler returned: a result, an outcome, or (of a batch, by ``gather``) what was raised for this job."""
+    if value is None:
+        return NOTHING_MORE
     if isinstance(value, BaseException):
         return of_error(handler, job, value)
     return Completed(handler.result.encode(value))
@@ -53,7 +58,7 @@ def of_value(handler: AnyHandler, job: Job, value: object) -> Ending:
 def of_batch(handler: AnyHandler, jobs: Sequence[Job], value: object) -> list[Ending]:
     """A batch handler returned: nothing, one value for each job in order, or values by the jobs' ids."""
     if value is None:
-        return [Completed() for _ in jobs]
+        return [NOTHING_MORE] * len(jobs)
     if isinstance(value, Outcome):
         return [of_error(handler, job, value) for job in jobs]
     if isinstance(value, Mapping):

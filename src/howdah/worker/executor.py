@@ -9,7 +9,10 @@ and it is counted as leaked for as long as it lives on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextvars
+import functools
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from howdah.errors import InvalidArguments
@@ -20,7 +23,7 @@ from howdah.worker import endings, log_capture
 from howdah.worker.binding import bound
 from howdah.worker.children import Child, Children
 from howdah.worker.run import Run, StopReason
-from howdah.worker.threads import Raised, ThreadCall, Threads
+from howdah.worker.threads import Ended, ThreadCall, Threads
 
 Called: TypeAlias = Job | Sequence[Job]
 Next: TypeAlias = Callable[[Called], Awaitable[Any]]
@@ -35,6 +38,7 @@ LEEWAY: dict[StopReason, float | None] = {
     "cancelled": None,
 }
 CHILD_LEEWAY = 5.0
+CAN_BE_EAGER = sys.version_info >= (3, 12)
 
 
 class Executor:
@@ -66,6 +70,8 @@ class Executor:
         if not self._middleware:
             return await self._invoke(flight, arguments)
 
+        run.bind()
+
         async def innermost(_: Called) -> Any:
             return await self._invoke(flight, arguments)
 
@@ -84,12 +90,21 @@ class Executor:
             return ending.result
         if run.handler.kind == "async":
             return await run.handler.function(**arguments)
-        call = self._threads.call(lambda: run.handler.function(**arguments), run.label)
-        flight.uses_thread(call)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.call_in_thread(flight, arguments, functools.partial(_answer, future))
         try:
-            return await call.future
-        except Raised as raised:
+            return await future
+        except _Raised as raised:
             raise raised.error from None
+
+    def call_in_thread(self, flight: _Flight, arguments: dict[str, Any], ended: Ended) -> None:
+        handler = flight.run.handler
+        function = functools.partial(handler.function, **arguments)
+        flight.uses_thread(self._threads.call(function, ended, contextvars.copy_context(), handler.name))
+
+    @property
+    def has_middleware(self) -> bool:
+        return bool(self._middleware)
 
 
 def _wrapped(middleware: Middleware, inner: Next) -> Next:
@@ -99,8 +114,27 @@ def _wrapped(middleware: Middleware, inner: Next) -> Next:
     return outer
 
 
+def _answer(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(_Raised(error))
+
+
+class _Raised(Exception):
+    """Carries any BaseException through a future, which takes neither StopIteration nor SystemExit well."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
 class _Flight:
-    """A run on its way: the task that it is, and what it takes to stop it."""
+    """A run on its way: the task or the thread that it is in, and what it takes to stop it."""
+
+    __slots__ = ("_begun", "_executor", "_task", "_thread", "_timers", "_told", "child", "done", "run")
 
     def __init__(self, executor: Executor, run: Run, child: Child | None) -> None:
         self._executor = executor
@@ -111,14 +145,26 @@ class _Flight:
         self._told = False
         self._timers: list[asyncio.TimerHandle] = []
         self._thread: ThreadCall | None = None
-        self._task: asyncio.Task[None]
+        self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         loop = self._executor._loop
         self.run.on_stop(self._stop)
         if (timeout := self.run.timeout) is not None:
             self._timers.append(loop.call_later(timeout, self.run.stop, "timed out"))
-        self._task = loop.create_task(self._fly(), name=f"job {self.run.label}")
+        if self.run.handler.kind == "thread" and self.child is None and not self._executor.has_middleware:
+            # Nothing of it is on the loop: it needs no task.
+            contextvars.copy_context().run(self._go_to_thread)
+        else:
+            self._task = _begun(loop, self._fly(), self.run)
+
+    def _go_to_thread(self) -> None:
+        self._begun = True
+        log_capture.follow(self.run)
+        try:
+            self._executor.call_in_thread(self, self.bound(), self._land)
+        except Exception as error:  # noqa: BLE001
+            self._land(None, error)
 
     def bound(self) -> dict[str, Any]:
         try:
@@ -143,6 +189,10 @@ class _Flight:
         finally:
             if self.child is not None:
                 self._executor._children.put_back(self.child)
+        self._land(value, error)
+
+    def _land(self, value: Any, error: BaseException | None) -> None:
+        """The handler has ended, so or so."""
         if self.done:
             if self._thread is None and self.child is None:
                 self._executor._leaked(-1)
@@ -172,10 +222,11 @@ class _Flight:
 
     def _ending(self, job: Job, value: Any, error: BaseException | None) -> Ending | None:
         run = self.run
-        if isinstance(error, _Unreadable):
-            return endings.unreadable(error.error)
         if error is None:
             return self._unless_over(job, endings.of_value(run.handler, job, value))
+        if isinstance(error, _Unreadable):
+            return endings.unreadable(error.error)
+        run.bind()  # a retry rule of the user's may look at the job
         return self._unless_over(job, self._interrupted(error) or endings.of_error(run.handler, job, error))
 
     def _interrupted(self, error: BaseException | None) -> Ending | None:
@@ -189,9 +240,10 @@ class _Flight:
                 return Interrupted()
 
     def _unless_over(self, job: Job, ending: Ending) -> Ending | None:
-        if job.id in self.run.by_handler:
+        run = self.run
+        if run.by_handler and job.id in run.by_handler:
             return endings.by_handler(ending)
-        return None if job.id in self.run.lost or self.run.reason == "lost" else ending
+        return None if run.reason == "lost" or (run.lost and job.id in run.lost) else ending
 
     def _finish(self, made: Sequence[Ending | None]) -> None:
         self.done = True
@@ -211,7 +263,7 @@ class _Flight:
         elif self._thread is None and self._begun and not self._told:
             # Once: what it does to end is not to be disturbed again.
             self._told = True
-            self._task.cancel()
+            self._cancel()
         if leeway is not None:
             self._timers.append(self._executor._loop.call_later(leeway, self._abandon))
 
@@ -227,8 +279,22 @@ class _Flight:
         self._finish([self._unless_over(job, self._interrupted(None) or Interrupted()) for job in self.run.jobs])
         if self.child is not None:
             self.child.kill()
-        if self._thread is not None or self.child is not None:
+        if self._task is not None and (self._thread is not None or self.child is not None):
             self._task.cancel()
+
+    def _cancel(self) -> None:
+        # Without a task it is told by itself, in its first step.
+        task = self._task or asyncio.current_task()
+        assert task is not None
+        task.cancel()
+
+
+def _begun(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], run: Run) -> asyncio.Task[None]:
+    """The task of a run. Its first step is taken at once: one that never waits costs the loop nothing."""
+    if CAN_BE_EAGER and loop.get_task_factory() is None:
+        name = run.handler.name  # more would cost more than all the rest; log_capture knows the run of a task
+        return asyncio.Task(work, loop=loop, name=name, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+    return loop.create_task(work, name=f"job {run.label}")
 
 
 class _Unreadable(Exception):

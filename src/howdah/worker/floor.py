@@ -14,22 +14,24 @@ import asyncio
 import functools
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from howdah.codec import PLAIN
 from howdah.context import Context
 from howdah.database import Database
 from howdah.failure import describe
 from howdah.handler import AnyHandler
-from howdah.job import Job, from_row
+from howdah.job import Job
 from howdah.outage import Backoff
 from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
 from howdah.payload import clean_text
-from howdah.plan import Row, read
+from howdah.plan import read
 from howdah.worker import endings
-from howdah.worker.calls import Hold
+from howdah.worker.calls import Claim, Hold
 from howdah.worker.children import Child, ChildNotBorn, Children
-from howdah.worker.completer import Completer
+from howdah.worker.completer import Completer, Written
 from howdah.worker.crew import BatchCrew, Crew, crews_of
 from howdah.worker.executor import Executor, Middleware
 from howdah.worker.link import Link
@@ -41,6 +43,9 @@ from howdah.worker.suspects import Suspects
 from howdah.worker.threads import Threads
 
 log = logging.getLogger("howdah.worker")
+
+LAUNCHES_IN_A_TURN = 100
+"""Of the loop: more would keep everything else on it waiting."""
 
 
 class Floor:
@@ -62,7 +67,8 @@ class Floor:
     ) -> None:
         self.held: dict[Hold, Job] = {}
         """Every job that the database says is ours, until its end is written."""
-        self.runs: dict[Hold, Run] = {}
+        self._run_by_job: dict[int, Run] = {}
+        """By the object that stands for the job."""
         self.closed = False
         """Nothing is started any more: the worker stops, or has been cut off."""
         self.crews = crews_of(handlers.values(), options)
@@ -80,7 +86,9 @@ class Floor:
         self._threads = Threads(threads, leaked=leaked)
         self._executor = Executor(self._threads, self._children, middleware, ended=self._ended, leaked=leaked)
         self._suspects = Suspects(max(1, min(4, options.children)), begin=self._begin_suspect, alone=self._begin_alone)
+        self._loop = asyncio.get_running_loop()
         self._to_fill: set[Crew] = set()
+        self._to_launch: deque[tuple[Crew, Sequence[Job]]] = deque()
         self._completed_by_handler: set[Hold] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._no_runs = asyncio.Event()
@@ -101,12 +109,19 @@ class Floor:
     def is_empty(self) -> bool:
         return not self.held and not self.completer.backlog
 
+    @property
+    def running(self) -> int:
+        """How many jobs run."""
+        return len(self._run_by_job)
+
+    def run_of(self, job: Job) -> Run | None:
+        return self._run_by_job.get(id(job))
+
     # Jobs come
 
-    def arrived(self, crew: Crew, rows: Sequence[Row], *, by_age: bool = False) -> None:
+    def arrived(self, crew: Crew, claim: Claim, *, by_age: bool = False) -> None:
         """Takes in what a claim brought; ``by_age``: what has waited longest, and waits here for nobody."""
-        taken = [row for row in rows if row["status"] != "pending"]
-        jobs = [job for row in taken if (job := self._read(row)) is not None]
+        jobs = claim.jobs if self._context.codec is PLAIN else [job for job in claim.jobs if self._can_be_read(job)]
         self.pace.came(jobs)
         begun: list[Job] = []
         suspects: list[Job] = []
@@ -120,32 +135,30 @@ class Floor:
             else:
                 crew.waits(job, first=by_age)
         if not by_age:
-            crew.saw(jobs, cut=len(rows) > len(taken))
+            crew.saw(jobs, cut=claim.cut)
         if begun:
-            for call in [begun] if isinstance(crew, BatchCrew) else [[job] for job in begun]:
-                crew.busy += 1
-                self._launch(crew, call)
+            self._launch_soon(crew, [begun] if isinstance(crew, BatchCrew) else [[job] for job in begun])
         for job in suspects:
             if self.closed or not self._suspects.add(crew, job):
                 self._hand_back(crew, [job])
         self._fill_soon(crew)
 
-    def _read(self, row: Row) -> Job | None:
+    def _can_be_read(self, job: Job) -> bool:
         try:
-            return from_row(row, self._context.codec)
+            _ = job.data, job.resumed, job.last_error, job.errors
         except Exception as error:  # noqa: BLE001
             # One that the codec cannot read must not take the others with it.
-            broken = _skeleton(row)
-            self.held[hold_of(broken)] = broken
-            self.completer.end(broken, Failed(f"the codec could not read this job: {describe(error)}"))
-            return None
+            self.held[hold_of(job)] = job
+            self.completer.end(job, Failed(f"the codec could not read this job: {describe(error)}"))
+            return False
+        return True
 
     # Jobs start
 
     def _fill_soon(self, crew: Crew) -> None:
         """Once for all jobs that end in this turn of the loop."""
         if not self._to_fill:
-            asyncio.get_running_loop().call_soon(self._fill_all)
+            self._loop.call_soon(self._fill_all)
         self._to_fill.add(crew)
 
     def _fill_all(self) -> None:
@@ -171,6 +184,25 @@ class Floor:
             else:
                 crew.busy -= 1
         crew.room.set()
+
+    def _launch_soon(self, crew: Crew, calls: Sequence[Sequence[Job]]) -> None:
+        """Launches calls of started jobs: a few at once, of many a part in each turn of the loop.
+
+        So the next claim and what has ended are under way while the rest still runs.
+        """
+        crew.busy += len(calls)
+        if len(calls) > LAUNCHES_IN_A_TURN:
+            self._to_launch.extend((crew, call) for call in calls)
+            self._loop.call_soon(self._launch_some)
+        else:
+            for call in calls:
+                self._launch(crew, call)
+
+    def _launch_some(self) -> None:
+        for _ in range(min(len(self._to_launch), LAUNCHES_IN_A_TURN)):
+            self._launch(*self._to_launch.popleft())
+        if self._to_launch:
+            self._loop.call_soon(self._launch_some)
 
     async def _start_in_child(self, crew: Crew, job: Job) -> None:
         """Starts a job once there is a child for it: its time does not run while one is being born."""
@@ -200,7 +232,7 @@ class Floor:
             return
         run = Run(crew.handlers[jobs[0].job_type], jobs, self._desk)
         for job in jobs:
-            self.runs[hold_of(job)] = run
+            self._run_by_job[id(job)] = run
         self._no_runs.clear()
         self._executor.launch(run, child)
 
@@ -261,7 +293,7 @@ class Floor:
         crew.measured(run.handler.name, seconds, len(run.jobs))
         self._leave_slot(crew, run.jobs[0])
         for job, ending in zip(run.jobs, made, strict=True):
-            self.runs.pop(hold_of(job), None)
+            del self._run_by_job[id(job)]
             crew.lets_go(job)
             if ending is None or isinstance(ending, Interrupted):
                 self.pace.left(job)
@@ -270,7 +302,7 @@ class Floor:
             if run.reason == "shutdown" and isinstance(ending, Interrupted):
                 self._report.count("interrupted")
             self._end(job, ending)
-        if not self.runs:
+        if not self._run_by_job:
             self._no_runs.set()
         self._changed(crew, run.handler)
         self._fill_soon(crew)
@@ -307,19 +339,21 @@ class Floor:
             self._completed_by_handler.add(hold_of(job))
             self.completer.end(job, ending.otherwise)
         else:
-            self._written(job, ending, "completed")
+            self._written([Written(job, ending, "completed")])
 
-    def _written(self, job: Job, ending: Ending, status: str | None) -> None:
-        """An ending is in the database, or was refused there (status None)."""
-        self.held.pop(hold_of(job), None)
-        if hold_of(job) in self._completed_by_handler:
-            self._completed_by_handler.discard(hold_of(job))
-            status = status or "completed"
-        self._report.written(ending, status)
-        _tell(job, ending, status)
-        handler = self._handlers.get(job.job_type)
-        if handler is not None:
-            self._changed(self._crew_by_type[handler.name], handler)
+    def _written(self, batch: Sequence[Written]) -> None:
+        """Endings are in the database, or were refused there."""
+        for job, ending, status in batch:
+            hold = hold_of(job)
+            self.held.pop(hold, None)
+            if self._completed_by_handler and hold in self._completed_by_handler:
+                self._completed_by_handler.discard(hold)
+                status = status or "completed"
+            self._report.written(ending, status)
+            if status != "completed" or log.isEnabledFor(logging.DEBUG):
+                _tell(job, ending, status)
+        for job_type in {job.job_type for job, _, _ in batch} & self._handlers.keys():
+            self._changed(self._crew_by_type[job_type], self._handlers[job_type])
 
     def _gone(self, crew: Crew, job: Job) -> None:
         """A job that waited here is no longer ours."""
@@ -342,6 +376,8 @@ class Floor:
             self._hand_back(crew, [job])
 
     def _hand_back_line(self) -> None:
+        while self._to_launch:
+            self._refuse(*self._to_launch.popleft())
         for crew in self.crews:
             self._hand_back(crew, crew.take_waiting())
 
@@ -353,18 +389,23 @@ class Floor:
 
     def forget(self) -> None:
         """Nothing of what is held here is ours any more."""
+        while self._to_launch:
+            crew, jobs = self._to_launch.popleft()
+            crew.busy -= 1
+            for job in jobs:
+                self._gone(crew, job)
         for crew in self.crews:
             for job in crew.take_waiting():
                 self._gone(crew, job)
         for crew, job in self._suspects.clear():
             self._gone(crew, job)
-        for run in set(self.runs.values()):
+        for run in set(self._run_by_job.values()):
             for job in run.jobs:
                 run.lose(job)
 
     def stop_runs(self, reason: StopReason) -> int:
         """Tells every handler to stop. How many there are."""
-        runs = set(self.runs.values())
+        runs = set(self._run_by_job.values())
         for run in runs:
             run.stop(reason)
         return len(runs)
@@ -392,12 +433,6 @@ class Floor:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("unexpected: %s", describe(error), exc_info=error)
-
-
-def _skeleton(row: Row) -> Job:
-    """As much of an unreadable job as its failure needs."""
-    names = ("id", "job_type", "priority", "status", "created_at", "max_attempts", "run_at", "attempts", "token")
-    return Job(data=None, **{name: row[name] for name in names})
 
 
 def _tell(job: Job, ending: Ending, status: str | None) -> None:

@@ -26,6 +26,7 @@ from howdah.errors import WorkerUnknown
 from howdah.failure import describe
 from howdah.outage import Backoff
 from howdah.worker import calls
+from howdah.worker.log_capture import label_of
 
 log = logging.getLogger("howdah.worker")
 
@@ -183,7 +184,7 @@ class LoopWatch:
         if self._named is not None:
             return
         task = asyncio.current_task(self._loop)
-        self._named = task.get_name() if task else "no task"
+        self._named = label_of(task) if task else "no task"
         frame = sys._current_frames().get(self._thread_id)
         place = traceback.extract_stack(frame)[-1] if frame else None
         log.error(

@@ -10,11 +10,14 @@ warning would come through, the root logger's level is lowered meanwhile: nobody
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any
 
 from howdah.worker.run import Run
 
@@ -23,12 +26,18 @@ _root = logging.getLogger()
 
 
 def follow(run: Run) -> None:
-    """From here on, what is logged in this context belongs to this run, if its handler's logs are to be kept."""
-    is_wanted = run.desk.capture_logs and run.handler.log_level is not None
-    _followed.set(run if is_wanted else None)
-    if is_wanted and _installed.levels and _capture not in _root.handlers:
+    """From here on, what is logged in this context belongs to this run."""
+    _followed.set(run)
+    if _installed.levels and _capture not in _root.handlers:
         # Somebody has configured logging anew.
         _root.addHandler(_capture)
+
+
+def label_of(task: asyncio.Task[Any]) -> str:
+    """What a task does: the run that it belongs to, or else its name."""
+    if sys.version_info >= (3, 12) and (run := task.get_context().get(_followed)) is not None:
+        return f"job {run.label}"
+    return task.get_name()
 
 
 @contextlib.contextmanager
@@ -54,7 +63,7 @@ class _Capture(logging.Handler):
     def handle(self, record: logging.LogRecord) -> bool:
         # Instead of emit, which would take a lock for every record of the process.
         run = _followed.get()
-        if run is not None and record.levelno >= (run.handler.log_level or 0) and not _is_our_own(record):
+        if run is not None and _is_wanted(run, record.levelno) and not _is_our_own(record):
             self._keep(run, record)
         if len(_root.handlers) == 1:
             _show_as_before(record)
@@ -108,6 +117,10 @@ class _Installed:
 
 _capture = _Capture()
 _installed = _Installed()
+
+
+def _is_wanted(run: Run, level: int) -> bool:
+    return run.desk.capture_logs and run.handler.log_level is not None and level >= run.handler.log_level
 
 
 def _is_our_own(record: logging.LogRecord) -> bool:

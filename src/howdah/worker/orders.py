@@ -35,7 +35,7 @@ class Orders(Service):
         *,
         interval: float,
         held: Mapping[Hold, Job],
-        runs: Mapping[Hold, Run],
+        run_of: Callable[[Job], Run | None],
         claims_under_way: Callable[[], bool],
         taken_from_line: Callable[[Job], None],
     ) -> None:
@@ -44,7 +44,7 @@ class Orders(Service):
         self._context = context
         self._interval = interval
         self._held = held
-        self._runs = runs
+        self._run_of = run_of
         self._claims_under_way = claims_under_way
         self._taken_from_line = taken_from_line
         self._now = asyncio.Event()
@@ -74,9 +74,10 @@ class Orders(Service):
             await self._disown([word for word in words if word.word == "unknown" and word.hold not in self._held])
 
     def _told(self, word: Word) -> None:
-        job, run = self._held.get(word.hold), self._runs.get(word.hold)
+        job = self._held.get(word.hold)
         if job is None:
             return
+        run = self._run_of(job)
         if run is None:
             self._taken_from_line(job)
         elif word.word == "cancel":

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
-from howdah.job import Job
+from howdah.job import Job, due_for
 
 Told: TypeAlias = dict[str, dict[str, float]]
 """As in ``workers.pace``: of each type, ``per_second``, ``run`` and ``wait``."""
@@ -26,7 +26,6 @@ FORGOTTEN_AFTER = 600.0
 MOST_TYPES = 200
 LONGEST_GAP = 0.1
 """Seconds without a job, while the next one was due, that belong to the work: as long as a claim may take."""
-HALF_AN_HOUR = 1800.0
 
 
 class PaceMeter:
@@ -35,10 +34,10 @@ class PaceMeter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lanes: dict[str, _Lane] = {}
-        self._claimed_at: datetime
-        """When the last claim was, by the database's clock."""
+        self._last: Job
+        """Of the last claim."""
         self._claimed: float
-        """When it was answered, by ours."""
+        """When that was answered."""
 
     def came(self, jobs: Sequence[Job]) -> None:
         """A claim brought these: they are held from now on."""
@@ -46,7 +45,7 @@ class PaceMeter:
             return
         now = self._clock()
         lanes = self._lanes
-        self._claimed_at, self._claimed = _claimed_at(jobs[-1]), now
+        self._last, self._claimed = jobs[-1], now
         for job in jobs:
             lane = lanes.get(job.job_type)
             if lane is None:
@@ -63,11 +62,11 @@ class PaceMeter:
         lane.busy += now - lane.counted_until
         lane.counted_until = now
         lane.ran += seconds
-        if job.started_at is not None:
-            waited = _between(job.run_at, job.started_at)
+        if job.status == "running":
+            waited = due_for(job)
         else:
             # It waited here as well: the database's clock tells until the last claim, and ours from there.
-            waited = _between(job.run_at, self._claimed_at) + now - seconds - self._claimed
+            waited = _between(job.run_at, _claimed_at(self._last)) + now - seconds - self._claimed
         if waited > 0:
             lane.waited += waited
         lane.ended += 1
@@ -122,7 +121,7 @@ class _Lane:
 
     def begins(self, job: Job, now: float) -> None:
         # What was due when the last one ended was kept waiting by a claim, and not by idleness.
-        self.busy += min(now - self.counted_until, _between(job.run_at, _claimed_at(job)), LONGEST_GAP)
+        self.busy += min(now - self.counted_until, due_for(job), LONGEST_GAP)
         self.counted_until = now
 
     def last_held(self, now: float) -> float:
@@ -177,9 +176,7 @@ def _claimed_at(job: Job) -> datetime:
 
 
 def _between(earlier: datetime, later: datetime) -> float:
-    seconds = (later - earlier).total_seconds()
-    # Quick, but by the clock on the wall: it is wrong, by half an hour at least, where that was changed in between.
-    return seconds if 0 <= seconds < HALF_AN_HOUR else max(later.timestamp() - earlier.timestamp(), 0.0)
+    return max(later.timestamp() - earlier.timestamp(), 0.0)
 
 
 def _rounded(value: float) -> float:

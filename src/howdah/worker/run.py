@@ -85,6 +85,23 @@ class Desk:
 class Run:
     """One call of a handler."""
 
+    __slots__ = (
+        "_closed",
+        "_only",
+        "_stop",
+        "_trackers",
+        "asked",
+        "by_handler",
+        "cancelled",
+        "desk",
+        "handler",
+        "jobs",
+        "lost",
+        "reason",
+        "resources",
+        "started",
+    )
+
     def __init__(self, handler: Handler[Any, Any], jobs: Sequence[Job], desk: Desk) -> None:
         self.handler = handler
         self.jobs = jobs
@@ -100,7 +117,10 @@ class Run:
         self._only: Tracker | None = None
         self._closed = False
         self._stop: Callable[[StopReason], None] | None = None
-        for job in jobs:
+
+    def bind(self) -> None:
+        """Lends the jobs their verbs. Only where somebody gets to see them: a job and its run then hold each other."""
+        for job in self.jobs:
             bind(job, self)
 
     @property
@@ -111,8 +131,9 @@ class Run:
     @property
     def timeout(self) -> float | None:
         """Seconds that the call may take: those of its most impatient job, or the handler's own."""
-        of_jobs = [job.timeout for job in self.jobs if job.timeout is not None]
-        shortest = min(of_jobs, default=self.handler.timeout)
+        shortest = self.handler.timeout
+        if any(job.timeout is not None for job in self.jobs):
+            shortest = min(job.timeout for job in self.jobs if job.timeout is not None)
         return None if shortest is None else shortest.total_seconds()
 
     def on_stop(self, stop: Callable[[StopReason], None] | None) -> None:
@@ -180,7 +201,7 @@ class Run:
     def close(self) -> None:
         """The run is over: its last words are said."""
         self._closed = True
-        for tracker in list(self._trackers.values()):
+        for tracker in list(self._trackers.values()) if self._trackers else ():
             tracker.tell_left_out()
             tracker.close()
 

@@ -1,5 +1,9 @@
 """Threads for sync handlers. Daemons, because a handler that will not end must not keep the process alive.
 
+A thread that is done with one call goes on with the next. Another one is woken, or started, only when a call waits
+while all others are at work; and then just one at a time, each of which wakes the next. So quick handlers are called
+by a thread or two, which hardly ever wait for each other's turn with the interpreter; slow ones by as many as may be.
+
 A thread cannot be stopped from outside. When its job is taken from it, it is abandoned: another thread
 takes its place at once, and it ends with the call that it is in, if ever.
 """
@@ -9,64 +13,147 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import queue
+import logging
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+log = logging.getLogger("howdah.worker")
+
+Ended: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
 class Threads:
-    """A fixed number of threads that take calls in turn."""
+    """Up to so many threads, which take calls in turn."""
 
-    def __init__(self, count: int, *, leaked: Callable[[int], None]) -> None:
-        self._calls: queue.SimpleQueue[ThreadCall | None] = queue.SimpleQueue()
-        self._count = count
+    def __init__(self, most: int, *, leaked: Callable[[int], None]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._most = most
         self._leaked = leaked
         self._started = 0
+        self._idle = 0
+        self._closed = False
+        # Appending to a deque and taking from it need no lock; what is checked and then done does.
+        self._lock = threading.Lock()
+        self._calls: deque[ThreadCall] = deque()
+        self._bell = threading.Semaphore(0)
+        self._somebody_comes = False
+        """A thread is on its way to look for calls."""
+        self._ended: deque[tuple[ThreadCall, Any, BaseException | None]] = deque()
+        self._told = False
+        """The loop is about to hear of what has ended."""
 
-    def call(self, function: Callable[[], Any], name: str) -> ThreadCall:
-        """Runs the function in a thread; the call's ``future`` gets what it returns or raises."""
-        call = ThreadCall(self, asyncio.get_running_loop(), function, name)
-        if self._started < self._count:
-            self._start()
-            self._started += 1
-        self._calls.put(call)
+    def call(self, function: Callable[[], Any], ended: Ended, context: contextvars.Context, name: str) -> ThreadCall:
+        """Runs the function in a thread. What it returns or raises is said to ``ended``, on the loop."""
+        call = ThreadCall(self, function, ended, context, name)
+        self._calls.append(call)
+        self._send_somebody()
         return call
 
     def close(self) -> None:
+        self._closed = True
         for _ in range(self._started):
-            self._calls.put(None)
+            self._bell.release()
 
-    def _start(self) -> None:
-        threading.Thread(target=self._work, name="howdah-handler", daemon=True).start()
+    def replace(self) -> None:
+        """A thread is given up: another one takes its place."""
+        self._leaked(1)
+        with self._lock:
+            self._started -= 1
+        self._send_somebody()
+
+    def tell(self, call: ThreadCall, value: Any, error: BaseException | None) -> None:
+        """A call has ended: all that end at about the same time are told together."""
+        self._ended.append((call, value, error))
+        if not self._told:
+            self._told = True
+            _tell(self.loop, self._settle)
+
+    def _settle(self) -> None:
+        self._told = False
+        while self._ended:
+            call, value, error = self._ended.popleft()
+            try:
+                call.ended(value, error)
+            except Exception:
+                log.exception("unexpected, after a call of %s in a thread", call.name)
+
+    def _send_somebody(self) -> None:
+        with self._lock:
+            if self._somebody_comes or not self._calls:
+                return
+            if self._idle:
+                self._somebody_comes = True
+                self._bell.release()
+            elif self._started < self._most:
+                self._somebody_comes = True
+                self._started += 1
+                threading.Thread(target=self._work, name="howdah-handler", daemon=True).start()
+            # Otherwise, whoever is done first takes it.
 
     def _work(self) -> None:
         thread = threading.current_thread()
-        while (call := self._calls.get()) is not None:
+        self._arrive()
+        while not self._closed:
+            try:
+                call = self._calls.popleft()
+            except IndexError:
+                self._rest()
+                continue
+            if self._calls:
+                self._send_somebody()
             thread.name = f"howdah {call.name}"
             call.run()
             thread.name = "howdah-handler"
             if call.leaked:
-                _tell(call.loop, self._leaked, -1)
+                _tell(self.loop, self._leaked, -1)
                 return
             del call
+
+    def _rest(self) -> None:
+        with self._lock:
+            if self._calls or self._closed:
+                return
+            self._idle += 1
+        self._bell.acquire()
+        with self._lock:
+            self._idle -= 1
+        self._arrive()
+
+    def _arrive(self) -> None:
+        self._somebody_comes = False
 
 
 class ThreadCall:
     """A call on its way through a thread."""
 
-    def __init__(self, threads: Threads, loop: asyncio.AbstractEventLoop, function: Callable[[], Any], name: str):
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.loop = loop
+    __slots__ = (
+        "_began",
+        "_context",
+        "_function",
+        "_is_over",
+        "_lock",
+        "_threads",
+        "abandoned",
+        "ended",
+        "leaked",
+        "name",
+    )
+
+    def __init__(
+        self, threads: Threads, function: Callable[[], Any], ended: Ended, context: contextvars.Context, name: str
+    ) -> None:
         self.name = name
         self.abandoned = False
         self.leaked = False
         self._began = False
+        self._is_over = False
         self._threads = threads
         self._function = function
-        self._context = contextvars.copy_context()
+        self.ended = ended
+        self._context = context
         self._lock = threading.Lock()
-        self._ended = False
 
     def run(self) -> None:
         with self._lock:
@@ -79,44 +166,26 @@ class ThreadCall:
         except BaseException as raised:  # noqa: BLE001
             # Also SystemExit and KeyboardInterrupt: a handler does not end the worker.
             error = raised
-        if not self._ends_in_time():
-            return
-        _tell(self.loop, self._settle, value, error)
+        if self._ends_in_time():
+            self._threads.tell(self, value, error)
 
     def _ends_in_time(self) -> bool:
         with self._lock:
-            self._ended = True
+            self._is_over = True
             return not self.abandoned
 
     def abandon(self) -> bool:
         """Gives the thread up, and lets another take its place. False if the call has ended meanwhile."""
         with self._lock:
-            if self._ended or self.abandoned:
+            if self._is_over or self.abandoned:
                 return False
             self.abandoned = True
             self.leaked = self._began
         if self.leaked:
-            self._threads._leaked(1)
-            self._threads._start()
+            self._threads.replace()
         return True
-
-    def _settle(self, value: Any, error: BaseException | None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(value)
-        else:
-            self.future.set_exception(Raised(error))
 
 
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[..., object], *arguments: Any) -> None:
     with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is left to be told
         loop.call_soon_threadsafe(what, *arguments)
-
-
-class Raised(Exception):
-    """Carries any BaseException through a future, which takes neither StopIteration nor SystemExit well."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error

@@ -154,7 +154,7 @@ class Worker:
             self.context,
             interval=self.options.heartbeat,
             held=self._floor.held,
-            runs=self._floor.runs,
+            run_of=self._floor.run_of,
             claims_under_way=lambda: any(claimer.in_flight for claimer in self._claimers),
             taken_from_line=self._floor.take_from_line,
         )
@@ -262,7 +262,7 @@ class Worker:
         claims = [each.last_claim for each in self._claimers if each.last_claim is not None]
         since = None if not claims else timedelta(seconds=time.monotonic() - max(claims))
         return {
-            "running": len(self._floor.runs),
+            "running": self._floor.running,
             "since_claim": since,
             "leaked": self.leaked,
             "pace": self._floor.pace.told(),
@@ -328,7 +328,7 @@ class Worker:
     # The end
 
     async def _end(self) -> None:
-        running = len(self._floor.runs)
+        running = self._floor.running
         patience = f"; {self.options.grace:g} s to finish, a second signal hands them back at once" if running else ""
         log.info("stopping: %d running%s", running, patience, extra={"event": "stopping"})
         self._floor.closed = True
