@@ -24,7 +24,7 @@ from howdah.ids import new_id
 from howdah.job import Job, Status, from_row
 from howdah.options import JobOrId, Seconds
 from howdah.payload import clean_text
-from howdah.plan import Begin, Call, Pause, Plan, Row, Take, call, given, read
+from howdah.plan import Ahead, Begin, Call, Pause, Plan, Row, Take, call, given, read
 from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
 from howdah.retry import Policy, as_data
 from howdah.stored import stored_data, stored_json, stored_mapping, stored_result, stored_text
@@ -142,19 +142,25 @@ def enqueue_many(
     enqueued, taken, ids = 0, 0, list[uuid.UUID]()
     if chunk_size is None:
         yield Begin()
-    while chunk := (yield Take(source, size)):
+    more = True
+    while more:
+        chunk = yield Take(source, size)
+        more = bool(chunk)
         committed = 0 if chunk_size is None else enqueued
-        rows = yield from call(
-            "enqueue_many",
+        arguments = given(
             job_type=job_type,
             data=JsonTexts([_item(context, job_type, item, taken + i, committed) for i, item in enumerate(chunk)]),
             keys=None if key is None else [_key(key, item, taken + i, committed) for i, item in enumerate(chunk)],
             return_ids=return_ids,
             **shared,
         )
-        enqueued += rows[0]["enqueued"]
+        next_call = Call("enqueue_many", arguments) if more else None
+        # In one transaction, a chunk is made ready while the one before is being written.
+        rows = (yield Ahead(next_call)) if chunk_size is None else (yield next_call) if next_call else None
+        if rows:
+            enqueued += rows[0]["enqueued"]
+            ids.extend(rows[0]["ids"] or ())
         taken += len(chunk)
-        ids.extend(rows[0]["ids"] or ())
     return EnqueuedCount(enqueued, ids if return_ids else None)
 
 

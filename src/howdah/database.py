@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -33,7 +33,7 @@ from howdah.errors import (
     QueueClosed,
     SchemaMissing,
 )
-from howdah.plan import Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, WireRows
+from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, WireRows
 from howdah.statements import call_statement, read_statement
 
 R = TypeVar("R")
@@ -72,10 +72,10 @@ class Database:
         """The same settings, for another place."""
         return Database(dsn, schema, pool_size=self._pool_size, timeout=self._timeout)
 
-    @property
-    def may_prepare(self) -> bool | None:
-        """As psycopg takes it: never, or as often as the connection says."""
-        return None if self._prepares else False
+    def may_prepare(self, conn: SyncConnection | AsyncConnection) -> bool | None:
+        """As psycopg takes it: never, or as often as the connection says. Not where it could not be sent again."""
+        can_be_repeated = conn.info.transaction_status == TransactionStatus.IDLE and conn.autocommit
+        return None if self._prepares and can_be_repeated else False
 
     def prepare(self) -> None:
         """Looks at the database, as the first use of it does: raises what tells the user which command to run."""
@@ -315,11 +315,18 @@ class _SyncSession:
         self._database = database
         self._conn = conn
         self._stack = stack
+        self._pipelined = False
+        self._sent: Callable[[], list[Row]] | None = None
 
     def answer(self, step: Step) -> Any:
         match step:
             case Call() | Read() | Script():
                 return self._rows(step)
+            case Ahead():
+                sent, self._sent = self._sent, None
+                rows = None if sent is None else sent()
+                self._sent = None if step.call is None else self._send(step.call)
+                return rows
             case Wire():
                 raise InvalidOption("rows as the wire has them are read by workers, which await them")
             case Begin():
@@ -358,13 +365,25 @@ class _SyncSession:
         finally:
             pool.putconn(conn)
 
+    def _send(self, call: Call) -> Callable[[], list[Row]]:
+        assert self._conn is not None
+        if not wire.is_adapted(self._conn.adapters):
+            # Somebody else's, who may be in the middle of anything.
+            rows = self._execute(self._conn, call)
+            return lambda: rows
+        if not self._pipelined:
+            self._stack.enter_context(self._conn.pipeline())
+            self._pipelined = True
+        cursor = psycopg.Cursor(self._conn, row_factory=dict_row)
+        return cursor.execute(*_statement(call, self._database.schema), prepare=False).fetchall
+
     def _execute(self, conn: SyncConnection, step: Call | Read | Script) -> list[Row]:
         statement, parameters = _statement(step, self._database.schema)
         with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
             if not wire.is_adapted(conn.adapters):
                 wire.adapt(cursor.adapters)
             try:
-                cursor.execute(statement, parameters, prepare=self._database.may_prepare)
+                cursor.execute(statement, parameters, prepare=self._database.may_prepare(conn))
             except psycopg.Error as error:
                 if not _was_stale(conn, error):
                     raise
@@ -379,11 +398,18 @@ class _AsyncSession:
         self._database = database
         self._conn = conn
         self._stack = stack
+        self._pipelined = False
+        self._sent: Callable[[], Awaitable[list[Row]]] | None = None
 
     async def answer(self, step: Step) -> Any:
         match step:
             case Call() | Read() | Script():
                 return await self._rows(step)
+            case Ahead():
+                sent, self._sent = self._sent, None
+                rows = None if sent is None else await sent()
+                self._sent = None if step.call is None else await self._send_ahead(step.call)
+                return rows
             case Wire():
                 assert self._conn is not None
                 return await self._wire_rows(self._conn, step)
@@ -430,6 +456,22 @@ class _AsyncSession:
             await self._send(cursor, statement, parameters)
             return [] if cursor.rownumber is None else await cursor.fetchall()
 
+    async def _send_ahead(self, call: Call) -> Callable[[], Awaitable[list[Row]]]:
+        assert self._conn is not None
+        if not wire.is_adapted(self._conn.adapters):
+            rows = await self._execute(self._conn, call)
+
+            async def known() -> list[Row]:
+                return rows
+
+            return known
+        if not self._pipelined:
+            await self._stack.enter_async_context(self._conn.pipeline())
+            self._pipelined = True
+        cursor = psycopg.AsyncCursor(self._conn, row_factory=dict_row)
+        await cursor.execute(*_statement(call, self._database.schema), prepare=False)
+        return cursor.fetchall
+
     async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> WireRows:
         async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
             wire.leave_as_it_is(cursor.adapters)
@@ -445,7 +487,8 @@ class _AsyncSession:
         binary: bool = False,
     ) -> None:
         try:
-            await cursor.execute(statement, parameters, prepare=self._database.may_prepare, binary=binary)
+            may_prepare = self._database.may_prepare(cursor.connection)
+            await cursor.execute(statement, parameters, prepare=may_prepare, binary=binary)
         except psycopg.Error as error:
             if not _was_stale(cursor.connection, error):
                 raise

@@ -26,6 +26,16 @@ class Call:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Ahead:
+    """A call that is sent, and one that was sent before: answered with the rows of that one, None if there was none.
+
+    So the next call is made ready while the database is at work. Inside of a transaction only.
+    """
+
+    call: Call | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Read:
     """One statement of ``sql/reads``. Answered with its rows."""
 
@@ -80,7 +90,7 @@ class Take:
     count: int
 
 
-Step: TypeAlias = Call | Read | Wire | Script | Begin | Pause | Take
+Step: TypeAlias = Call | Ahead | Read | Wire | Script | Begin | Pause | Take
 Plan: TypeAlias = Generator[Step, Any, R]
 
 

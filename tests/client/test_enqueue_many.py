@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -96,12 +97,11 @@ def test_the_items_are_streamed_and_none_is_to_be_seen_before_the_last(queue: Jo
 
     def items() -> Iterator[int]:
         yield from range(BULK_SIZE)
-        # The first of them are on their way already: a transaction of ours has begun to write.
-        row = db.execute(
-            "SELECT count(backend_xid) AS n FROM pg_stat_activity WHERE application_name = 'howdah'"
-        ).fetchone()
-        assert row is not None
-        working.append(row["n"])
+        # The first of them are on their way already: a transaction of ours begins to write while this goes on.
+        writing = "SELECT count(backend_xid) AS n FROM pg_stat_activity WHERE application_name = 'howdah'"
+        while not (begun := db.execute(writing).fetchall()[0]["n"]):
+            time.sleep(0.01)
+        working.append(begun)
         yield BULK_SIZE
         seen.append(len(queue.list()))
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -99,6 +100,19 @@ def test_a_worker_behind_a_pooler_polls_says_so_once_and_leaves_no_lock_behind(
     with psycopg.connect(dsn) as conn:
         locks = conn.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
     assert locks == (0,), "a sleeper's lock stays with a server connection that somebody else gets next"
+
+
+def test_clients_prepare_nothing_where_each_transaction_may_have_another_backend(pooled_dsn: str, dsn: str) -> None:
+    with JobQueue(dsn) as direct:
+        direct.migrate()
+    with JobQueue(pooled_dsn, pool_size=10) as queue, ThreadPoolExecutor(10) as threads:
+        jobs = list(threads.map(lambda n: queue.enqueue("work", {"n": n}), range(300)))
+        found = list(threads.map(lambda job: queue.get(job.id).data["n"], jobs))
+        assert queue.enqueue_many("work", ({"n": n} for n in range(5_000))) == 5_000
+        prepared = "SELECT count(*) FROM pg_prepared_statements"
+        with psycopg.connect(pooled_dsn, prepare_threshold=None, autocommit=True) as conn:
+            assert {conn.execute(prepared).fetchone() for _ in range(20)} == {(0,)}
+    assert found == list(range(300))
 
 
 def _polling_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
