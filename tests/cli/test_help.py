@@ -26,6 +26,7 @@ NAMES = {
     "health",
     "watch",
     "logs",
+    "bench",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from howdah import __about__
 from howdah.cli import (
+    bench,
     change,
     enqueue,
     health,
@@ -35,7 +36,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     "get them done": (work.COMMAND, health.COMMAND),
     "see how they are": (listing.COMMAND, show.COMMAND, watch.COMMAND, logs.COMMAND, stats.COMMAND, top.COMMAND),
     "change what happens": (change.CANCEL, change.RETRY, pause.PAUSE, pause.RESUME),
-    "keep house": (recover.COMMAND, prune.COMMAND, psql.COMMAND),
+    "keep house": (recover.COMMAND, prune.COMMAND, psql.COMMAND, bench.COMMAND),
 }
 COMMANDS: Final = tuple(command for group in GROUPS.values() for command in group)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import logging
 import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +25,7 @@ from howdah.cli.target import load_queue
 from howdah.errors import InvalidInput
 from howdah.queue import JobQueue
 from howdah.worker import Worker, WorkerOptions, WorkerReport
+from howdah.worker.event_loop import loop_factory
 
 log = logging.getLogger("howdah.work")
 
@@ -178,7 +177,7 @@ def _work(args: argparse.Namespace, leash: Leash | None) -> int:
     _announce(worker, queue)
     if leash is not None:
         _tell_when_ready(leash)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         report = runner.run(_run_worker(worker, queue, requests))
         # A supervisor starts it anew by itself.
         if requests.restart or (report.shed and leash is None and not requests.is_stopping):
@@ -231,15 +230,6 @@ class _ReadyFilter(logging.Filter):
         if getattr(record, "event", None) == "ready":
             self._leash.tell_ready()
         return record.levelno >= self._level
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The loop of uvloop where that is installed."""
-    try:
-        factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
-    except ImportError:
-        return None
-    return factory
 
 
 def _place(queue: JobQueue) -> str:

@@ -118,8 +118,25 @@ class Notifier(Service):
         return await happens(self._echo, ECHO_WITHIN)
 
     async def _hear(self, conn: AsyncConnection) -> None:
-        async for note in conn.notifies():
-            self._heard(note.payload)
+        """Hears until the connection is lost: straight from its socket, because every wake-up waits for this."""
+        loop, socket = asyncio.get_running_loop(), conn.fileno()
+        lost: asyncio.Future[None] = loop.create_future()
+
+        def hear() -> None:
+            try:
+                conn.pgconn.consume_input()
+                while (note := conn.pgconn.notifies()) is not None:
+                    self._heard(note.extra.decode())
+            except psycopg.Error as error:
+                loop.remove_reader(socket)
+                if not lost.done():
+                    lost.set_exception(error)
+
+        loop.add_reader(socket, hear)
+        try:
+            await lost
+        finally:
+            loop.remove_reader(socket)
 
     def _heard(self, payload: str) -> None:
         word, _, rest = payload.partition(" ")

@@ -1,0 +1,1 @@
+"""How fast we are: beside others, against our own limit, and as the work grows."""

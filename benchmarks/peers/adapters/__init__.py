@@ -1,0 +1,1 @@
+"""One small program for each queue, run by that queue's own interpreter. See _protocol.py."""

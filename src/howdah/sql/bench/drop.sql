@@ -1,0 +1,13 @@
+-- Only what a bench has made, whatever has happened since somebody last looked.
+-- Whoever looks at it in an open transaction is in the way; but not for ever.
+SET LOCAL lock_timeout = '2s';
+SET LOCAL client_min_messages = warning;
+DO $$
+BEGIN
+    IF obj_description(to_regnamespace('howdah'), 'pg_namespace')
+        = 'Made by the command bench, which drops it when it ends, or replaces it when it begins.'
+    THEN
+        DROP SCHEMA howdah CASCADE;
+    END IF;
+END
+$$;
