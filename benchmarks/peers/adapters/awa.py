@@ -11,7 +11,7 @@ from awa import AsyncClient
 
 from benchmarks.peers.adapters import _protocol as protocol
 
-WORKERS = 1000
+WORKERS = 1024
 CONNECTIONS = 24
 CHUNK = 10_000
 
@@ -72,8 +72,9 @@ if __name__ == "__main__":
         protocol.Adapter(
             name="awa",
             package="awa-pg",
-            settings=f"{WORKERS} workers, {CONNECTIONS} connections; bulk by COPY of {CHUNK:,}",
-            keeps_history=True,
+            settings=f"{WORKERS} workers, {CONNECTIONS} connections; bulk by COPY of {CHUNK:,};"
+            " drops completed jobs after some seconds",
+            keeps_history=False,
             durable="PostgreSQL, synchronous_commit on",
             # Its view of all jobs takes seconds; what was added and what was completed is in these two ledgers.
             remaining="SELECT (SELECT coalesce(sum(next_lane_seq - first_lane_seq), 0) FROM awa.ready_segments)"

@@ -1,4 +1,4 @@
-"""Dramatiq on Redis: its handlers are plain functions in threads, of which few are best where they take no time."""
+"""Dramatiq on Redis: its handlers are plain functions in threads."""
 
 # mypy: disable-error-code="import-not-found, untyped-decorator"
 

@@ -69,7 +69,8 @@ if __name__ == "__main__":
         protocol.Adapter(
             name="taskiq",
             package="taskiq",
-            settings=f"RedisStreamBroker, {TASKS} tasks ({THREADS} threads), prefetch {PREFETCH}, parameters not parsed, uvloop",
+            settings=f"RedisStreamBroker, {TASKS} tasks ({THREADS} threads), prefetch {PREFETCH}, parameters not parsed, uvloop;"
+            " its stream is never trimmed",
             keeps_history=False,
             durable="Redis snapshots",
             remaining=None,
