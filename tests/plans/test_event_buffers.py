@@ -106,7 +106,7 @@ def test_a_page_of_what_is_old_is_read_along_its_order(crowded: Db, connect: Con
 @pytest.mark.parametrize("name", ["events", "last_events"])
 def test_the_events_of_one_job_are_found_by_its_id(crowded: Db, connect: Connect, name: str, after: int) -> None:
     wanted = {"id": "'00000000-0000-7000-8000-000000000007'", "after": str(after), "kinds": "NULL", "limit": "20"}
-    statement = read_statement("howdah", name).as_string() % wanted
+    statement = read_statement("howdah", name).decode() % wanted
     assert max(used(connect, statement).values()) <= FEW
 
 

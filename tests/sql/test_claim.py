@@ -128,6 +128,27 @@ def test_no_plan_makes_a_claim_take_more_than_it_was_asked_for(db: Db, setting: 
         assert [row["id"] for row in claimed] == best
 
 
+def test_lanes_that_were_left_out_at_first_are_found_behind_those_that_others_hold(db: Db, connect: Connect) -> None:
+    types = [f"lane {n:02}" for n in range(20)]
+    db.execute("DELETE FROM live")
+    for lap in range(2):
+        for n, job_type in enumerate(types):
+            db.execute(
+                "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts)"
+                " VALUES (new_id(), %s, 100, now() - interval '1 hour' + %s * interval '1 second', now(), now(), 3)",
+                (job_type, 20 * lap + n),
+            )
+    due = expected(db, types, 100)
+    for held, wanted in ((3, 2), (1, 3), (5, 1), (18, 4), (25, 7), (39, 2)):
+        other = connect(autocommit=False)
+        other.execute("SELECT id FROM live WHERE id = ANY(%s) FOR UPDATE", (due[:held],))
+        claimer = connect(autocommit=False)
+        rows = claimer.execute("SELECT id FROM claim('w', %s, %s)", (types, wanted)).fetchall()
+        assert [row["id"] for row in rows] == due[held : held + wanted]
+        other.close()
+        claimer.close()
+
+
 def test_many_types_interleaved_come_in_the_order_of_their_due_times(db: Db) -> None:
     names = [f"type {n}" for n in range(40)]
     rng = random.Random(1)

@@ -7,7 +7,9 @@ sleeping: late commits, retries with an older place, jobs handed back. Found one
 
 Sleeping. The claimer records that it sleeps, looks once more, and then waits for a wake-up, for the
 next job that becomes due, or for the next poll. Polls begin soon after the last job and grow rarer: a
-transaction that enqueued while the claimer was awake may commit just after it fell asleep.
+transaction that enqueued while the claimer was awake may commit just after it fell asleep. Where it has hardly slept
+and there is already more, it does not sleep again but looks every few milliseconds, until there is nothing: a wake-up is a
+burden on everybody who commits.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ LOOK_BEHIND_SHARE = 0.1
 """Of the time: where looking behind is expensive, it is done more rarely."""
 MOST_CURSORS = 64
 FIRST_POLL = 0.05
+SHORT_NAP = 0.01
+LINGER = 0.005
+"""Seconds between looks, where jobs come so often that whoever enqueues them would have to wake somebody each time."""
 
 
 class Arrived(Protocol):
@@ -78,6 +83,7 @@ class Claimer(Service):
         self._looked_behind = 0.0
         self._look_cost = 0.0
         self._wake = asyncio.Event()
+        self._was_woken_soon = False
         self._types = sorted(crew.handlers)
         self._asleep_on: frozenset[int] = frozenset()
         self._asleep_in: int | None = None
@@ -110,11 +116,14 @@ class Claimer(Service):
             if demand is None:
                 return
         found = await self._claim(demand, exact=self._is_time_to_look_behind())
-        if found < demand.batch_size:
+        if found and found < demand.batch_size and self._was_woken_soon:
+            await happens(self._wake, LINGER)
+        elif found < demand.batch_size:
             await self._sleep()
 
     async def _sleep(self) -> None:
         poll = min(FIRST_POLL, self._poll)
+        began = time.monotonic()
         try:
             while self._goes_on():
                 await self._record_sleep()
@@ -122,6 +131,7 @@ class Claimer(Service):
                 demand = self.crew.demand() if self._goes_on() else None
                 activity = self.activity
                 if demand is None or await self._claim(demand, exact=True):
+                    self._was_woken_soon = time.monotonic() - began < SHORT_NAP
                     return
                 self.empty_at = activity
                 self._found_nothing()

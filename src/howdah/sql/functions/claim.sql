@@ -39,10 +39,10 @@ DECLARE
     v_heads howdah.lane_head[];
     v_lanes howdah.lane_head[];
     v_lane howdah.lane_head;
-    v_last_priority bigint;
-    v_last_run_at timestamptz;
-    v_last_id uuid;
     v_lease interval;
+    v_lease_until timestamptz;
+    v_start int := greatest(p_start, 0);
+    v_starts boolean;
     v_too_slow uuid;
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
@@ -65,6 +65,7 @@ BEGIN
                 USING ERRCODE = 'JQ006', HINT = 'Whatever it held was taken back. Register again.';
         END IF;
         v_lease := coalesce(p_lease, interval '10 minutes');
+        v_lease_until := howdah.lease_clock() + v_lease;
     END IF;
 
     SELECT
@@ -82,24 +83,26 @@ BEGIN
     IF p_oldest THEN
         v_picked := howdah.claim_oldest(v_types, v_mosts, v_ordered_types, p_batch_size, p_suspects);
     ELSE
-        SELECT array_agg(ROW(head.job_type, head.priority, head.run_at, head.id, head.ordered, head.most)::howdah.lane_head)
+        SELECT array_agg(ROW(
+            h.job_type, h.priority, h.run_at, h.id, false,
+            CASE WHEN p_limits IS NOT NULL THEN v_mosts[array_position(v_types, h.job_type)] END
+        )::howdah.lane_head)
         INTO v_heads
-        FROM (
-            SELECT h.*, false AS ordered, v_mosts[array_position(v_types, h.job_type)] AS most
-            FROM howdah.lane_heads(
-                v_types, NULL,
-                p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
-            ) AS h
-            UNION ALL
-            SELECT h.*, true, 1 FROM howdah.ordered_heads(v_ordered_types) AS h WHERE v_ordered_types IS NOT NULL
-        ) AS head;
+        FROM howdah.lane_heads(
+            v_types, NULL, p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
+        ) AS h;
+        IF v_ordered_types IS NOT NULL THEN
+            SELECT v_heads || array_agg(ROW(h.job_type, h.priority, h.run_at, h.id, true, 1)::howdah.lane_head)
+            INTO v_heads
+            FROM howdah.ordered_heads(v_ordered_types) AS h;
+        END IF;
     END IF;
 
     WHILE v_heads IS NOT NULL AND cardinality(v_picked) < p_batch_size LOOP
         v_wanted := p_batch_size - cardinality(v_picked);
-        SELECT max(head.priority) INTO v_level FROM unnest(v_heads) AS head;
-        SELECT array_agg(head), sum(coalesce(head.most, p_batch_size)) INTO v_lanes, v_room
-        FROM unnest(v_heads) AS head WHERE head.priority = v_level;
+        SELECT array_agg(head), sum(coalesce(head.most, p_batch_size)), min(head.priority) INTO v_lanes, v_room, v_level
+        FROM unnest(v_heads) AS head
+        WHERE head.priority = (SELECT max(best.priority) FROM unnest(v_heads) AS best);
 
         IF cardinality(v_lanes) = 1 OR v_room <= v_wanted THEN
             FOR v_place IN 1 .. cardinality(v_lanes) LOOP
@@ -143,7 +146,8 @@ BEGIN
             SELECT head FROM unnest(v_heads) AS head WHERE head.priority < v_level
             UNION ALL
             SELECT ROW(
-                h.job_type, h.priority, h.run_at, h.id, false, done.mosts[array_position(done.job_types, h.job_type)]
+                h.job_type, h.priority, h.run_at, h.id, false,
+                CASE WHEN p_limits IS NOT NULL THEN done.mosts[array_position(done.job_types, h.job_type)] END
             )::howdah.lane_head
             FROM (
                 SELECT
@@ -157,53 +161,52 @@ BEGIN
         ) AS remaining (head);
     END LOOP;
 
-    IF p_ahead_types IS NOT NULL AND cardinality(v_picked) > p_start THEN
-        -- Behind the last one that starts, the first that may not wait ends the batch: to leave out only that one would
+    IF cardinality(v_picked) > v_start AND (v_start > 0 OR p_ahead_types IS NOT NULL) THEN
+        -- The best ones start. Behind them the first that may not wait ends the batch: to leave out only that one would
         -- let worse ones pass it.
         WITH line AS (
             SELECT j.id, j.job_type, row_number() OVER (ORDER BY j.priority DESC, j.run_at, j.id) AS place
             FROM howdah.live AS j WHERE j.id = ANY (v_picked)
         ), cut AS (
             SELECT line.id, line.place FROM line
-            WHERE line.place > p_start AND NOT line.job_type = ANY (p_ahead_types) ORDER BY line.place LIMIT 1
+            WHERE line.place > v_start AND NOT line.job_type = ANY (p_ahead_types) ORDER BY line.place LIMIT 1
         )
-        SELECT coalesce(array_agg(line.id) FILTER (WHERE cut.place IS NULL OR line.place < cut.place), '{}'), min(cut.id::text)::uuid
+        SELECT
+            coalesce(array_agg(line.id ORDER BY line.place) FILTER (WHERE cut.place IS NULL OR line.place < cut.place), '{}'),
+            min(cut.id::text)::uuid
         INTO v_picked, v_too_slow
         FROM line LEFT JOIN cut ON true;
     END IF;
 
-    -- Those up to the p_start-th place run at once, but for suspects, which wait for a process of their own.
-    SELECT -j.priority::bigint, j.run_at, j.id INTO v_last_priority, v_last_run_at, v_last_id
-    FROM howdah.live AS j WHERE j.id = ANY (v_picked)
-    ORDER BY j.priority DESC, j.run_at, j.id
-    OFFSET greatest(least(p_start, cardinality(v_picked)) - 1, 0)
-    LIMIT sign(greatest(p_start, 0));
-
-    RETURN QUERY
-    WITH changed AS (
-        UPDATE howdah.live AS j SET
-            status = CASE WHEN part.starts THEN 'running' ELSE 'claimed' END,
-            worker_id = p_worker_id,
-            -- Never the same twice, even by a clock that stands still: it is what plain SQL clients see of the token.
-            claimed_at = greatest(howdah.clock(), j.claimed_at + interval '1 microsecond'),
-            started_at = CASE WHEN part.starts THEN howdah.clock() END,
-            deadline_at = CASE WHEN part.starts THEN howdah.clock() + j.timeout END,
-            lease = v_lease,
-            lease_until = howdah.lease_clock() + v_lease,
-            attempts = j.attempts + 1,
-            token = j.token + 1,
-            -- How far an attempt before this one has come says nothing about it.
-            progress = 0,
-            current_stage = NULL,
-            order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END
-        FROM (VALUES (true), (false)) AS part (starts)
-        WHERE j.id = ANY (v_picked) AND part.starts = coalesce(
-            j.crashes = 0 AND (-j.priority::bigint, j.run_at, j.id) <= (v_last_priority, v_last_run_at, v_last_id), false
+    FOREACH v_starts IN ARRAY ARRAY[true, false] LOOP
+        v_found := CASE WHEN v_starts THEN v_picked[:v_start] ELSE v_picked[v_start + 1:] END;
+        CONTINUE WHEN v_found = '{}';
+        RETURN QUERY
+        WITH changed AS (
+            UPDATE howdah.live AS j SET
+                -- A suspect waits for a process of its own.
+                status = CASE WHEN v_starts AND j.crashes = 0 THEN 'running' ELSE 'claimed' END,
+                worker_id = p_worker_id,
+                -- Never the same twice, even by a clock that stands still: it is what plain SQL clients see of the token.
+                claimed_at = greatest(howdah.clock(), j.claimed_at + interval '1 microsecond'),
+                started_at = CASE WHEN v_starts AND j.crashes = 0 THEN howdah.clock() END,
+                deadline_at = CASE WHEN v_starts AND j.crashes = 0 THEN howdah.clock() + j.timeout END,
+                lease = v_lease,
+                lease_until = v_lease_until,
+                attempts = j.attempts + 1,
+                token = j.token + 1,
+                -- How far an attempt before this one has come says nothing about it.
+                progress = 0,
+                current_stage = NULL,
+                order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END
+            WHERE j.id = ANY (v_found)
+            RETURNING j.*
         )
-        RETURNING j.*
-    )
-    SELECT * FROM changed AS c ORDER BY c.priority DESC, c.run_at, c.id;
-    RETURN QUERY SELECT j.* FROM howdah.live AS j WHERE j.id = v_too_slow;
+        SELECT * FROM changed AS c ORDER BY c.priority DESC, c.run_at, c.id;
+    END LOOP;
+    IF v_too_slow IS NOT NULL THEN
+        RETURN QUERY SELECT j.* FROM howdah.live AS j WHERE j.id = v_too_slow;
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION howdah.claim IS

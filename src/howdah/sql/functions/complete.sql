@@ -16,10 +16,8 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH ended AS MATERIALIZED (
-        SELECT * FROM unnest(p_ids, p_tokens, p_results) AS e (id, token, result)
-    ), gone AS (
-        DELETE FROM howdah.live AS j USING ended
+    WITH gone AS (
+        DELETE FROM howdah.live AS j USING unnest(p_ids, p_tokens, p_results) AS ended (id, token, result)
         WHERE j.id = ANY (p_ids) AND j.id = ended.id AND j.token = ended.token AND j.status <> 'pending'
         RETURNING j.*, ended.result AS ended_with
     ), kept AS (
@@ -36,10 +34,11 @@ BEGIN
             current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta,
             CASE WHEN report IS NOT NULL THEN (howdah.with_seq(report, 1) - 'eta') || '{"percent": 100}' END
         FROM gone
+    ), by_type AS MATERIALIZED (
+        SELECT job_type, count(*) AS jobs, bool_or(order_key IS NOT NULL) AS ordered FROM gone GROUP BY job_type
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
-        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*)
-        FROM gone GROUP BY job_type
+        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', jobs FROM by_type
     ), noted AS (
         -- The end of a job that has never said anything is no news, and there are millions of them.
         INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
@@ -48,12 +47,13 @@ BEGIN
             jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', started_at))
         FROM gone WHERE report IS NOT NULL
     ), told AS MATERIALIZED (
-        SELECT howdah.tell(array_agg(DISTINCT job_type)) FROM gone
+        SELECT
+            howdah.tell(array_agg(job_type)),
+            -- The next of an ordered type may go.
+            howdah.wake(array_agg(job_type) FILTER (WHERE ordered))
+        FROM by_type
     )
-    SELECT done.id FROM (
-        -- The next of an ordered type may go. (At most one of each is held, so this is not for many.)
-        SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.wake(ARRAY[job_type]) END FROM gone
-    ) AS done CROSS JOIN told;
+    SELECT gone.id FROM gone CROSS JOIN told;
 END
 $$;
 COMMENT ON FUNCTION howdah.complete IS

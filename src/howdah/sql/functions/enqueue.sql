@@ -24,6 +24,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_new_id uuid := coalesce(p_id, howdah.new_id());
     v_id uuid;
     v_created boolean;
     v_ended boolean;
@@ -35,26 +36,39 @@ BEGIN
             ERRCODE = 'JQ001', HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen.';
     END IF;
     LOOP
-        INSERT INTO howdah.live AS j (
-            id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
-            timeout, expires_at, retry_policy, meta, parent_id, workflow_id
-        )
-        SELECT
-            coalesce(p_id, howdah.new_id()), p_job_type, coalesce(p_data, '{}'),
-            coalesce(p_priority, t.priority, 100),
-            due.at, due.at, howdah.clock(),
-            coalesce(p_max_attempts, t.max_attempts, 3),
-            p_key, CASE WHEN t.ordered THEN '' END,
-            coalesce(p_timeout, t.timeout),
-            coalesce(p_expires_at, due.at + coalesce(p_expires_in, t.expires_in)),
-            coalesce(p_retry_policy, t.retry_policy),
-            p_meta, p_parent_id, p_workflow_id
-        FROM (SELECT coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) AS at) AS due
-        LEFT JOIN howdah.types AS t ON t.job_type = p_job_type
-        ON CONFLICT DO NOTHING
-        RETURNING
-            j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
-        INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
+        IF p_key IS NULL AND (p_id IS NULL OR p_first_try) THEN
+            -- Nothing can be in the way, and to be ready for it would be paid for in WAL.
+            INSERT INTO howdah.live AS j (
+                id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
+                timeout, expires_at, retry_policy, meta, parent_id, workflow_id
+            )
+            SELECT
+                v_new_id, p_job_type, coalesce(p_data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
+                job.max_attempts, p_key, job.order_key, job.timeout, job.expires_at, job.retry_policy,
+                p_meta, p_parent_id, p_workflow_id
+            FROM howdah.filled_in(
+                p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
+            ) AS job
+            RETURNING
+                j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
+            INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
+        ELSE
+            INSERT INTO howdah.live AS j (
+                id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
+                timeout, expires_at, retry_policy, meta, parent_id, workflow_id
+            )
+            SELECT
+                v_new_id, p_job_type, coalesce(p_data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
+                job.max_attempts, p_key, job.order_key, job.timeout, job.expires_at, job.retry_policy,
+                p_meta, p_parent_id, p_workflow_id
+            FROM howdah.filled_in(
+                p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
+            ) AS job
+            ON CONFLICT DO NOTHING
+            RETURNING
+                j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
+            INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
+        END IF;
 
         IF FOUND AND (p_id IS NULL OR p_first_try) THEN
             -- Later ones are waited for by those who sleep: they look at what is due next.

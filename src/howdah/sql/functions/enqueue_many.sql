@@ -17,40 +17,53 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+    -- Ids count up from a first one: to draw each of them would cost more than to add the job. Its bit 39 is cleared, so
+    -- that what is before it, by which calls differ, stays as it is.
+    v_first text := replace(howdah.new_id()::text, '-', '');
+    v_high text := left(v_first, 16);
+    v_low bigint := ('x' || right(v_first, 16))::bit(64)::bigint & ~(1::bigint << 39);
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
-    WITH wanted AS MATERIALIZED (
-        SELECT howdah.new_id() AS id, item.data, item.key, item.place
-        FROM unnest(p_data, p_keys) WITH ORDINALITY AS item (data, key, place)
-    ), added AS (
-        INSERT INTO howdah.live (
-            id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
-            timeout, expires_at, retry_policy, meta
+    IF p_keys IS NULL THEN
+        WITH added AS (
+            INSERT INTO howdah.live (
+                id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout,
+                expires_at, retry_policy, meta
+            )
+            SELECT
+                (v_high || to_hex(v_low + item.place))::uuid, p_job_type, coalesce(item.data, '{}'), job.priority,
+                job.run_at, job.run_at, howdah.clock(), job.max_attempts, job.order_key, job.timeout,
+                job.expires_at, job.retry_policy, p_meta
+            FROM howdah.filled_in(
+                p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
+            ) AS job
+            CROSS JOIN unnest(p_data) WITH ORDINALITY AS item (data, place)
+            RETURNING id
         )
-        SELECT
-            wanted.id, p_job_type, coalesce(wanted.data, '{}'),
-            coalesce(p_priority, t.priority, 100),
-            due.at, due.at, howdah.clock(),
-            coalesce(p_max_attempts, t.max_attempts, 3),
-            wanted.key, CASE WHEN t.ordered THEN '' END,
-            coalesce(p_timeout, t.timeout),
-            coalesce(p_expires_at, due.at + coalesce(p_expires_in, t.expires_in)),
-            coalesce(p_retry_policy, t.retry_policy),
-            p_meta
-        FROM wanted
-        CROSS JOIN (SELECT coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) AS at) AS due
-        LEFT JOIN howdah.types AS t ON t.job_type = p_job_type
-        -- By key, because two bulks that meet each other's keys in different orders would deadlock.
-        ORDER BY wanted.key, wanted.place
-        ON CONFLICT DO NOTHING
-        RETURNING id
-    )
-    SELECT
-        count(added.id),
-        CASE WHEN p_return_ids THEN array_agg(added.id ORDER BY wanted.place) FILTER (WHERE added.id IS NOT NULL) END
-    INTO enqueued, ids
-    FROM wanted LEFT JOIN added USING (id);
+        SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
+    ELSE
+        WITH added AS (
+            INSERT INTO howdah.live (
+                id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key, timeout,
+                expires_at, retry_policy, meta
+            )
+            SELECT
+                (v_high || to_hex(v_low + item.place))::uuid, p_job_type, coalesce(item.data, '{}'), job.priority,
+                job.run_at, job.run_at, howdah.clock(), job.max_attempts, item.key, job.order_key, job.timeout,
+                job.expires_at, job.retry_policy, p_meta
+            FROM howdah.filled_in(
+                p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
+            ) AS job
+            CROSS JOIN unnest(p_data, p_keys) WITH ORDINALITY AS item (data, key, place)
+            -- By key, because two bulks that meet each other's keys in different orders would deadlock.
+            ORDER BY item.key, item.place
+            ON CONFLICT DO NOTHING
+            RETURNING id
+        )
+        SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
+    END IF;
     IF enqueued > 0 AND coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) <= howdah.clock() + interval '2 seconds' THEN
         PERFORM howdah.wake(ARRAY[p_job_type]);
     END IF;

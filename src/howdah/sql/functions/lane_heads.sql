@@ -15,19 +15,19 @@ CREATE OR REPLACE FUNCTION howdah.lane_heads(
 ) RETURNS TABLE (job_type varchar, priority int, run_at timestamptz, id uuid)
 LANGUAGE sql STABLE
 AS $$
-    WITH RECURSIVE cursors AS (
-        SELECT * FROM unnest(p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids)
-            AS c (job_type, priority, run_at, id)
-    ), walk AS (
+    WITH RECURSIVE walk AS (
         SELECT lane.job_type, coalesce(lane.below, 2147483648) AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
         FROM unnest(p_job_types, p_below) AS lane (job_type, below)
         UNION ALL
         SELECT walk.job_type, step.priority, step.run_at, step.id
         FROM walk
-        CROSS JOIN LATERAL (
-            SELECT max(c.priority)::bigint AS priority FROM cursors AS c
-            WHERE c.job_type = walk.job_type AND c.priority < walk.priority
-        ) AS next_cursor
+        LEFT JOIN LATERAL (
+            SELECT p_cursor_priorities[c.n]::bigint AS priority, p_cursor_run_ats[c.n] AS run_at, p_cursor_ids[c.n] AS id
+            FROM unnest(array_positions(p_cursor_types, walk.job_type)) AS c (n)
+            WHERE p_cursor_priorities[c.n] < walk.priority
+            ORDER BY p_cursor_priorities[c.n] DESC
+            LIMIT 1
+        ) AS next_cursor ON true
         CROSS JOIN LATERAL (
             (
                 SELECT j.priority::bigint AS priority, j.run_at, j.id FROM howdah.live AS j
@@ -37,17 +37,17 @@ AS $$
                 LIMIT 1
             )
             UNION ALL
-            SELECT c.priority::bigint, behind.run_at, behind.id
-            FROM cursors AS c
+            SELECT next_cursor.priority, behind.run_at, behind.id
+            FROM (SELECT) AS it
             LEFT JOIN LATERAL (
                 SELECT j.run_at, j.id FROM howdah.live AS j
                 WHERE j.status = 'pending' AND j.attempts < j.max_attempts
-                    AND j.job_type = c.job_type AND j.priority = c.priority
-                    AND (j.run_at, j.id) > (c.run_at, c.id)
+                    AND j.job_type = walk.job_type AND j.priority = next_cursor.priority
+                    AND (j.run_at, j.id) > (next_cursor.run_at, next_cursor.id)
                 ORDER BY j.run_at, j.id
                 LIMIT 1
             ) AS behind ON true
-            WHERE c.job_type = walk.job_type AND c.priority = next_cursor.priority
+            WHERE next_cursor.priority IS NOT NULL
             LIMIT 1
         ) AS step
         WHERE walk.run_at IS NULL OR walk.run_at > howdah.clock()

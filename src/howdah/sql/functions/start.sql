@@ -15,15 +15,12 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH begun AS MATERIALIZED (
-        SELECT DISTINCT * FROM unnest(p_ids, p_tokens) AS b (id, token) ORDER BY b.id
-    )
     UPDATE howdah.live AS j SET
         status = 'running',
         started_at = howdah.clock(),
         deadline_at = howdah.clock() + j.timeout,
         lease_until = howdah.lease_clock() + j.lease
-    FROM begun
+    FROM unnest(p_ids, p_tokens) AS begun (id, token)
     WHERE j.id = ANY (p_ids) AND j.id = begun.id AND j.token = begun.token AND j.status = 'claimed'
     RETURNING j.id;
 END

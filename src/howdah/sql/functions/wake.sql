@@ -1,6 +1,6 @@
 -- A NOTIFY makes all commits of the database wait for each other, so there is one only where somebody sleeps.
 CREATE OR REPLACE FUNCTION howdah.wake(p_job_types varchar[]) RETURNS void
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

@@ -1,4 +1,5 @@
--- What a worker looks at in any case comes first.
+-- What a worker looks at in any case comes first. What is the same after every claim of a registered worker (progress, stage, lease)
+-- is left out: rows are long, and there are many.
 SELECT
     id,
     token,
@@ -10,8 +11,6 @@ SELECT
     date_part('epoch', claimed_at - run_at) AS due_for,
     run_at,
     data,
-    progress,
-    current_stage,
     events_count,
     worker_id,
     claimed_at,
@@ -25,8 +24,6 @@ SELECT
     order_key,
     deadline_at,
     expires_at,
-    lease,
-    lease_until,
     interruptions,
     cancel_requested_at,
     checkpoint,
