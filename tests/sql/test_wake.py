@@ -271,3 +271,27 @@ def test_thousands_that_are_asked_to_stop_do_not_flood_the_channel(db: Db, liste
     worker = listen()
     db.execute("SELECT cancel(ARRAY(SELECT id FROM live))")
     assert len(heard(worker, db)) == 1000
+
+
+def test_while_one_tells_others_do_not_queue_up_to_say_the_same(listen: Listen, connect: Connect, db: Db) -> None:
+    sleeper = listen("x")
+    teller = connect(autocommit=False)
+    # As an enqueue does between its call and the end of its commit.
+    lock = "SELECT pg_advisory_xact_lock('howdah.live'::regclass::oid::int, 64 + abs(hashtext(%s) %% 32))"
+    teller.execute(lock, ("x",))
+    db.execute(ENQUEUE)
+    assert heard(sleeper, db) == []
+    teller.commit()
+    db.execute(ENQUEUE)
+    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+
+
+def test_an_open_transaction_keeps_nobody_from_being_woken(listen: Listen, connect: Connect, db: Db) -> None:
+    sleeper = listen("x")
+    theirs = connect(autocommit=False)
+    theirs.execute("SELECT")
+    theirs.execute(ENQUEUE)
+    db.execute(ENQUEUE)
+    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    theirs.commit()
+    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]

@@ -33,7 +33,7 @@ LOOK_BEHIND = 0.2
 LOOK_BEHIND_SHARE = 0.1
 """Of the time: where looking behind is expensive, it is done more rarely."""
 MOST_CURSORS = 64
-FIRST_POLL = 0.05
+FIRST_POLL = 0.01
 SHORT_NAP = 0.01
 LINGER = 0.005
 """Seconds between looks, where jobs come so often that whoever enqueues them would have to wake somebody each time."""
