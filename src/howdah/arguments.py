@@ -124,7 +124,7 @@ class Arguments:
                 found = asdict(self._read(text))
             except Exception:  # noqa: BLE001
                 return self.decode(json.loads(text))  # which finds out what is wrong
-            return {name: value for name, value in found.items() if value is not UNSET}
+            return found if len(found) == len(self._required) else _given(found)
         return self.decode(json.loads(text))
 
     # The signature
@@ -300,6 +300,10 @@ class Result:
         except Exception:  # noqa: BLE001 (whatever a foreign annotation raises)
             return Any
         return annotation
+
+
+def _given(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if value is not UNSET}
 
 
 # Signatures

@@ -74,7 +74,7 @@ class Database:
 
     def may_prepare(self, conn: SyncConnection | AsyncConnection) -> bool | None:
         """As psycopg takes it: never, or as often as the connection says. Not where it could not be sent again."""
-        can_be_repeated = conn.info.transaction_status == TransactionStatus.IDLE and conn.autocommit
+        can_be_repeated = conn.autocommit and conn.pgconn.transaction_status == TransactionStatus.IDLE
         return None if self._prepares and can_be_repeated else False
 
     def prepare(self) -> None:
@@ -534,7 +534,7 @@ def _was_stale(conn: SyncConnection | AsyncConnection, error: psycopg.Error) -> 
     if error.sqlstate not in _STALE or conn.prepare_threshold is None:
         return False
     conn.prepare_threshold = None
-    return conn.info.transaction_status == TransactionStatus.IDLE
+    return conn.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _reaches_its_backend(conn: SyncConnection) -> bool:

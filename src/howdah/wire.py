@@ -103,7 +103,16 @@ class _Clamped(Loader):
 
 class _ClampedText(_Clamped):
     def _is_early(self, data: bytes) -> bool:
-        return data.startswith(b"-") or data.endswith(b"BC")
+        return _is_early(data)
+
+
+def clamped(text: str) -> datetime:
+    """A moment that Python does not know, as near as it can tell it."""
+    return _EARLIEST if _is_early(text.encode()) else _LATEST
+
+
+def _is_early(data: bytes) -> bool:
+    return data.startswith(b"-") or data.endswith(b"BC")
 
 
 class _ClampedBinary(_Clamped):

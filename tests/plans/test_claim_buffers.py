@@ -16,8 +16,9 @@ EACH = 1_000_000 if os.environ.get("HOWDAH_SCALE") == "full" else 50_000
 # 100 rows claimed: each is read, locked, deleted from one page and written to another, and entered in
 # three indexes. A claim that waded through any of the three crowds would need thousands.
 MOST_BUFFERS = 4_000
-# What a claim for a worker asks for, and how long it may sleep. Limits that leave room for each other, limits that do not.
+# What a claim for a worker asks for, and how long it may sleep. No limits, some that leave room for each other, some that do not.
 ASKED_BY_WORKERS = (
+    "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1', 'foreign 2'], 60)",
     "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 100, p_limits => ARRAY[60, 5, 30])",
     "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 100, p_limits => ARRAY[10, NULL, NULL])",
     "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 50, p_oldest => true)",

@@ -107,3 +107,27 @@ def test_batches_that_overlap_wait_for_each_other_and_not_in_a_circle(db: Db, co
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(report, range(4)))
     assert db.execute("SELECT count(*) AS n FROM live WHERE cancel_requested_at IS NOT NULL").fetchone() == {"n": 2000}
+
+
+@pytest.mark.parametrize("verb", BATCHES)
+def test_a_batch_locks_its_jobs_in_the_order_of_their_ids_whatever_its_plan_was_made_for(
+    db: Db, connect: Connect, verb: str
+) -> None:
+    batch, other, third = connect(), connect(autocommit=False), connect(autocommit=False)
+    db.execute("VACUUM ANALYZE live")
+    batch.execute(BATCHES[verb].encode(), {"ids": [], "tokens": []})
+    held = hold(db, 5, 5 if verb in OF_RUNNING_JOBS else 0)
+    first, *rest = sorted(row["id"] for row in held)
+    other.execute("SELECT FROM live WHERE id = %s FOR UPDATE", (first,))
+    backwards = sorted(held, key=lambda row: row["id"], reverse=True)
+    arguments = {"ids": [row["id"] for row in backwards], "tokens": [row["token"] for row in backwards]}
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: batch.execute(BATCHES[verb].encode(), arguments).fetchall())
+        waits = "SELECT FROM pg_locks WHERE pid = %s AND NOT granted"
+        while db.execute(waits, (batch.info.backend_pid,)).fetchone() is None:
+            assert not writing.done()
+        free = third.execute("SELECT id FROM live WHERE id = ANY(%s) FOR UPDATE SKIP LOCKED", (rest,)).fetchall()
+        third.rollback()
+        other.rollback()
+        assert len(writing.result()) == 5
+    assert sorted(row["id"] for row in free) == rest

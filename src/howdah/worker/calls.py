@@ -16,6 +16,7 @@ from howdah.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, S
 from howdah.plan import Plan, Row, call, read, wire
 from howdah.stored import stored_mapping, stored_text
 from howdah.wire import Ids, JsonTexts, Tokens
+from howdah.worker.claimed import ClaimedRows
 
 Hold: TypeAlias = tuple[uuid.UUID, int]
 """The id of a claimed job, and the token of the claim."""
@@ -117,8 +118,8 @@ def claim(
         suspects=suspects,
         ahead_types=None if ahead_types is None else list(ahead_types),
     )
-    codec = context.codec
-    jobs = [unread(wired, row, codec) for row in wired.rows]
+    claimed, codec = ClaimedRows(wired, context.worker_id), context.codec
+    jobs = [unread(claimed, row, codec) for row in claimed.rows]
     # Still pending: only a sign.
     cut = bool(jobs) and jobs[-1].status == "pending"
     return Claim(jobs[:-1] if cut else jobs, cut)

@@ -36,7 +36,9 @@ log = logging.getLogger("howdah.worker")
 
 R = TypeVar("R")
 
-BATCH = 1_000
+BATCH = 2_000
+GATHERED = 1_000
+"""Endings that are worth a write of their own while more are about to come: each write is a commit."""
 PATIENCE = 2.0
 """Seconds that a batch may wait for a lock before it is divided."""
 
@@ -58,12 +60,19 @@ class Completer:
     """Writes starts, reports and endings."""
 
     def __init__(
-        self, database: Database, link: Link, context: Context, written: Callable[[Sequence[Written]], None]
+        self,
+        database: Database,
+        link: Link,
+        context: Context,
+        written: Callable[[Sequence[Written]], None],
+        more_comes: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
         self._link = link
         self._context = context
         self._written = written
+        self._more_comes = more_comes
+        """Whether jobs are about to run, some of which may end at once."""
         self._endings: list[Ended] = []
         self._starts: list[tuple[Sequence[Job], asyncio.Future[set[uuid.UUID]]]] = []
         self._settling: list[tuple[Hold, asyncio.Future[bool]]] = []
@@ -195,6 +204,8 @@ class Completer:
         return await self._started(holds[:half]) | await self._started(holds[half:])
 
     async def _write_endings(self) -> None:
+        while self._more_comes() and 0 < len(self._endings) < GATHERED:  # noqa: ASYNC110
+            await asyncio.sleep(0)
         batch, self._endings = self._endings[:BATCH], self._endings[BATCH:]
         if batch and self._reports:
             batch = await self._after_last_words(batch)

@@ -85,7 +85,8 @@ class Crew:
 
     def saw(self, jobs: Sequence[Job], *, cut: bool) -> None:
         """What a claim brought says whether jobs may wait here; ``cut``: the next one in the queue may not."""
-        self._ahead = 0 if cut else min((self._quick(job.job_type) for job in jobs), default=self._ahead)
+        names = {job.job_type for job in jobs}
+        self._ahead = 0 if cut else min(map(self._quick, names), default=self._ahead)
 
     @property
     def kind(self) -> Kind:

@@ -56,6 +56,7 @@ class Executor:
         self._threads = threads
         self._children = children
         self._middleware = tuple(reversed(middleware))
+        self.has_middleware = bool(middleware)
         self._ended = ended
         self._leaked = leaked
         self._loop = asyncio.get_running_loop()
@@ -101,10 +102,6 @@ class Executor:
         handler = flight.run.handler
         function = functools.partial(handler.function, **arguments)
         flight.uses_thread(self._threads.call(function, ended, contextvars.copy_context(), handler.name))
-
-    @property
-    def has_middleware(self) -> bool:
-        return bool(self._middleware)
 
 
 def _wrapped(middleware: Middleware, inner: Next) -> Next:
@@ -182,7 +179,10 @@ class _Flight:
             log_capture.follow(self.run)
             if self.run.reason is not None:
                 raise asyncio.CancelledError
-            value = await self._executor.call(self)
+            if self.child is None and self.run.handler.kind == "async" and not self._executor.has_middleware:
+                value = await self.run.handler.function(**self.bound())
+            else:
+                value = await self._executor.call(self)
         except BaseException as raised:  # noqa: BLE001
             # Whatever a handler raises, SystemExit included, is about its job alone.
             error = raised
@@ -205,12 +205,9 @@ class _Flight:
         self._finish(made)
 
     def _made(self, value: Any, error: BaseException | None) -> list[Ending | None]:
-        if self._is_single():
-            return [self._ending(job, value, error) for job in self.run.jobs]
+        if self.run.handler.batch is None or self.child is not None:
+            return [self._ending(self.run.jobs[0], value, error)]
         return self._many(value, error)
-
-    def _is_single(self) -> bool:
-        return self.run.handler.batch is None or self.child is not None
 
     def _many(self, value: Any, error: BaseException | None) -> list[Ending | None]:
         if error is not None:

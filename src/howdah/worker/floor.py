@@ -73,7 +73,8 @@ class Floor:
         """Nothing is started any more: the worker stops, or has been cut off."""
         self.crews = crews_of(handlers.values(), options)
         self.pace = PaceMeter()
-        self.completer = Completer(database, writes, context, self._written)
+        self._to_launch: deque[tuple[Crew, Sequence[Job]]] = deque()
+        self.completer = Completer(database, writes, context, self._written, lambda: bool(self._to_launch))
         self._database = database
         self._context = context
         self._handlers = handlers
@@ -88,7 +89,8 @@ class Floor:
         self._suspects = Suspects(max(1, min(4, options.children)), begin=self._begin_suspect, alone=self._begin_alone)
         self._loop = asyncio.get_running_loop()
         self._to_fill: set[Crew] = set()
-        self._to_launch: deque[tuple[Crew, Sequence[Job]]] = deque()
+        self._ended_of: set[AnyHandler] = set()
+        """Handlers of which a run has ended in this turn of the loop."""
         self._completed_by_handler: set[Hold] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._no_runs = asyncio.Event()
@@ -163,6 +165,9 @@ class Floor:
 
     def _fill_all(self) -> None:
         crews, self._to_fill = self._to_fill, set()
+        handlers, self._ended_of = self._ended_of, set()
+        for handler in handlers:
+            self._changed(self._crew_by_type[handler.name], handler)
         for crew in crews:
             if self.closed or self.quarantine or not (waiting := list(crew.calls())):
                 continue
@@ -304,7 +309,7 @@ class Floor:
             self._end(job, ending)
         if not self._run_by_job:
             self._no_runs.set()
-        self._changed(crew, run.handler)
+        self._ended_of.add(run.handler)
         self._fill_soon(crew)
 
     def _end(self, job: Job, ending: Ending | None) -> None:

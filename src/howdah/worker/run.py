@@ -132,8 +132,10 @@ class Run:
     def timeout(self) -> float | None:
         """Seconds that the call may take: those of its most impatient job, or the handler's own."""
         shortest = self.handler.timeout
-        if any(job.timeout is not None for job in self.jobs):
-            shortest = min(job.timeout for job in self.jobs if job.timeout is not None)
+        for job in self.jobs:
+            if job.timeout is not None:
+                shortest = min(each.timeout for each in self.jobs if each.timeout is not None)
+                break
         return None if shortest is None else shortest.total_seconds()
 
     def on_stop(self, stop: Callable[[StopReason], None] | None) -> None:

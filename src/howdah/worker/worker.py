@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -90,6 +91,9 @@ class Worker:
         """
         self._stop_event, self._hurry_event = asyncio.Event(), asyncio.Event()
         self._note_stops()
+        if signals:
+            # The process is a worker's own: what was imported stays, and need not be looked at by each collection.
+            gc.freeze()
         with handled_signals(self.stop) if signals else contextlib.nullcontext():
             async with contextlib.AsyncExitStack() as stack:
                 await self._begin(stack)

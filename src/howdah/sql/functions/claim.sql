@@ -32,6 +32,8 @@ DECLARE
     v_mosts int[];
     v_ordered_types varchar[];
     v_picked uuid[] := '{}';
+    -- Whether what was picked is not in the order of the answer.
+    v_mixed boolean := p_oldest;
     v_found uuid[];
     v_wanted int;
     v_room bigint;
@@ -105,6 +107,7 @@ BEGIN
         WHERE head.priority = (SELECT max(best.priority) FROM unnest(v_heads) AS best);
 
         IF cardinality(v_lanes) = 1 OR v_room <= v_wanted THEN
+            v_mixed := v_mixed OR cardinality(v_lanes) > 1;
             FOR v_place IN 1 .. cardinality(v_lanes) LOOP
                 v_lane := v_lanes[v_place];
                 IF v_lane.ordered THEN
@@ -161,7 +164,7 @@ BEGIN
         ) AS remaining (head);
     END LOOP;
 
-    IF cardinality(v_picked) > v_start AND (v_start > 0 OR p_ahead_types IS NOT NULL) THEN
+    IF cardinality(v_picked) > v_start AND ((v_start > 0 AND v_mixed) OR NOT p_job_types <@ p_ahead_types) THEN
         -- The best ones start. Behind them the first that may not wait ends the batch: to leave out only that one would
         -- let worse ones pass it.
         WITH line AS (

@@ -5,12 +5,13 @@ CREATE OR REPLACE FUNCTION howdah.complete(
 ) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- By id = ANY and a merge join, whatever the planner knows: a plan made for a table that was empty must hold for a full
 -- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
 SET enable_nestloop = off
+SET enable_hashjoin = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -34,11 +35,10 @@ BEGIN
             current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta,
             CASE WHEN report IS NOT NULL THEN (howdah.with_seq(report, 1) - 'eta') || '{"percent": 100}' END
         FROM gone
-    ), by_type AS MATERIALIZED (
-        SELECT job_type, count(*) AS jobs, bool_or(order_key IS NOT NULL) AS ordered FROM gone GROUP BY job_type
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
-        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', jobs FROM by_type
+        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*) FROM gone GROUP BY job_type
+        RETURNING job_type
     ), noted AS (
         -- The end of a job that has never said anything is no news, and there are millions of them.
         INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
@@ -47,13 +47,12 @@ BEGIN
             jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', started_at))
         FROM gone WHERE report IS NOT NULL
     ), told AS MATERIALIZED (
-        SELECT
-            howdah.tell(array_agg(job_type)),
-            -- The next of an ordered type may go.
-            howdah.wake(array_agg(job_type) FILTER (WHERE ordered))
-        FROM by_type
+        SELECT howdah.tell(array_agg(job_type)) FROM counted
     )
-    SELECT gone.id FROM gone CROSS JOIN told;
+    SELECT done.id FROM (
+        -- The next of an ordered type may go. (At most one of each is held, so this is not for many.)
+        SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.wake(ARRAY[job_type]) END FROM gone
+    ) AS done CROSS JOIN told;
 END
 $$;
 COMMENT ON FUNCTION howdah.complete IS

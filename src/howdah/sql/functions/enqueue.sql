@@ -108,5 +108,5 @@ END
 $$;
 COMMENT ON FUNCTION howdah.enqueue IS
     'Adds a job. A live job of the same type and key, or a job of the same id, is returned instead, with created = false.'
-    ' p_first_try promises that p_id was made for this very call, and spares the look for it among ended jobs.';
+    ' p_first_try promises that p_id was made for this very call, and spares the look for a job that has it already.';
 REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

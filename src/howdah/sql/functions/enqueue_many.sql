@@ -18,8 +18,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    -- Ids count up from a first one: to draw each of them would cost more than to add the job. Its bit 39 is cleared, so
-    -- that what is before it, by which calls differ, stays as it is.
+    -- Ids count up from a first one: to draw each of them would cost about as much as to add the job. Its bit 39 is
+    -- cleared, so that to count never changes what is before it: by that, calls differ, and come one after the other.
     v_first text := replace(howdah.new_id()::text, '-', '');
     v_high text := left(v_first, 16);
     v_low bigint := ('x' || right(v_first, 16))::bit(64)::bigint & ~(1::bigint << 39);

@@ -4,12 +4,13 @@ CREATE OR REPLACE FUNCTION howdah.start(
 ) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- By id = ANY and a merge join, whatever the planner knows: a plan made for a table that was empty must hold for a full
 -- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
 SET enable_nestloop = off
+SET enable_hashjoin = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -21,7 +22,9 @@ BEGIN
         deadline_at = howdah.clock() + j.timeout,
         lease_until = howdah.lease_clock() + j.lease
     FROM unnest(p_ids, p_tokens) AS begun (id, token)
-    WHERE j.id = ANY (p_ids) AND j.id = begun.id AND j.token = begun.token AND j.status = 'claimed'
+    WHERE j.id = ANY (p_ids) AND j.id = begun.id AND j.token = begun.token
+        -- Not as the index of held jobs has it: they are to be found by their ids.
+        AND j.status NOT IN ('pending', 'running')
     RETURNING j.id;
 END
 $$;

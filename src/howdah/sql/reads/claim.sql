@@ -1,5 +1,6 @@
--- What a worker looks at in any case comes first. What is the same after every claim of a registered worker (progress, stage, lease)
--- is left out: rows are long, and there are many.
+-- What a worker looks at in any case comes first. Rows are kept short, because there are many: what is the same after every claim of
+-- a registered worker is left out, what mostly is the same as another column is only there if it is not, and what most jobs do not
+-- have is one column for those that do.
 SELECT
     id,
     token,
@@ -9,30 +10,36 @@ SELECT
     crashes,
     timeout,
     date_part('epoch', claimed_at - run_at) AS due_for,
-    run_at,
     data,
-    events_count,
-    worker_id,
+    run_at,
     claimed_at,
-    created_at,
-    started_at,
     attempts,
     max_attempts,
-    last_error,
-    first_due_at,
-    key,
-    order_key,
-    deadline_at,
-    expires_at,
-    interruptions,
-    cancel_requested_at,
-    checkpoint,
-    errors,
-    retry_policy,
-    parent_id,
-    workflow_id,
-    meta,
-    report
+    nullif(created_at, run_at) AS created_at,
+    nullif(first_due_at, run_at) AS first_due_at,
+    CASE
+        WHEN events_count > 0 OR interruptions > 0 OR num_nonnulls(
+            last_error, key, order_key, deadline_at, expires_at, cancel_requested_at, checkpoint, errors, retry_policy,
+            parent_id, workflow_id, meta, report
+        ) > 0
+        THEN jsonb_build_object(
+            'events_count', events_count,
+            'interruptions', interruptions,
+            'last_error', last_error,
+            'key', key,
+            'order_key', order_key,
+            'deadline_at', deadline_at,
+            'expires_at', expires_at,
+            'cancel_requested_at', cancel_requested_at,
+            'checkpoint', checkpoint,
+            'errors', errors,
+            'retry_policy', retry_policy,
+            'parent_id', parent_id,
+            'workflow_id', workflow_id,
+            'meta', meta,
+            'report', report
+        )
+    END AS rare
 FROM howdah.claim(
     p_worker_id => %(worker_id)s,
     p_job_types => %(job_types)s,
