@@ -28,5 +28,5 @@ AS $$
     LEFT JOIN howdah.types AS t ON t.job_type = p_job_type
 $$;
 COMMENT ON FUNCTION howdah.filled_in IS
-    'The options of a new job, filled in by what its type says, where they are not given. Part of enqueue.';
+    'The options of a new job, filled in by what its type says, where they are not given. Internal.';
 REVOKE ALL ON FUNCTION howdah.filled_in FROM PUBLIC;
