@@ -54,7 +54,8 @@ class Wire:
 class WireRows(Protocol):
     """Rows as the database sent them: moments and JSON are bytes until somebody asks for their value."""
 
-    rows: Sequence[tuple[Any, ...]]
+    def take(self) -> Sequence[tuple[Any, ...]]:
+        """The rows, which from then on are the caller's alone."""
 
     def value(self, row: Sequence[Any], column: str) -> Any:
         """What is in a column of a row. Raises KeyError if there is no such column."""

@@ -150,12 +150,17 @@ class WireRows:
     """Rows in which moments and JSON are bytes until somebody asks for their value."""
 
     def __init__(self, cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any], rows: Sequence[tuple[Any, ...]]) -> None:
-        self.rows = rows
+        self._rows = rows
         described = cursor.description or ()
         self._places = {column.name: place for place, column in enumerate(described)}
         # Now, because the connection, whose time zone moments are in, may be gone when they are asked for.
         loaders = {oid: kind(oid, cursor.connection).load for oid, kind in _KINDS.items()}
         self._loaders = [loaders.get(column.type_code) for column in described]
+
+    def take(self) -> Sequence[tuple[Any, ...]]:
+        """The rows, which from then on are the caller's alone."""
+        rows, self._rows = self._rows, ()
+        return rows
 
     def value(self, row: Sequence[Any], column: str) -> Any:
         """What is in a column of a row. Raises KeyError if there is no such column."""

@@ -33,7 +33,7 @@ def _as_before(dsn: str) -> Iterator[None]:
     yield
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("DROP FUNCTION howdah.enqueue")
-        conn.execute(statements.source("functions/enqueue").encode())
+        conn.execute(statements.render(statements.source("functions/enqueue"), "howdah").encode())
 
 
 def forgotten(queue: JobQueue) -> None:

@@ -11,8 +11,8 @@ import pytest
 from howdah import JobQueue
 from tests.worker.processes import FULL, Fleet, until
 
-LATE = 1_000_000 if FULL else 30_000
-AHEAD = LATE // 2
+LATE = 1_000_000 if FULL else 10_000
+AHEAD = 500_000 if FULL else 60_000
 MOST_BLOCKS = 250
 """Of the live table and its indexes, touched for one job from its claim to its end. A few dozen are usual."""
 

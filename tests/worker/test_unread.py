@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import json
 import pickle
+import types
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -67,6 +69,38 @@ def test_an_unread_job_can_be_copied_compared_and_shown(queue: JobQueue) -> None
     queue.enqueue_many("work", ({"n": n} for n in range(3)))
     drain(queue)
     assert [job.data for job in jobs] == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def test_a_job_that_runs_for_long_does_not_keep_the_others_of_its_claim(queue: JobQueue) -> None:
+    kept: list[Job] = []
+
+    @queue.job
+    async def work(job: Job, text: str) -> None:
+        if not kept:
+            kept.append(job)
+
+    texts = [f"<{n}>" + "x" * 1000 for n in range(50)]
+    queue.enqueue_many("work", ({"text": text} for text in texts))
+    drain(queue)
+    others = [text for text in texts if text != kept[0].data["text"]]
+    gc.collect()
+    reachable = [each for each in _reachable(kept[0]._unread) if isinstance(each, bytes)]
+    assert not [text for text in others if any(text.encode() in each for each in reachable)]
+
+
+def _reachable(root: object) -> list[object]:
+    """What an object holds, by whatever way that does not lead through a module, a class or a frame."""
+    seen: dict[int, object] = {}
+    pending = [root]
+    while pending:
+        each = pending.pop()
+        if id(each) in seen or isinstance(
+            each, type | types.ModuleType | types.FrameType | types.FunctionType | JobQueue
+        ):
+            continue
+        seen[id(each)] = each
+        pending.extend(gc.get_referents(each))
+    return list(seen.values())
 
 
 def test_years_that_python_does_not_know_are_no_obstacle(queue: JobQueue, db: Any) -> None:

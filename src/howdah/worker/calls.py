@@ -119,7 +119,7 @@ def claim(
         ahead_types=None if ahead_types is None else list(ahead_types),
     )
     claimed, codec = ClaimedRows(wired, context.worker_id), context.codec
-    jobs = [unread(claimed, row, codec) for row in claimed.rows]
+    jobs = [unread(claimed, row, codec) for row in wired.take()]
     # Still pending: only a sign.
     cut = bool(jobs) and jobs[-1].status == "pending"
     return Claim(jobs[:-1] if cut else jobs, cut)

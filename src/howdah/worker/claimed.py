@@ -12,10 +12,9 @@ from howdah.wire import clamped
 
 
 class ClaimedRows:
-    """The rows of one claim."""
+    """How the rows of one claim are read. It holds none of them: a job that runs for long must not keep all the others'."""
 
     def __init__(self, wired: WireRows, worker_id: str) -> None:
-        self.rows = wired.rows
         self.json = wired.json
         self._wired = wired
         self._worker_id = worker_id

@@ -34,6 +34,8 @@ LOOK_BEHIND_SHARE = 0.1
 """Of the time: where looking behind is expensive, it is done more rarely."""
 MOST_CURSORS = 64
 FIRST_POLL = 0.01
+STANDSTILL = 0.05
+"""Seconds until it is asked again whether claims may be made."""
 SHORT_NAP = 0.01
 LINGER = 0.005
 """Seconds between looks, where jobs come so often that whoever enqueues them would have to wake somebody each time."""
@@ -103,7 +105,7 @@ class Claimer(Service):
 
     async def _step(self) -> None:
         if not self._may_claim():
-            await self.pause(FIRST_POLL)
+            await self.pause(STANDSTILL)
             return
         self.crew.room.clear()
         demand = self.crew.demand()
