@@ -10,10 +10,10 @@ from typing import Any
 from benchmarks.peers.adapters._protocol import URL, Adapter, Tally, main, paced, payloads, timed_tasks, timed_threads
 from howdah import Job, JobQueue
 
-CONCURRENCY = 1000
-THREADS = 1000
-BATCH_SIZE = 500
-BATCHES = 4
+CONCURRENCY = 2000
+THREADS = 2000
+BATCH_SIZE = 1000
+BATCHES = 2
 
 
 def setup() -> None:
