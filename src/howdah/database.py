@@ -33,7 +33,7 @@ from howdah.errors import (
     QueueClosed,
     SchemaMissing,
 )
-from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, WireRows
+from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, read
 from howdah.statements import call_statement, read_statement
 
 R = TypeVar("R")
@@ -236,9 +236,17 @@ class Database:
                     if self.configured is None and self.schema == DEFAULT_SCHEMA:
                         self.run(migrate.migrate(self.schema), conn)
                     self.run(migrate.check_version(self.schema), conn)
-                    self._prepares = _reaches_its_backend(conn)
+                    self._prepares = self._reaches_its_backend(conn)
                 self._ready_dsn = dsn
             return self._ready_dsn
+
+    def _reaches_its_backend(self, conn: SyncConnection) -> bool:
+        """Whether no pooler is in between: one may give each transaction to another backend, where nothing is prepared.
+
+        A pooler makes up the process id by which a client may cancel what it asked for.
+        """
+        (row,) = self.run(read("backend"), conn)
+        return bool(row["pid"] == conn.info.backend_pid)
 
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -325,7 +333,7 @@ class _SyncSession:
             case Ahead():
                 sent, self._sent = self._sent, None
                 rows = None if sent is None else sent()
-                self._sent = None if step.call is None else self._send(step.call)
+                self._sent = None if step.call is None else self._send_ahead(step.call)
                 return rows
             case Wire():
                 raise InvalidOption("rows as the wire has them are read by workers, which await them")
@@ -365,7 +373,7 @@ class _SyncSession:
         finally:
             pool.putconn(conn)
 
-    def _send(self, call: Call) -> Callable[[], list[Row]]:
+    def _send_ahead(self, call: Call) -> Callable[[], list[Row]]:
         assert self._conn is not None
         if not wire.is_adapted(self._conn.adapters):
             # Somebody else's, who may be in the middle of anything.
@@ -472,7 +480,7 @@ class _AsyncSession:
         await cursor.execute(*_statement(call, self._database.schema), prepare=False)
         return cursor.fetchall
 
-    async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> WireRows:
+    async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> wire.WireRows:
         async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
             wire.leave_as_it_is(cursor.adapters)
             await self._send(cursor, read_statement(self._database.schema, step.name), step.arguments, binary=True)
@@ -535,15 +543,6 @@ def _was_stale(conn: SyncConnection | AsyncConnection, error: psycopg.Error) -> 
         return False
     conn.prepare_threshold = None
     return conn.pgconn.transaction_status == TransactionStatus.IDLE
-
-
-def _reaches_its_backend(conn: SyncConnection) -> bool:
-    """Whether no pooler is in between: one may give each transaction to another backend, where nothing is prepared.
-
-    A pooler makes up the process id by which a client may cancel what it asked for.
-    """
-    row = conn.execute("SELECT pg_backend_pid()").fetchone()
-    return row is not None and bool(row[0] == conn.info.backend_pid)
 
 
 def _is_outage(error: psycopg.Error) -> bool:

@@ -7,8 +7,10 @@ A plan is a generator that yields steps and is sent their answers. It never touc
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from howdah.wire import WireRows
 
 R = TypeVar("R")
 
@@ -49,19 +51,6 @@ class Wire:
 
     name: str
     arguments: Mapping[str, Any]
-
-
-class WireRows(Protocol):
-    """Rows as the database sent them: moments and JSON are bytes until somebody asks for their value."""
-
-    def take(self) -> Sequence[tuple[Any, ...]]:
-        """The rows, which from then on are the caller's alone."""
-
-    def value(self, row: Sequence[Any], column: str) -> Any:
-        """What is in a column of a row. Raises KeyError if there is no such column."""
-
-    def json(self, row: Sequence[Any], column: str) -> bytes:
-        """A value of the type jsonb, as text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

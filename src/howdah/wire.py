@@ -66,7 +66,7 @@ class _JsonTextsDumper(Dumper):
     oid = psycopg.adapters.types["jsonb"].array_oid
 
     def dump(self, obj: JsonTexts) -> bytes:
-        return _array_head("jsonb", obj) + b"".join(
+        return _array_head("jsonb", obj, has_nulls=None in obj) + b"".join(
             [_NULL if each is None else self._element(each.obj) for each in obj]
         )
 
@@ -75,8 +75,7 @@ class _JsonTextsDumper(Dumper):
         return _LENGTH(len(data) + 1) + _JSONB_FORMAT + data
 
 
-def _array_head(element: str, items: Sequence[Any]) -> bytes:
-    has_nulls = None in items if element == "jsonb" else False
+def _array_head(element: str, items: Sequence[Any], *, has_nulls: bool = False) -> bytes:
     dimensions = (1, has_nulls, _OIDS[element], len(items), 1) if items else (0, 0, _OIDS[element])
     return struct.pack(f"!{len(dimensions)}i", *dimensions)
 

@@ -5,15 +5,14 @@ That nothing came is seen by a sentinel: notifications arrive in the order of th
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from psycopg import sql
 
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
+from tests.sql.listening import heard, listener
 
 Listen = Callable[..., Db]
 
@@ -23,27 +22,12 @@ def listen(connect: Connect, db: Db) -> Listen:
     """Makes connections that listen, and that sleep on the types given."""
 
     def listen(*job_types: str) -> Db:
-        conn = connect()
-        row = conn.execute("SELECT channel() AS name").fetchone()
-        assert row is not None
-        conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(row["name"])))
+        conn = listener(connect)
         if job_types:
             conn.execute("SELECT fall_asleep(%s)", (list(job_types),))
         return conn
 
     return listen
-
-
-def heard(listener: Db, db: Db) -> list[str]:
-    """What it was notified of up to now."""
-    sentinel = str(uuid.uuid4())
-    db.execute("SELECT pg_notify(channel(), %s)", (sentinel,))
-    payloads: list[str] = []
-    for notification in listener.notifies(timeout=60):
-        if notification.payload == sentinel:
-            return payloads
-        payloads.append(notification.payload)
-    raise AssertionError("the sentinel did not arrive")
 
 
 def bucket(db: Db, job_type: str) -> int:

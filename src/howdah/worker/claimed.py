@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from howdah.plan import WireRows
-from howdah.wire import clamped
+from howdah.wire import WireRows, clamped
 
 
 class ClaimedRows:

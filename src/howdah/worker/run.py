@@ -131,11 +131,8 @@ class Run:
     @property
     def timeout(self) -> float | None:
         """Seconds that the call may take: those of its most impatient job, or the handler's own."""
-        shortest = self.handler.timeout
-        for job in self.jobs:
-            if job.timeout is not None:
-                shortest = min(each.timeout for each in self.jobs if each.timeout is not None)
-                break
+        of_jobs = [job.timeout for job in self.jobs if job.timeout is not None]
+        shortest = min(of_jobs, default=self.handler.timeout)
         return None if shortest is None else shortest.total_seconds()
 
     def on_stop(self, stop: Callable[[StopReason], None] | None) -> None:
