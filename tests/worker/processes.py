@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import psutil  # type: ignore[import-untyped, unused-ignore]
 import psycopg
 from psycopg.rows import dict_row
 
@@ -102,6 +103,7 @@ class WorkerProcess:
     def freeze(self) -> None:
         """SIGSTOP, and waits until the database has done the last of what it had been asked to."""
         self.signal(signal.SIGSTOP)
+        until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, f"{self.name} stands still")
         active = "SELECT FROM pg_stat_activity WHERE application_name = %s AND state = 'active'"
         until(lambda: not self._fleet.rows(active, self.name), f"nothing is under way for {self.name}")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from howdah import JobQueue
 from tests.worker.ledger import Entry
@@ -45,7 +47,8 @@ def kill_the_runner(fleet: Fleet, workers: list[WorkerProcess], *, after: int) -
             if fleet.held_by(worker):
                 worker.freeze()
                 for job in fleet.held_by(worker):
-                    if job["status"] == "running":
+                    # Its status may say running while its end is on the way to the server already.
+                    if [entry.word for entry in fleet.ledger.entries(where=of(job["id"], job["token"]))] == ["START"]:
                         return worker, (job["id"], job["token"])
                 worker.thaw()
         return None
@@ -54,6 +57,10 @@ def kill_the_runner(fleet: Fleet, workers: list[WorkerProcess], *, after: int) -
     assert found is not None
     found[0].kill()
     return found
+
+
+def of(*hold: Any) -> Callable[[Entry], bool]:
+    return lambda entry: entry.hold == hold
 
 
 def overlaps(entries: list[Entry], cut_short: set[Hold]) -> list[tuple[Entry, Entry]]:
