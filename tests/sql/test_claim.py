@@ -149,6 +149,18 @@ def test_lanes_that_were_left_out_at_first_are_found_behind_those_that_others_ho
         claimer.close()
 
 
+def test_a_claim_goes_on_behind_the_last_job_that_it_has_seen_where_another_holds_that_one(
+    db: Db, connect: Connect
+) -> None:
+    insert(db, [("b", 100, -9, 0), *(("a", 100, minute, 0) for minute in range(-8, -2))])
+    due = expected(db, ["a", "b"], 10)
+    other = connect(autocommit=False)
+    other.execute("SELECT id FROM live WHERE id = ANY(%s) FOR UPDATE", (due[2:4],))
+    db.execute("SET statement_timeout = '20s'")
+    rows = db.execute("SELECT id FROM claim('w', '{a,b}', 3)").fetchall()
+    assert [row["id"] for row in rows] == [due[0], due[1], due[4]]
+
+
 def test_many_types_interleaved_come_in_the_order_of_their_due_times(db: Db) -> None:
     names = [f"type {n}" for n in range(40)]
     rng = random.Random(1)

@@ -10,7 +10,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.statements import render, source
-from howdah.worker import notifier
+from howdah.worker import claimer, notifier
 from tests.conftest import Db
 from tests.worker.in_process import asleep, ended, run, sleeps, until, working
 
@@ -201,6 +201,24 @@ def deaf(db: Db) -> Iterator[None]:
     )
     yield
     db.execute(render(source("functions/channel"), "howdah").encode())
+
+
+def test_a_worker_that_is_woken_as_soon_as_it_sleeps_looks_for_a_while_instead(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with asleep(queue, db, monkeypatch):
+            monkeypatch.setattr(claimer, "SHORT_NAP", 3600)
+            monkeypatch.setattr(claimer, "LINGER", 0.001)
+            for _ in range(5):
+                db.execute("SELECT howdah.wake('{work}')")
+                await until(lambda: sleeps(db, "work"))
+            monkeypatch.setattr(claimer, "LINGER", 3600)
+            # Another worker may have got the job that this was about.
+            db.execute("SELECT howdah.wake('{work}')")
+            await until(lambda: not sleeps(db, "work"))
+
+    run(scenario())
 
 
 def test_where_notifications_do_not_arrive_jobs_are_found_by_looking(

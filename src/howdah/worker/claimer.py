@@ -7,9 +7,9 @@ sleeping: late commits, retries with an older place, jobs handed back. Found one
 
 Sleeping. The claimer records that it sleeps, looks once more, and then waits for a wake-up, for the
 next job that becomes due, or for the next poll. Polls begin soon after the last job and grow rarer: a
-transaction that enqueued while the claimer was awake may commit just after it fell asleep. Where it has hardly slept
-and there is already more, it does not sleep again but looks every few milliseconds, until there is nothing: a wake-up is a
-burden on everybody who commits.
+transaction that enqueued while the claimer was awake may commit just after it fell asleep. One that has hardly slept when it is
+woken, be it for a job that another worker gets, does not sleep again but looks every few milliseconds, until it has found nothing
+for a while: a wake-up is a burden on everybody who commits.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ STANDSTILL = 0.05
 SHORT_NAP = 0.01
 LINGER = 0.005
 """Seconds between looks, where jobs come so often that whoever enqueues them would have to wake somebody each time."""
+EMPTY_LOOKS = 5
+"""In a row, after which it is no longer so."""
 
 
 class Arrived(Protocol):
@@ -85,7 +87,7 @@ class Claimer(Service):
         self._looked_behind = 0.0
         self._look_cost = 0.0
         self._wake = asyncio.Event()
-        self._was_woken_soon = False
+        self._looks_left = 0
         self._types = sorted(crew.handlers)
         self._asleep_on: frozenset[int] = frozenset()
         self._asleep_in: int | None = None
@@ -118,27 +120,31 @@ class Claimer(Service):
             if demand is None:
                 return
         found = await self._claim(demand, exact=self._is_time_to_look_behind())
-        if found and found < demand.batch_size and self._was_woken_soon:
-            await happens(self._wake, LINGER)
+        if found < demand.batch_size and self._looks_left:
+            self._looks_left = EMPTY_LOOKS if found else self._looks_left - 1
+            await self.pause(LINGER)
         elif found < demand.batch_size:
             await self._sleep()
 
     async def _sleep(self) -> None:
         poll = min(FIRST_POLL, self._poll)
-        began = time.monotonic()
+        began, woken = time.monotonic(), False
         try:
             while self._goes_on():
                 await self._record_sleep()
                 self._wake.clear()
                 demand = self.crew.demand() if self._goes_on() else None
                 activity = self.activity
-                if demand is None or await self._claim(demand, exact=True):
-                    self._was_woken_soon = time.monotonic() - began < SHORT_NAP
+                nap = time.monotonic() - began
+                found = 0 if demand is None else await self._claim(demand, exact=True)
+                if demand is None or found or (woken and nap < SHORT_NAP):
+                    self._looks_left = EMPTY_LOOKS if nap < SHORT_NAP else 0
                     return
                 self.empty_at = activity
                 self._found_nothing()
                 due = await self._link.run(calls.next_due(self._context, demand.types))
-                await happens(self._wake, poll if due is None else min(poll, due + 0.001))
+                began = time.monotonic()
+                woken = await happens(self._wake, poll if due is None else min(poll, due + 0.001))
                 poll = min(poll * 2, self._poll)
         finally:
             # Only now: whoever was woken claims first, and says that it is awake while its job already runs.

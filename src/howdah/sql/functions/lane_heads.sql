@@ -1,10 +1,10 @@
 -- Where each lane begins: for each type, its first due job below a priority (NULL: below none).
 --
--- Inside one type and priority the due jobs come first in the index, so one look at the first entry
--- says whether there is one. A cursor says that everything up to it was seen: without it, each look
--- would wade through the dead entries of all jobs taken before, for as long as some forgotten
--- transaction keeps them from being vacuumed. So the priorities of a type are walked downwards as
--- gaps between cursors (no entry of ours died there) and as what lies behind each cursor.
+-- Inside one type and priority the due jobs come first in the index, so one look at the first entry says whether there is one.
+-- For most types the first entry of all is due, and that is it. The others are walked downwards, priority by priority. So are
+-- those with a cursor, which says that everything up to it was seen: without it, each look would wade through the dead entries
+-- of all jobs taken before, for as long as some forgotten transaction keeps them from being vacuumed. These are walked as gaps
+-- between cursors (no entry of ours died there) and as what lies behind each cursor.
 CREATE OR REPLACE FUNCTION howdah.lane_heads(
     p_job_types varchar[],
     p_below bigint[],
@@ -15,9 +15,26 @@ CREATE OR REPLACE FUNCTION howdah.lane_heads(
 ) RETURNS TABLE (job_type varchar, priority int, run_at timestamptz, id uuid)
 LANGUAGE sql STABLE
 AS $$
-    WITH RECURSIVE walk AS (
-        SELECT lane.job_type, coalesce(lane.below, 2147483648) AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
+    WITH RECURSIVE first_entry AS MATERIALIZED (
+        SELECT lane.job_type, j.priority::bigint AS priority, j.run_at, j.id
         FROM unnest(p_job_types, p_below) AS lane (job_type, below)
+        CROSS JOIN LATERAL (
+            SELECT j.priority, j.run_at, j.id FROM howdah.live AS j
+            WHERE j.status = 'pending' AND j.attempts < j.max_attempts AND j.job_type = lane.job_type
+                AND j.priority < coalesce(lane.below, 2147483648)
+            ORDER BY j.priority DESC, j.run_at, j.id
+            LIMIT 1
+        ) AS j
+        WHERE lane.job_type <> ALL (p_cursor_types)
+    ), walk AS (
+        (
+            SELECT lane.job_type, coalesce(lane.below, 2147483648) AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
+            FROM unnest(p_job_types, p_below) AS lane (job_type, below)
+            WHERE lane.job_type = ANY (p_cursor_types)
+            UNION ALL
+            SELECT first_entry.job_type, first_entry.priority, first_entry.run_at, first_entry.id
+            FROM first_entry WHERE first_entry.run_at > howdah.clock()
+        )
         UNION ALL
         SELECT walk.job_type, step.priority, step.run_at, step.id
         FROM walk
@@ -52,8 +69,9 @@ AS $$
         ) AS step
         WHERE walk.run_at IS NULL OR walk.run_at > howdah.clock()
     )
-    SELECT walk.job_type, walk.priority::int, walk.run_at, walk.id
-    FROM walk WHERE walk.run_at <= howdah.clock()
+    SELECT head.job_type, head.priority::int, head.run_at, head.id
+    FROM (TABLE first_entry UNION ALL TABLE walk) AS head
+    WHERE head.run_at <= howdah.clock()
 $$;
 COMMENT ON FUNCTION howdah.lane_heads IS 'The first due job of each given type below a given priority. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.lane_heads FROM PUBLIC;
