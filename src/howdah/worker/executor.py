@@ -92,16 +92,18 @@ class Executor:
         if run.handler.kind == "async":
             return await run.handler.function(**arguments)
         future: asyncio.Future[Any] = self._loop.create_future()
-        self.call_in_thread(flight, arguments, functools.partial(_answer, future))
+        self.call_in_thread(flight, arguments, functools.partial(_answer, future), contextvars.copy_context())
         try:
             return await future
         except _Raised as raised:
             raise raised.error from None
 
-    def call_in_thread(self, flight: _Flight, arguments: dict[str, Any], ended: Ended) -> None:
+    def call_in_thread(
+        self, flight: _Flight, arguments: dict[str, Any], ended: Ended, context: contextvars.Context
+    ) -> None:
         handler = flight.run.handler
         function = functools.partial(handler.function, **arguments)
-        flight.uses_thread(self._threads.call(function, ended, contextvars.copy_context(), handler.name))
+        flight.uses_thread(self._threads.call(function, ended, context, handler.name))
 
 
 def _wrapped(middleware: Middleware, inner: Next) -> Next:
@@ -151,15 +153,15 @@ class _Flight:
             self._timers.append(loop.call_later(timeout, self.run.stop, "timed out"))
         if self.run.handler.kind == "thread" and self.child is None and not self._executor.has_middleware:
             # Nothing of it is on the loop: it needs no task.
-            contextvars.copy_context().run(self._go_to_thread)
+            self._go_to_thread(contextvars.copy_context())
         else:
             self._task = _begun(loop, self._fly(), self.run)
 
-    def _go_to_thread(self) -> None:
+    def _go_to_thread(self, context: contextvars.Context) -> None:
         self._begun = True
-        log_capture.follow(self.run)
+        context.run(log_capture.follow, self.run)
         try:
-            self._executor.call_in_thread(self, self.bound(), self._land)
+            self._executor.call_in_thread(self, self.bound(), self._land, context)
         except Exception as error:  # noqa: BLE001
             self._land(None, error)
 

@@ -93,19 +93,21 @@ class Threads:
             # Otherwise, whoever is done first takes it.
 
     def _work(self) -> None:
-        thread = threading.current_thread()
+        thread, named = threading.current_thread(), ""
         self._arrive()
         while not self._closed:
             try:
                 call = self._calls.popleft()
             except IndexError:
+                thread.name, named = "howdah-handler", ""
                 self._rest()
                 continue
             if self._calls:
                 self._send_somebody()
-            thread.name = f"howdah {call.name}"
+            if named != call.name:
+                named = call.name
+                thread.name = f"howdah {named}"
             call.run()
-            thread.name = "howdah-handler"
             if call.leaked:
                 _tell(self.loop, self._leaked, -1)
                 return
