@@ -23,7 +23,7 @@ from howdah.database import Database
 from howdah.errors import HowdahError
 from howdah.handler import Handler
 from howdah.job import Job
-from howdah.outcome import Crashed, Ending
+from howdah.outcome import Crashed, Ending, Interrupted
 from howdah.worker.child import STOP_SIGNAL, Assignment, Said, Settled, main
 from howdah.worker.run import Run
 
@@ -160,6 +160,10 @@ class Child:
 
     async def perform(self, assignment: Assignment, run: Run) -> Ending:
         assert self._loop is not None
+        if not self._process.is_alive():
+            # It died while it waited, and that has not been heard yet: not through the job's fault.
+            self._died()
+            return Interrupted()
         self._run = run
         self._answer = self._loop.create_future()
         try:
