@@ -99,7 +99,7 @@ def of_limit(result: Result) -> Iterator[Plot]:
 
 def of_growth(result: Result) -> Iterator[Plot]:
     cases = result["cases"]
-    rows = [_bar(_label(name, found), found["ratio"]) for name, found in cases.items()]
+    rows = [_bar(case_label(name, found), found["ratio"]) for name, found in cases.items()]
     note = " (a smoke run, much smaller)" if result["quick"] else ""
     yield "growth", bars(f"As the work grows: the rate to that of the small case{note}", "of the small case", rows)
     if "held" in cases:
@@ -110,7 +110,7 @@ def of_growth(result: Result) -> Iterator[Plot]:
         yield "growth-held", lines("A transaction that stays open", "round", "jobs/s", series)
 
 
-def _label(name: str, found: Result) -> str:
+def case_label(name: str, found: Result) -> str:
     return f"{found['archived'] / 1e6:g}M have ended" if name == "archived" else CASES.get(name, name)
 
 

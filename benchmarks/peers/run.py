@@ -1,7 +1,7 @@
 """Other queues and ours, side by side: every round has a run of each, one after the other, and never two at once.
 
     python -m benchmarks.peers.run [--peers howdah,pgqueuer,…] [--scenarios drain,pickup,…] [--rounds 3] [--jobs N]
-                                   [--churn N] [--pickups N] [--out FILE.json] [--python PATH]
+                                   [--churn N] [--pickups N] [--out FILE.json] [--go-on] [--python PATH]
 
 What the scenarios measure is said in scenarios.py, and how a peer is added in benchmarks/README.md.
 """
@@ -36,7 +36,9 @@ def main() -> int:
         redis = Redis() if any(peer.store == "redis" for peer in peers) else None
         bench = Bench(postgresql, redis, arguments.jobs, arguments.churn, arguments.pickups)
         found = _describe(bench, peers, arguments) | {"failures": failures}
-        for run in _runs(bench, peers, arguments):
+        if arguments.go_on and arguments.out and arguments.out.exists():
+            found = _joined(json.loads(arguments.out.read_text()), found)
+        for run in _runs(bench, peers, arguments, {_key(run) for run in found["runs"]}):
             found["runs"].append(run)
             _summarise(found)
             if arguments.out:
@@ -60,6 +62,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--churn", type=int, help="how many jobs go through while a transaction is held (8 rounds)")
     parser.add_argument("--pickups", type=int, default=200, help="how many jobs of which the pickup is timed (200)")
     parser.add_argument("--out", type=Path, help="where the results are written, as JSON, after every run")
+    parser.add_argument(
+        "--go-on", action="store_true", help="only what --out does not hold yet is run, and added to it"
+    )
     parser.add_argument("--python", type=Path, default=None, help="for the peers in Python (3.13, if found)")
     return parser.parse_args()
 
@@ -112,12 +117,23 @@ def _describe(bench: Bench, peers: list[Peer], arguments: argparse.Namespace) ->
     }
 
 
-def _runs(bench: Bench, peers: list[Peer], arguments: argparse.Namespace) -> Any:
+def _joined(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """What was found earlier, to be gone on with: with the versions and settings of both, and the machine as it was."""
+    joined = {name: list(dict.fromkeys([*earlier[name], *now[name]])) for name in ("scenarios", "peers")}
+    merged = {name: {**earlier[name], **now[name]} for name in ("facts", "failures")}
+    return now | joined | merged | {"machine": earlier["machine"], "runs": earlier["runs"]}
+
+
+def _key(run: dict[str, Any]) -> tuple[str, int, str]:
+    return run["scenario"], run["round"], run["peer"]
+
+
+def _runs(bench: Bench, peers: list[Peer], arguments: argparse.Namespace, done: set[tuple[str, int, str]]) -> Any:
     refused: set[tuple[str, str]] = set()
     for scenario in arguments.scenarios:
         for number in range(1, arguments.rounds + 1):
             for peer in peers:
-                if (scenario, peer.name) in refused:
+                if (scenario, peer.name) in refused or (scenario, number, peer.name) in done:
                     continue
                 run = {"scenario": scenario, "round": number, "peer": peer.name, **_run(bench, peer, scenario)}
                 if "unsupported" in run:
