@@ -10,7 +10,7 @@ TESTS ?= tests
 # Tests of one given database would be in each other's way.
 JOBS ?= $(if $(HOWDAH_TEST_DSN),0,2)
 # What `make bench` measures: all, or ONLY=limit.
-ONLY ?= peers limit insert growth steady
+ONLY ?= peers limit insert growth steady reporting
 LARGE := $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
 
 .PHONY: help demo test check format scale screens bench clean
@@ -40,13 +40,11 @@ scale: $(READY) ## The large cases: a million jobs, many signals, long outages (
 screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals (a minute)
 	@$(BIN)/python -m docs.screens.make
 
-bench: $(READY) ## Measure peers, limit, insert, growth, steady (hours; 5 minutes with ONLY=limit); let nothing else run
+bench: $(READY) ## Measure peers, limit, insert, growth, steady, reporting (hours; 5 minutes with ONLY=limit); let nothing else run
 	@mkdir -p benchmarks/results
-	@for each in $(ONLY); do echo "benchmarks: $$each"; \
-		$(BIN)/python -m benchmarks.$$(test $$each = peers && echo peers.run || echo $$each) --out benchmarks/results/$$each.json || exit 1; \
-	done
-	@$(BIN)/python -m benchmarks.plots
-	@$(BIN)/python -m benchmarks.page
+	@failed=0; for each in $(ONLY); do echo "benchmarks: $$each"; \
+		$(BIN)/python -m benchmarks.$$(test $$each = peers && echo peers.run || echo $$each) --out benchmarks/results/$$each.json || failed=1; \
+	done; $(BIN)/python -m benchmarks.plots && $(BIN)/python -m benchmarks.page && exit $$failed
 
 clean: ## Remove what make made
 	rm -rf $(VENV) .howdah .mypy_cache .ruff_cache .pytest_cache .hypothesis

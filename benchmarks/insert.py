@@ -92,7 +92,7 @@ def main() -> None:
         found = {"one_by_one": one_by_one(place, args), "memory": bulk_memory(place, args.bulk)}
     ratio = found["one_by_one"]["ratio"]
     print(f"enqueue to INSERT: {ratio['median']:.2f} ({ratio['min']:.2f}–{ratio['max']:.2f})")
-    result.write(args.out, {"machine": machine, **found})
+    result.write(args.out, {"machine": machine, "quick": args.quick, **found})
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ def main() -> None:
         machine = result.machine(running)
         found = measure(running.place("limit"), args)
     show(found)
-    result.write(args.out, {"machine": machine, **found})
+    result.write(args.out, {"machine": machine, "quick": args.quick, **found})
 
 
 if __name__ == "__main__":

@@ -132,14 +132,26 @@ def _name(peer: str) -> str:
 
 def held(result: Result) -> Iterator[str]:
     yield from _head("", "jobs gone through", "the last round to the first")
-    for run in sorted(
-        (run for run in result["runs"] if run["scenario"] == "held" and "result" in run),
-        key=lambda run: -run["result"]["share"],
-    ):
-        yield _row(_name(run["peer"]), f"{run['result']['jobs']:,}", f"{run['result']['share']:.2f}")
+    jobs = {
+        run["peer"]: run["result"]["jobs"] for run in result["runs"] if "result" in run and run["scenario"] == "held"
+    }
+    shares = {peer: metrics["share"]["median"] for peer, metrics in result["medians"].get("held", {}).items()}
+    for peer in sorted(shares, key=lambda peer: -shares[peer]):
+        yield _row(_name(peer), f"{jobs[peer]:,}", f"{shares[peer]:.2f}")
 
 
 # The others
+
+
+def machine(result: Result) -> Iterator[str]:
+    found = result["machine"]
+    yield from _head("", "")
+    yield _row("machine", f"{found['cores']} cores, {found['cpu']}")
+    yield _row("system", found["system"])
+    yield _row("PostgreSQL", f"{found['postgresql']}, at its default settings")
+    yield _row("Redis", f"{found['redis']}, at its default settings")
+    yield _row("Python", result["facts"][OURS]["interpreter"])
+    yield _row("day", found["date"][:10])
 
 
 def limit(result: Result) -> Iterator[str]:
@@ -189,7 +201,8 @@ TABLES: dict[str, tuple[str, Callable[[Result], Iterator[str]]]] = {
     "pickup-and-costs": ("peers", pickup_and_costs),
     "ratios": ("peers", ratios),
     "settings": ("peers", settings),
-    "held": ("held", held),
+    "held": ("peers", held),
+    "machine": ("peers", machine),
     "limit": ("limit", limit),
     "insert": ("insert", insert),
     "growth": ("growth", growth),
@@ -203,7 +216,9 @@ def filled(page: str, results: Path) -> str:
     def table(found: re.Match[str]) -> str:
         source, rows = TABLES[found[1]]
         path = results / f"{source}.json"
-        return "".join([found[1], found[2], *rows(json.loads(path.read_text()))]) if path.exists() else found[0]
+        result = json.loads(path.read_text()) if path.exists() else None
+        # A smoke run is no result.
+        return found[0] if result is None or result.get("quick") else "".join([found[1], found[2], *rows(result)])
 
     return PLACE.sub(table, page)
 

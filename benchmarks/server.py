@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from howdah import JobQueue, embedded, embedded_watcher
 
@@ -28,7 +28,8 @@ class Place:
     """A database with an empty queue, and what the benchmarks do to it from outside."""
 
     def __init__(self, dsn: str) -> None:
-        self.dsn = make_conninfo(dsn, options="-c search_path=howdah")
+        options = conninfo_to_dict(dsn).get("options") or ""
+        self.dsn = make_conninfo(dsn, options=f"{options} -c search_path=howdah")
         with JobQueue(self.dsn) as queue:
             queue.migrate()
             queue.prune()
@@ -92,6 +93,8 @@ class Server:
 
     def place(self, name: str) -> Place:
         database = f"howdah_benchmark_{name}"
+        # One that was killed may have left it.
+        self._conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
         self._conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
         made = self._places[database] = Place(make_conninfo(self.dsn, dbname=database))
         return made

@@ -184,8 +184,10 @@ def workers(
 
 
 def _surroundings(url: str) -> dict[str, str]:
+    """What the programs see: nothing of what is set here for PostgreSQL's clients."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     # A worker that starts programs of its own in other folders still finds its adapter.
-    return os.environ | {"BENCH_URL": url, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    return inherited | {"BENCH_URL": url, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 
 
 def _last_object(text: str) -> dict[str, Any] | None:

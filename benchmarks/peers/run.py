@@ -12,9 +12,11 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
+from collections import deque
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ def main() -> int:
         found = _describe(bench, peers, arguments) | {"failures": failures}
         if arguments.go_on and arguments.out and arguments.out.exists():
             found = _joined(json.loads(arguments.out.read_text()), found)
+        _summarise(found)
         for run in _runs(bench, peers, arguments, {_key(run) for run in found["runs"]}):
             found["runs"].append(run)
             _summarise(found)
@@ -84,12 +87,13 @@ def _prepare(names: list[str], python: Path | None) -> tuple[list[Peer], dict[st
     python = python or environments.preferred_python()
     peers: list[Peer] = []
     failures: dict[str, str] = {}
-    # Ours goes first, so that every ratio is of neighbours in time as near as may be.
-    for name in sorted(names, key=lambda name: (name != results.OURS, names.index(name))):
+    for name in names:
         try:
             peer = Peer(name, SIZES.get(name, UNKNOWN).store, environments.build(name, python))
             facts = peer.facts
-        except (environments.BuildFailed, PeerFailed, subprocess.TimeoutExpired) as error:
+            if peer.store == "redis" and shutil.which("redis-server") is None:
+                raise PeerFailed("there is no redis-server here")
+        except (environments.BuildFailed, PeerFailed, subprocess.TimeoutExpired, OSError) as error:
             failures[name] = str(error)
             print(f"{name} is left out: {error}", file=sys.stderr)
         else:
@@ -118,10 +122,16 @@ def _describe(bench: Bench, peers: list[Peer], arguments: argparse.Namespace) ->
 
 
 def _joined(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """What was found earlier, to be gone on with: with the versions and settings of both, and the machine as it was."""
+    """What was found earlier, to be gone on with. Runs that failed are made anew."""
+    same = [(earlier["machine"][name], now["machine"][name]) for name in ("cpu", "cores", "postgresql")]
+    same += [(earlier["facts"].get(peer, facts), facts) for peer, facts in now["facts"].items()]
+    for before, after in same:
+        if before != after:
+            raise SystemExit(f"--out holds what was measured elsewhere or otherwise: {before} then, {after} now")
     joined = {name: list(dict.fromkeys([*earlier[name], *now[name]])) for name in ("scenarios", "peers")}
     merged = {name: {**earlier[name], **now[name]} for name in ("facts", "failures")}
-    return now | joined | merged | {"machine": earlier["machine"], "runs": earlier["runs"]}
+    runs = [run for run in earlier["runs"] if "error" not in run]
+    return now | joined | merged | {"machine": earlier["machine"], "runs": runs}
 
 
 def _key(run: dict[str, Any]) -> tuple[str, int, str]:
@@ -132,7 +142,10 @@ def _runs(bench: Bench, peers: list[Peer], arguments: argparse.Namespace, done: 
     refused: set[tuple[str, str]] = set()
     for scenario in arguments.scenarios:
         for number in range(1, arguments.rounds + 1):
-            for peer in peers:
+            # In every round another one is first, so that none always comes after the same neighbour.
+            turned = deque(peers)
+            turned.rotate(number - 1)
+            for peer in turned:
                 if (scenario, peer.name) in refused or (scenario, number, peer.name) in done:
                     continue
                 run = {"scenario": scenario, "round": number, "peer": peer.name, **_run(bench, peer, scenario)}

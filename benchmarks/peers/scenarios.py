@@ -131,12 +131,32 @@ class Cost:
         if self.peer.store == "postgresql":
             self._wal_end = self.bench.postgresql.wal_position()
 
+    def leave_out(self, buffers: int) -> None:
+        self._buffers += buffers
+
     def of(self, jobs: int) -> Result:
         """To be asked when the processes have ended: sessions count their pages at their end."""
         if self.peer.store != "postgresql":
             return {}
         pages = self.bench.postgresql.buffers(self.bench.database(self.peer)) - self._buffers
         return {"wal_bytes": (self._wal_end - self._wal) / jobs, "buffers": pages / jobs}
+
+
+class Watch:
+    """Whether any job is unfinished, asked on a connection of our own."""
+
+    def __init__(self, stack: contextlib.ExitStack, query: bytes, url: str) -> None:
+        self._conn = stack.enter_context(psycopg.connect(url, autocommit=True))
+        self._query = query
+
+    def sees_some(self) -> bool:
+        return bool((self._conn.execute(self._query).fetchone() or (False,))[0])
+
+    def buffers(self) -> int:
+        """The pages that asking has looked at: not the peer's."""
+        self._conn.execute("SELECT pg_stat_force_next_flush()")
+        row = self._conn.execute("SELECT sum(hits + reads) FROM pg_stat_get_backend_io(pg_backend_pid())").fetchone()
+        return int(row[0] or 0) if row else 0
 
 
 def size(peer: Peer) -> Size:
@@ -219,18 +239,22 @@ def _enqueue(bench: Bench, peer: Peer, url: str, jobs: int, command: str, *optio
 def _drain(bench: Bench, peer: Peer, url: str, handler: str, jobs: int, count: int = 1) -> Result:
     _fill(peer, url, jobs)
     with contextlib.ExitStack() as stack:
-        watch = _watch(stack, peer, url)
         cost = Cost(bench, peer)
+        watch = Watch(stack, peer.remaining, url) if peer.remaining else None
         started = stack.enter_context(workers(peer, url, handler, count))
         _await_handled(started, int(jobs * ALMOST))
         end = _await_finished(watch, started, jobs)
         cost.stop_wal()
+        if watch:
+            cost.leave_out(watch.buffers())
         summaries = [summary for worker in started for summary in worker.stop()]
         stack.close()
     first = min(summary["first"] for summary in summaries if summary["handled"])
     last = max(summary["last"] for summary in summaries if summary["handled"])
     seconds = (end if peer.remaining else last) - first
     handled = sum(summary["handled"] for summary in summaries)
+    if handled < jobs:
+        raise PeerFailed(f"only {handled:,} of {jobs:,} jobs were handled")
     return {"jobs": jobs, "handled": handled, "seconds": seconds, "rate": jobs / seconds, **cost.of(jobs)}
 
 
@@ -246,14 +270,6 @@ def _fill(peer: Peer, url: str, jobs: int) -> None:
             conn.execute("CHECKPOINT")
 
 
-def _watch(stack: contextlib.ExitStack, peer: Peer, url: str) -> Callable[[], bool] | None:
-    """Whether any job is unfinished, asked on a connection of our own."""
-    if (query := peer.remaining) is None:
-        return None
-    conn = stack.enter_context(psycopg.connect(url, autocommit=True))
-    return lambda: bool((conn.execute(query).fetchone() or (False,))[0])
-
-
 def _await_handled(started: list[WorkerProcess], jobs: int) -> None:
     deadline = time.monotonic() + TIMEOUT
     while (handled := sum(worker.handled for worker in started)) < jobs:
@@ -261,12 +277,12 @@ def _await_handled(started: list[WorkerProcess], jobs: int) -> None:
         time.sleep(POLL)
 
 
-def _await_finished(watch: Callable[[], bool] | None, started: list[WorkerProcess], jobs: int) -> float:
+def _await_finished(watch: Watch | None, started: list[WorkerProcess], jobs: int) -> float:
     if watch is None:
         _await_handled(started, jobs)
         return time.monotonic()
     deadline = time.monotonic() + TIMEOUT
-    while watch():
+    while watch.sees_some():
         _check(started, deadline, "some jobs were not finished")
         time.sleep(POLL)
     return time.monotonic()

@@ -81,6 +81,7 @@ def enqueue(
         key=None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
         id=job_id,
         first_try=id is None,
+        alone=conn is None,
         **shared,
     )
     answer = (yield Call("enqueue", arguments, repeat={"first_try": False}))[0]

@@ -136,3 +136,23 @@ def test_a_plan_made_while_the_table_was_empty_holds_when_it_is_full(db: Db, con
     finally:
         db.execute("TRUNCATE live, archive, archive_counts")
         db.execute("ALTER TABLE live RESET (autovacuum_enabled)")
+
+
+def test_jobs_that_are_not_handed_out_are_passed_in_few_steps(db: Db, connect: Connect) -> None:
+    db.execute("ALTER TABLE live SET (autovacuum_enabled = off)")
+    try:
+        expired = 20_000
+        db.execute(
+            "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts, expires_at)"
+            " SELECT new_id(), 'type ' || n %% 2, 100, now() - interval '1 hour', now(), now(), 3, now() - interval '1 minute'"
+            " FROM generate_series(1, %s) AS n",
+            (expired,),
+        )
+        db.execute("SELECT enqueue('type ' || n % 2) FROM generate_series(1, 10) AS n")
+        needed = buffers(connect(), "SELECT * FROM claim('w', ARRAY['type 0', 'type 1'], 10)")
+        print(f"buffers of a claim of 10 behind {expired:,}: {needed:,}")
+        # Each is looked at a few times, not once for every few others.
+        assert needed < expired
+    finally:
+        db.execute("TRUNCATE live, archive, archive_counts")
+        db.execute("ALTER TABLE live RESET (autovacuum_enabled)")

@@ -48,6 +48,7 @@ def held(db: Db, start: int = 1) -> dict[str, Any]:
 
 # What is done first, where %(id)s and %(token)s come from, and the call that makes a job due.
 ENQUEUE = "SELECT enqueue('x')"
+ENQUEUE_ALONE = "SELECT enqueue('x', p_alone => true)"
 LATER = "SELECT enqueue('x', p_delay => '1 hour')"
 WAYS_TO_BE_DUE = {
     "enqueue": ([], ENQUEUE),
@@ -263,10 +264,13 @@ def test_while_one_tells_others_do_not_queue_up_to_say_the_same(listen: Listen, 
     # As an enqueue does between its call and the end of its commit.
     lock = "SELECT pg_advisory_xact_lock('howdah.live'::regclass::oid::int, 64 + abs(hashtext(%s) %% 32))"
     teller.execute(lock, ("x",))
-    db.execute(ENQUEUE)
+    db.execute(ENQUEUE_ALONE)
     assert heard(sleeper, db) == []
-    teller.commit()
+    # Of this one nobody knows when it ends.
     db.execute(ENQUEUE)
+    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    teller.commit()
+    db.execute(ENQUEUE_ALONE)
     assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.outcome import Cancel, Completed, Ending, Interrupted
-from howdah.worker import executor
+from howdah.worker import children, executor
 from howdah.worker.children import Children
 from howdah.worker.executor import Executor
 from howdah.worker.run import Desk, Run
@@ -264,6 +264,30 @@ def test_a_child_process_that_will_not_end_is_killed(dsn: str, monkeypatch: pyte
     assert (done.status, done.crashes) == ("cancelled", 0)
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
+
+
+def test_a_job_that_is_cancelled_while_its_child_process_is_born_does_not_run(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, born = crew_handlers.connected(dsn), asyncio.Event()
+    is_ready = children.Child.is_ready
+
+    async def is_ready_later(child: children.Child) -> bool:
+        await born.wait()
+        return await is_ready(child)
+
+    monkeypatch.setattr(children.Child, "is_ready", is_ready_later)
+
+    async def main() -> None:
+        job = await crew_handlers.echo.aenqueue(value="unwanted")
+        async with working(queue, types=["echo"], children=1) as worker:
+            await until(lambda: queue.get(job).status == "claimed")
+            assert await queue.acancel(job)
+            born.set()
+            assert (await ended(queue, await crew_handlers.echo.aenqueue(value="next"))).result == "next"
+        assert worker.report.counts["completed"] == 1
+
+    run(main())
 
 
 # When the word comes early

@@ -11,7 +11,7 @@ import pytest
 from howdah import Job, JobQueue
 from howdah.statements import render, source
 from howdah.worker import claimer, notifier
-from tests.conftest import Db
+from tests.conftest import Connect, Db
 from tests.worker.in_process import asleep, ended, run, sleeps, until, working
 
 
@@ -217,6 +217,46 @@ def test_a_worker_that_is_woken_as_soon_as_it_sleeps_looks_for_a_while_instead(
             # Another worker may have got the job that this was about.
             db.execute("SELECT howdah.wake('{work}')")
             await until(lambda: not sleeps(db, "work"))
+
+    run(scenario())
+
+
+def test_a_worker_that_was_woken_soon_looks_again(
+    queue: JobQueue, db: Db, connect: Connect, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with asleep(queue, db, monkeypatch):
+            monkeypatch.setattr(claimer, "FIRST_POLL", 0.01)
+            # As if another's wake-up were on its way: then this one tells nobody.
+            connect().execute(
+                "SELECT pg_advisory_lock('howdah.live'::regclass::oid::int, 64 + abs(hashtext('work') % 32))"
+            )
+            db.execute("SELECT howdah.wake('{work}')")
+            assert (await ended(queue, await work.aenqueue())).result == "done"
+
+    run(scenario())
+
+
+def test_a_statement_that_enqueues_and_goes_on_keeps_nobody_from_telling(
+    queue: JobQueue, db: Db, connect: Connect, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    barrier = connect()
+    barrier.execute("SELECT pg_advisory_lock(1, 1)")
+    waiting = "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+    async def scenario() -> None:
+        async with asleep(queue, db, monkeypatch):
+            goes_on = asyncio.create_task(
+                asyncio.to_thread(
+                    connect().execute, "SELECT id, pg_advisory_xact_lock(1, 1) FROM enqueue('work') OFFSET 0"
+                )
+            )
+            await until(lambda: (db.execute(waiting).fetchone() or {"n": 0})["n"])
+            assert (await ended(queue, await work.aenqueue())).result == "done"
+            barrier.execute("SELECT pg_advisory_unlock(1, 1)")
+            row = (await goes_on).fetchone()
+            assert row is not None
+            await queue.await_for(row["id"], timeout=30)
 
     run(scenario())
 

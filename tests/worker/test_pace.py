@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -157,5 +158,21 @@ def test_it_is_told_once_and_again_when_the_worker_was_forgotten(queue: JobQueue
             assert paces(queue, worker) == {}
             db.execute("DELETE FROM howdah.workers")
             await until(lambda: paces(queue, worker) == told)
+
+    run(main())
+
+
+def test_a_job_that_has_always_been_due_spoils_neither_claims_nor_heartbeats(queue: JobQueue, db: Db) -> None:
+    @queue.job
+    async def work() -> str:
+        return "done"
+
+    async def main() -> None:
+        row = db.execute("SELECT id FROM enqueue('work', p_run_at => '-infinity')").fetchone()
+        assert row is not None
+        async with working(queue) as worker:
+            assert (await queue.await_for(row["id"], timeout=PATIENCE)).result == "done"
+            await beats(db, worker, 2)
+            assert math.isfinite(paces(queue, worker)["work"].wait)
 
     run(main())

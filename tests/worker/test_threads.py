@@ -7,6 +7,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,3 +119,72 @@ def test_a_handler_that_raises_whatever_it_likes_ends_no_thread() -> None:
     first, second = run(main())
     assert isinstance(first, SystemExit)
     assert second == "after"
+
+
+def refuse(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_where_no_more_threads_can_be_had_those_that_are_there_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> list[object]:
+        calls = Calls(5)
+        is_in, go_on = threading.Event(), threading.Event()
+
+        def wait() -> str:
+            is_in.set()
+            go_on.wait()
+            return "first"
+
+        calls.call(wait)
+        await until(is_in.is_set)
+        with monkeypatch.context() as system:
+            system.setattr(threading.Thread, "start", refuse)
+            calls.call(lambda: "second")
+            go_on.set()
+            await until(lambda: len(calls.ended) == 2)
+        calls.call(lambda: "third")
+        await until(lambda: len(calls.ended) == 3)
+        calls.threads.close()
+        return calls.ended
+
+    assert run(main()) == ["first", "second", "third"]
+
+
+def test_a_call_for_which_no_thread_can_be_had_is_refused_and_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> list[object]:
+        calls = Calls(5)
+        with monkeypatch.context() as system:
+            system.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError):
+                calls.call(lambda: "never")
+        calls.call(lambda: "later")
+        await until(lambda: calls.ended)
+        calls.threads.close()
+        return calls.ended
+
+    assert run(main()) == ["later"]
+
+
+def test_a_thread_that_was_given_up_goes_on_where_none_could_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> list[object]:
+        calls = Calls(1)
+        is_in, go_on = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            is_in.set()
+            go_on.wait()
+
+        stuck = calls.call(wait)
+        await until(is_in.is_set)
+        calls.call(lambda: "next")
+        with monkeypatch.context() as system:
+            system.setattr(threading.Thread, "start", refuse)
+            assert stuck.abandon()
+            go_on.set()
+            await until(lambda: len(calls.ended) == 1)
+        calls.call(lambda: "last")
+        await until(lambda: len(calls.ended) == 2)
+        calls.threads.close()
+        return calls.ended
+
+    assert run(main()) == ["next", "last"]

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from howdah import JobQueue
+from howdah.outcome import Completed
+from howdah.worker import calls
 from tests.worker.handlers_zombie import NEW_PERCENT
 from tests.worker.processes import Fleet, WorkerProcess, until
 
@@ -82,3 +86,17 @@ def as_the_new_owner_left_them() -> list[tuple[Any, ...]]:
 def boot(fleet: Fleet, worker: WorkerProcess) -> Any:
     rows = fleet.rows("SELECT boot FROM howdah.workers WHERE worker_id = %s", worker.name)
     return rows[0]["boot"] if rows else None
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_nothing_of_a_batch_counts_that_is_stale_as_a_whole(queue: JobQueue, jobs: int) -> None:
+    queue.enqueue_many("work", [{}] * jobs)
+    held = [(job.id, job.token) for job in queue.claim(["work"], jobs)]
+    stale = [(id, token - 1) for id, token in held]
+
+    assert queue._database.run(calls.start(queue._context, stale)) == set()
+    assert queue._database.run(calls.complete(queue._context, [(hold, Completed(None)) for hold in stale])) == {}
+    assert queue._database.run(calls.start(queue._context, [*stale[1:], held[0]])) == {held[0][0]}
+    ends = [(hold, Completed(None)) for hold in [*stale[1:], held[0]]]
+    assert queue._database.run(calls.complete(queue._context, ends)) == {held[0][0]: "completed"}
+    assert [job.status for job in queue.list(status="completed")] == ["completed"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 from chancy import Chancy, Job, Queue, Worker
 from chancy.plugins.leadership import Leadership
@@ -36,7 +37,18 @@ async def setup() -> None:
         await chancy.migrate()
 
 
-async def enqueue(count: int, producers: int) -> float:
+def enqueue(count: int, producers: int) -> Any:
+    return enqueue_in_turn(count) if producers == 1 else enqueue_side_by_side(count, producers)
+
+
+def enqueue_in_turn(count: int) -> float:
+    """One that blocks is the quicker one for a single producer."""
+    with connected(1) as chancy:
+        chancy.sync_pool.wait()
+        return protocol.timed_threads(count, 1, lambda payload: chancy.sync_push(job(payload)))
+
+
+async def enqueue_side_by_side(count: int, producers: int) -> float:
     async with connected(producers) as chancy:
         await chancy.pool.wait()
         return await protocol.timed_tasks(count, producers, lambda payload: chancy.push(job(payload)))
@@ -52,10 +64,10 @@ async def bulk(count: int) -> float:
         return time.monotonic() - started
 
 
-async def pickup_sender(count: int, pause: float) -> None:
-    async with connected(1) as chancy:
-        async for payload in protocol.apaced(count, pause):
-            await chancy.push(job(payload))
+def pickup_sender(count: int, pause: float) -> None:
+    with connected(1) as chancy:
+        for payload in protocol.paced(count, pause):
+            chancy.sync_push(job(payload))
 
 
 async def work(handler: str, tally: protocol.Tally) -> None:

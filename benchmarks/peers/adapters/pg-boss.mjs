@@ -26,8 +26,8 @@ async function started(options) {
   return boss.start();
 }
 
-function producer() {
-  return started({ supervise: false });
+function producer(options = {}) {
+  return started({ supervise: false, ...options });
 }
 
 async function setup() {
@@ -37,7 +37,7 @@ async function setup() {
 }
 
 async function enqueue(count, producers) {
-  const boss = await producer();
+  const boss = await producer({ max: Math.max(producers, 10) });
   return timed(count, producers, (each) => boss.send(QUEUE, each));
 }
 

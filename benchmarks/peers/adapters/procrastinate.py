@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import psycopg
-from procrastinate import App, PsycopgConnector
+from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 
 from benchmarks.peers.adapters import _protocol as protocol
 
@@ -32,7 +33,26 @@ async def setup() -> None:
         await app.schema_manager.apply_schema_async()
 
 
-async def enqueue(count: int, producers: int) -> float:
+def connected_blocking() -> App:
+    """One that blocks is the quicker one for a single producer."""
+
+    def configure(connection: psycopg.Connection) -> None:
+        connection.autocommit = True
+
+    return App(connector=SyncPsycopgConnector(conninfo=protocol.URL, min_size=1, max_size=1, configure=configure))
+
+
+def enqueue(count: int, producers: int) -> Any:
+    return enqueue_in_turn(count) if producers == 1 else enqueue_side_by_side(count, producers)
+
+
+def enqueue_in_turn(count: int) -> float:
+    with connected_blocking().open() as app:
+        noop = app.configure_task("noop")
+        return protocol.timed_threads(count, 1, lambda payload: noop.defer(**payload))
+
+
+async def enqueue_side_by_side(count: int, producers: int) -> float:
     async with connected(producers).open_async() as app:
         noop = app.configure_task("noop")
         return await protocol.timed_tasks(count, producers, lambda payload: noop.defer_async(**payload))
@@ -47,11 +67,11 @@ async def bulk(count: int) -> float:
         return time.monotonic() - started
 
 
-async def pickup_sender(count: int, pause: float) -> None:
-    async with connected(1).open_async() as app:
+def pickup_sender(count: int, pause: float) -> None:
+    with connected_blocking().open() as app:
         noop = app.configure_task("noop")
-        async for payload in protocol.apaced(count, pause):
-            await noop.defer_async(**payload)
+        for payload in protocol.paced(count, pause):
+            noop.defer(**payload)
 
 
 async def work(handler: str, tally: protocol.Tally) -> None:

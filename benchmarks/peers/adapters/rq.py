@@ -29,12 +29,18 @@ def setup() -> None:
 
 def enqueue(count: int, producers: int) -> float:
     jobs = queue()
-    return protocol.timed_threads(count, producers, lambda payload: jobs.enqueue("__main__.noop", kwargs=payload))
+    return protocol.timed_threads(count, producers, lambda payload: send(jobs, payload))
+
+
+def send(jobs: Queue, payload: protocol.Payload) -> None:
+    jobs.enqueue("__main__.noop", kwargs=payload, result_ttl=0)
 
 
 def bulk(count: int) -> float:
     jobs = queue()
-    prepared = [Queue.prepare_data("__main__.noop", kwargs=payload) for payload in protocol.payloads(count)]
+    prepared = [
+        Queue.prepare_data("__main__.noop", kwargs=payload, result_ttl=0) for payload in protocol.payloads(count)
+    ]
     started = time.monotonic()
     for start in range(0, count, CHUNK):
         jobs.enqueue_many(prepared[start : start + CHUNK])
@@ -44,7 +50,7 @@ def bulk(count: int) -> float:
 def pickup_sender(count: int, pause: float) -> None:
     jobs = queue()
     for payload in protocol.paced(count, pause):
-        jobs.enqueue("__main__.noop", kwargs=payload)
+        send(jobs, payload)
 
 
 def work(handler: str, given: protocol.Tally) -> None:
@@ -62,8 +68,8 @@ if __name__ == "__main__":
         protocol.Adapter(
             name="rq",
             package="rq",
-            settings=f"SimpleWorker (no fork); bulk in batches of {CHUNK}; results kept for 500 s",
-            keeps_history=True,
+            settings=f"SimpleWorker (no fork); bulk in batches of {CHUNK}; no results kept",
+            keeps_history=False,
             durable="Redis snapshots",
             remaining=None,
             setup=setup,

@@ -61,13 +61,13 @@ async def work(handler: str, tally: protocol.Tally) -> None:
     worker = Worker(redis_url=protocol.URL, concurrency=CONCURRENCY)
     if handler == "async":
 
-        @worker.task(name="noop", silent=True)
+        @worker.task(name="noop", silent=True, ttl=0)
         async def noop(sent: float) -> None:
             tally.one(sent)
 
     elif handler == "sync":
 
-        @worker.task(name="noop", silent=True)
+        @worker.task(name="noop", silent=True, ttl=0)
         def noop_in_thread(sent: float) -> None:
             tally.one_of_threads(sent)
 
@@ -82,8 +82,8 @@ if __name__ == "__main__":
         protocol.Adapter(
             name="streaq",
             package="streaq",
-            settings=f"concurrency {CONCURRENCY}, uvloop, no logs; bulk in batches of {CHUNK}; results kept for 5 minutes",
-            keeps_history=True,
+            settings=f"concurrency {CONCURRENCY}, uvloop, no logs; bulk in batches of {CHUNK}; no results kept",
+            keeps_history=False,
             durable="Redis snapshots",
             remaining=None,
             setup=setup,

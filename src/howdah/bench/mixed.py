@@ -82,9 +82,12 @@ def _day(crew: Crew, queue: JobQueue, options: Options, jobs: int) -> Round:
         while True:
             with lock:
                 call = next(calls, None)
-            if call is None or stopped.wait(max(began + call.number / options.rate - time.monotonic(), 0)):
+            if call is None:
                 return
-            _enqueue(queue, options, call)
+            due = began + call.number / options.rate
+            if stopped.wait(max(due - time.monotonic(), 0)):
+                return
+            _enqueue(queue, options, call, due)
 
     together(_PRODUCERS, produce)
     crew.wait_until_sampled(jobs)
@@ -93,8 +96,9 @@ def _day(crew: Crew, queue: JobQueue, options: Options, jobs: int) -> Round:
     return Round(jobs, seconds, {"done": jobs / seconds, **_figures(waits)}, waits)
 
 
-def _enqueue(queue: JobQueue, options: Options, call: Call) -> None:
-    data: dict[str, Any] = {"sent": time.monotonic()}
+def _enqueue(queue: JobQueue, options: Options, call: Call, due: float) -> None:
+    # When it was due, not when its turn came: a server that stalls the producers, too, must not look quick.
+    data: dict[str, Any] = {"sent": due}
     if call.job_type == BACKFILL:
         queue.enqueue_many(BACKFILL, (options.filled(data) for _ in range(call.jobs)))
     else:

@@ -160,18 +160,18 @@ class Child:
 
     async def perform(self, assignment: Assignment, run: Run) -> Ending:
         assert self._loop is not None
-        if not self._process.is_alive():
-            # It died while it waited, and that has not been heard yet: not through the job's fault.
-            self._died()
-            return Interrupted()
-        self._run = run
-        self._answer = self._loop.create_future()
         try:
-            self._pipe.send_bytes(msgspec.json.encode(assignment))
+            if self._process.is_alive():
+                self._pipe.send_bytes(msgspec.json.encode(assignment))
+            else:
+                self._died()
         except OSError:
             self._died()
         if not self.alive:
-            return Crashed("the child process died before it had the job")
+            # It died while it waited, not through the job's fault.
+            return Interrupted()
+        self._run = run
+        self._answer = self._loop.create_future()
         return await self._answer
 
     def interrupt(self) -> None:

@@ -145,7 +145,8 @@ class Claimer(Service):
                 due = await self._link.run(calls.next_due(self._context, demand.types))
                 began = time.monotonic()
                 woken = await happens(self._wake, poll if due is None else min(poll, due + 0.001))
-                poll = min(poll * 2, self._poll)
+                # One of those that enqueued when this wake-up was on its way may commit a moment after the look that it causes.
+                poll = min(FIRST_POLL if woken else poll * 2, self._poll)
         finally:
             # Only now: whoever was woken claims first, and says that it is awake while its job already runs.
             await self._forget_sleep()

@@ -162,7 +162,8 @@ class _Flight:
         context.run(log_capture.follow, self.run)
         try:
             self._executor.call_in_thread(self, self.bound(), self._land, context)
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
+            # As in _fly: also what a type's own conversion raises is about its job alone.
             self._land(None, error)
 
     def bound(self) -> dict[str, Any]:

@@ -48,7 +48,11 @@ class Threads:
         """Runs the function in a thread. What it returns or raises is said to ``ended``, on the loop."""
         call = ThreadCall(self, function, ended, context, name)
         self._calls.append(call)
-        self._send_somebody()
+        try:
+            self._send_somebody()
+        except RuntimeError:
+            call.abandon()
+            raise
         return call
 
     def close(self) -> None:
@@ -61,7 +65,10 @@ class Threads:
         self._leaked(1)
         with self._lock:
             self._started -= 1
-        self._send_somebody()
+        try:
+            self._send_somebody()
+        except RuntimeError as error:
+            log.error("no thread takes the place of one that will not end: %s", error)
 
     def tell(self, call: ThreadCall, value: Any, error: BaseException | None) -> None:
         """A call has ended: all that end at about the same time are told together."""
@@ -87,10 +94,20 @@ class Threads:
                 self._somebody_comes = True
                 self._bell.release()
             elif self._started < self._most:
-                self._somebody_comes = True
-                self._started += 1
-                threading.Thread(target=self._work, name="howdah-handler", daemon=True).start()
+                self._start_one()
             # Otherwise, whoever is done first takes it.
+
+    def _start_one(self) -> None:
+        self._somebody_comes = True
+        self._started += 1
+        try:
+            threading.Thread(target=self._work, name="howdah-handler", daemon=True).start()
+        except RuntimeError:
+            # The system has no more of them. Those that are there go on.
+            self._somebody_comes = False
+            self._started -= 1
+            if not self._started:
+                raise
 
     def _work(self) -> None:
         thread, named = threading.current_thread(), ""
@@ -110,8 +127,17 @@ class Threads:
             call.run()
             if call.leaked:
                 _tell(self.loop, self._leaked, -1)
-                return
+                if not self._is_missed():
+                    return
             del call
+
+    def _is_missed(self) -> bool:
+        """Whether a thread that was given up goes on after all: when none could take its place."""
+        with self._lock:
+            if self._started:
+                return False
+            self._started = 1
+            return True
 
     def _rest(self) -> None:
         with self._lock:

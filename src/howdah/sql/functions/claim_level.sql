@@ -56,8 +56,10 @@ BEGIN
                     AND j.run_at <= howdah.clock()
                     AND (j.run_at, j.id) >= (lane.run_at, lane.id)
                     AND NOT coalesce(v_known_itself AND j.id = v_known_id, false)
+                    AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+                    AND (p_suspects OR j.crashes = 0)
                 ORDER BY j.run_at, j.id
-                OFFSET v_left / least(cardinality(p_lanes), p_wanted)
+                OFFSET v_left::bigint * v_reach / p_wanted / least(cardinality(p_lanes), p_wanted)
                 LIMIT 1
             ) AS d
             WHERE lane.place <= v_reach AND lane.place % v_every = 0

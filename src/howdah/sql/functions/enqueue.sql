@@ -14,7 +14,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     p_meta jsonb DEFAULT NULL,
     p_parent_id uuid DEFAULT NULL,
     p_workflow_id uuid DEFAULT NULL,
-    p_expires_in interval DEFAULT NULL
+    p_expires_in interval DEFAULT NULL,
+    p_alone boolean DEFAULT false
 ) RETURNS TABLE (
     id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
     timeout interval, expires_at timestamptz, retry_policy jsonb
@@ -73,7 +74,7 @@ BEGIN
         IF FOUND AND (p_id IS NULL OR p_first_try) THEN
             -- Later ones are waited for by those who sleep: they look at what is due next.
             IF run_at <= howdah.clock() + interval '2 seconds' AND howdah.somebody_sleeps(p_job_type) THEN
-                PERFORM howdah.wake(ARRAY[p_job_type]);
+                PERFORM howdah.wake(ARRAY[p_job_type], p_alone);
             END IF;
             RETURN NEXT;
             RETURN;
@@ -98,7 +99,7 @@ BEGIN
     END LOOP;
 
     IF v_created AND run_at <= howdah.clock() + interval '2 seconds' THEN
-        PERFORM howdah.wake(ARRAY[p_job_type]);
+        PERFORM howdah.wake(ARRAY[p_job_type], p_alone);
     END IF;
     RETURN QUERY
     SELECT
@@ -108,5 +109,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.enqueue IS
     'Adds a job. A live job of the same type and key, or a job of the same id, is returned instead, with created = false.'
-    ' p_first_try promises that p_id was made for this very call, and spares the look for a job that has it already.';
+    ' p_first_try promises that p_id was made for this very call, and spares the look for a job that has it already.'
+    ' p_alone promises that this call is a transaction by itself, which spares a notification while another one is on its way.';
 REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

@@ -25,7 +25,7 @@ AS $$
             ORDER BY j.priority DESC, j.run_at, j.id
             LIMIT 1
         ) AS j
-        WHERE lane.job_type <> ALL (p_cursor_types)
+        WHERE lane.job_type = ANY (p_cursor_types) IS NOT TRUE
     ), walk AS (
         (
             SELECT lane.job_type, coalesce(lane.below, 2147483648) AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id

@@ -1,7 +1,7 @@
--- A NOTIFY makes all commits of the database wait for each other, so there is one only where somebody sleeps, and one at a time:
--- who enqueues while another's is on its way is found by the very look that it causes, or by the next one soon after. Who is inside
--- of a longer transaction, whose end nobody knows, keeps nobody else from telling.
-CREATE OR REPLACE FUNCTION howdah.wake(p_job_types varchar[]) RETURNS void
+-- A NOTIFY makes all commits of the database wait for each other, so there is one only where somebody sleeps; and, of calls that
+-- are transactions by themselves, one at a time: who enqueues while another's is on its way is found by the very look that it
+-- causes, or by the next one soon after. Who is inside of a longer transaction, whose end nobody knows, keeps nobody from telling.
+CREATE OR REPLACE FUNCTION howdah.wake(p_job_types varchar[], p_alone boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -16,7 +16,7 @@ BEGIN
         v_seen := v_seen || v_bucket;
         -- With a notify queue that nobody empties, the transaction would fail as it commits.
         IF howdah.somebody_sleeps(v_type) AND pg_notification_queue_usage() < 0.5 AND (
-            statement_timestamp() > now() OR pg_try_advisory_xact_lock('howdah.live'::regclass::oid::int, 64 + v_bucket)
+            NOT p_alone OR pg_try_advisory_xact_lock('howdah.live'::regclass::oid::int, 64 + v_bucket)
         ) THEN
             PERFORM pg_notify(howdah.channel(), 'wake ' || v_bucket);
         END IF;

@@ -9,7 +9,7 @@ SELECT
     status,
     crashes,
     timeout,
-    date_part('epoch', claimed_at - run_at) AS due_for,
+    CASE WHEN isfinite(run_at) THEN date_part('epoch', claimed_at - run_at) ELSE 0 END AS due_for,
     data,
     run_at,
     claimed_at,
