@@ -10,7 +10,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.statements import render, source
-from howdah.worker import claimer, notifier
+from howdah.worker import calls, claimer, notifier
 from tests.conftest import Connect, Db
 from tests.worker.in_process import asleep, ended, run, sleeps, until, working
 
@@ -217,6 +217,33 @@ def test_a_worker_that_is_woken_as_soon_as_it_sleeps_looks_for_a_while_instead(
             # Another worker may have got the job that this was about.
             db.execute("SELECT howdah.wake('{work}')")
             await until(lambda: not sleeps(db, "work"))
+
+    run(scenario())
+
+
+def test_a_worker_takes_what_comes_now_and_then_in_its_sleep(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, next_due = 0, calls.next_due
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return next_due(*arguments)
+
+    monkeypatch.setattr(calls, "next_due", counted)
+    monkeypatch.setattr(claimer, "SHORT_NAP", 0.2)
+    monkeypatch.setattr(claimer, "LINGER", 3600)
+
+    async def scenario() -> None:
+        nonlocal looks
+        async with working(queue, poll=0.02):
+            for _ in range(3):
+                await until(lambda: sleeps(db, "work"))
+                looks = 0
+                # Its own looks do not count as having been woken: after these, it has slept for long enough.
+                await until(lambda: looks > 15)
+                assert (await ended(queue, await work.aenqueue())).result == "done"
 
     run(scenario())
 

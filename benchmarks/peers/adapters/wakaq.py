@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from urllib.parse import urlsplit
 
 from wakaq import WakaQ
@@ -54,7 +55,7 @@ def work(handler: str, tally: protocol.Tally) -> None:
         raise protocol.Unsupported("it has processes, not threads")
     if handler == "batch":
         raise protocol.Unsupported("it has no batch handlers")
-    wakaq, parent, output = connected(), os.getpid(), os.dup(1)
+    wakaq, output = connected(), os.dup(1)
 
     @wakaq.task
     async def noop(sent: float) -> None:
@@ -64,13 +65,15 @@ def work(handler: str, tally: protocol.Tally) -> None:
     def speak_for_itself() -> None:
         # A child's output goes through its parent, which reads it once a second.
         os.dup2(output, 1)
+        signal.signal(signal.SIGTERM, end)
         tally.ready()
 
-    Worker(wakaq).start()
-    if os.getpid() != parent:
-        os.dup2(output, 1)
+    def end(*_: object) -> None:
+        # By itself, it would go on reading from Redis for a while, or for ever.
         tally.say_summary()
         os._exit(0)
+
+    Worker(wakaq).start()
 
 
 if __name__ == "__main__":

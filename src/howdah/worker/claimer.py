@@ -6,7 +6,7 @@ priority, where the last one ended. What lies behind is looked at every LOOK_BEH
 sleeping: late commits, retries with an older place, jobs handed back. Found ones move the cursor back.
 
 Sleeping. The claimer records that it sleeps, looks once more, and then waits for a wake-up, for the
-next job that becomes due, or for the next poll. Polls begin soon after the last job and grow rarer: a
+next job that becomes due, or for the next poll. Where jobs come now and then, it takes them in its sleep. Polls begin soon after the last job and grow rarer: a
 transaction that enqueued while the claimer was awake may commit just after it fell asleep. One that has hardly slept when it is
 woken, be it for a job that another worker gets, does not sleep again but looks every few milliseconds, until it has found nothing
 for a while: a wake-up is a burden on everybody who commits.
@@ -128,25 +128,30 @@ class Claimer(Service):
 
     async def _sleep(self) -> None:
         poll = min(FIRST_POLL, self._poll)
-        began, woken = time.monotonic(), False
+        since, woken = time.monotonic(), False
         try:
             while self._goes_on():
                 await self._record_sleep()
                 self._wake.clear()
                 demand = self.crew.demand() if self._goes_on() else None
                 activity = self.activity
-                nap = time.monotonic() - began
+                now = time.monotonic()
                 found = 0 if demand is None else await self._claim(demand, exact=True)
-                if demand is None or found or (woken and nap < SHORT_NAP):
-                    self._looks_left = EMPTY_LOOKS if nap < SHORT_NAP else 0
+                if found or woken:
+                    if now - since < SHORT_NAP:
+                        self._looks_left = EMPTY_LOOKS
+                        return
+                    since = now
+                    # One of those that enqueued when the wake-up was on its way may commit a moment after this look.
+                    poll = min(FIRST_POLL, self._poll)
+                if demand is None or found == demand.batch_size:
                     return
-                self.empty_at = activity
-                self._found_nothing()
-                due = await self._link.run(calls.next_due(self._context, demand.types))
-                began = time.monotonic()
+                if not found:
+                    self.empty_at = activity
+                    self._found_nothing()
+                due = None if self._wake.is_set() else await self._link.run(calls.next_due(self._context, demand.types))
                 woken = await happens(self._wake, poll if due is None else min(poll, due + 0.001))
-                # One of those that enqueued when this wake-up was on its way may commit a moment after the look that it causes.
-                poll = min(FIRST_POLL if woken else poll * 2, self._poll)
+                poll = min(poll * 2, self._poll)
         finally:
             # Only now: whoever was woken claims first, and says that it is awake while its job already runs.
             await self._forget_sleep()
