@@ -224,25 +224,27 @@ def test_a_worker_that_is_woken_as_soon_as_it_sleeps_looks_for_a_while_instead(
 def test_a_worker_takes_what_comes_now_and_then_in_its_sleep(
     queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, next_due = 0, calls.next_due
+    looks: list[Any] = []
+    next_due = calls.next_due
 
-    def counted(*arguments: Any) -> Any:
-        nonlocal looks
-        looks += 1
+    def noted(*arguments: Any) -> Any:
+        looks.append(arguments)
         return next_due(*arguments)
 
-    monkeypatch.setattr(calls, "next_due", counted)
-    monkeypatch.setattr(claimer, "SHORT_NAP", 0.2)
-    monkeypatch.setattr(claimer, "LINGER", 3600)
+    monkeypatch.setattr(calls, "next_due", noted)
+
+    async def many_looks_later() -> None:
+        looks.clear()
+        await until(lambda: len(looks) > 15)
 
     async def scenario() -> None:
-        nonlocal looks
         async with working(queue, poll=0.02):
+            await many_looks_later()
+            monkeypatch.setattr(claimer, "SHORT_NAP", 0.2)
+            monkeypatch.setattr(claimer, "LINGER", 3600)
             for _ in range(3):
-                await until(lambda: sleeps(db, "work"))
-                looks = 0
-                # Its own looks do not count as having been woken: after these, it has slept for long enough.
-                await until(lambda: looks > 15)
+                # Its own looks are no wake-ups: after these, it has slept for long enough.
+                await many_looks_later()
                 assert (await ended(queue, await work.aenqueue())).result == "done"
 
     run(scenario())
