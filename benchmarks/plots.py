@@ -42,7 +42,7 @@ CASES = {
     "mixed": "500 types, jobs of all",
     "backlog": "5M wait",
     "held": "an old transaction, 1M later",
-    "listeners": "64 enqueue, every commit notifies",
+    "listeners": "64 enqueue, others only sleep",
     "workers": "64 enqueue beside workers",
     "loops": "16 bare loops, to 4",
     "claimers": "16 workers, to 4",

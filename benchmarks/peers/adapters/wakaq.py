@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from urllib.parse import urlsplit
 
 from wakaq import WakaQ
@@ -55,7 +56,7 @@ def work(handler: str, tally: protocol.Tally) -> None:
         raise protocol.Unsupported("it has processes, not threads")
     if handler == "batch":
         raise protocol.Unsupported("it has no batch handlers")
-    wakaq, output = connected(), os.dup(1)
+    wakaq, parent, output = connected(), os.getpid(), os.dup(1)
 
     @wakaq.task
     async def noop(sent: float) -> None:
@@ -69,11 +70,14 @@ def work(handler: str, tally: protocol.Tally) -> None:
         tally.ready()
 
     def end(*_: object) -> None:
-        # By itself, it would go on reading from Redis for a while, or for ever.
+        # A child that ends by itself (there may be several, one after the other) has closed its output before.
+        sys.stdout = os.fdopen(output, "w")
         tally.say_summary()
         os._exit(0)
 
     Worker(wakaq).start()
+    if os.getpid() != parent:
+        end()
 
 
 if __name__ == "__main__":
