@@ -41,9 +41,9 @@ CASES = {
     "types": "500 types, jobs of one",
     "mixed": "500 types, jobs of all",
     "backlog": "5M wait",
-    "held": "an old transaction, 1M later",
-    "listeners": "64 enqueue, others only sleep",
-    "workers": "64 enqueue beside workers",
+    "held": "an old transaction, after 1M jobs",
+    "listeners": "64 enqueue beside 4 sleepers",
+    "workers": "64 enqueue beside 4 workers",
     "loops": "16 bare loops, to 4",
     "claimers": "16 workers, to 4",
 }

@@ -34,7 +34,7 @@ def parser(documentation: str | None) -> argparse.ArgumentParser:
 def machine(server: Server) -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "postgresql": server.version,
@@ -72,7 +72,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -25,6 +25,7 @@ from benchmarks.peers import environments, results
 from benchmarks.peers.peer import Peer, PeerFailed, Unsupported
 from benchmarks.peers.scenarios import SCENARIOS, SIZES, UNKNOWN, Bench
 from benchmarks.peers.server import PostgreSQL, Redis
+from benchmarks.result import cpu_model
 
 
 def main() -> int:
@@ -106,7 +107,7 @@ def _describe(bench: Bench, peers: list[Peer], arguments: argparse.Namespace) ->
     return {
         "machine": {
             "cores": os.cpu_count(),
-            "cpu": _cpu_model(),
+            "cpu": cpu_model(),
             "system": platform.platform(),
             "python": platform.python_version(),
             "postgresql": bench.postgresql.version(),
@@ -177,16 +178,6 @@ def _in_words(run: dict[str, Any]) -> str:
         return run.get("error") or f"unsupported: {run['unsupported']}"
     numbers = {key: value for key, value in run["result"].items() if not isinstance(value, list)}
     return ", ".join(f"{key} {value:,.4g}" if value < 10 else f"{key} {value:,.0f}" for key, value in numbers.items())
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
 
 
 if __name__ == "__main__":
