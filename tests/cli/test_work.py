@@ -34,6 +34,10 @@ async def greet(name: str) -> str:
 def tell(words: str) -> None:
     print(words, flush=True)
 
+@queue.job
+def mumble() -> None:
+    print("nobody hears this")
+
 @queue.job(max_attempts=1)
 def fail(secret: str) -> None:
     raise ValueError("broken\\n2030-01-01 forged \\x1b[31m")
@@ -124,7 +128,13 @@ def test_it_works_on_what_is_due_and_tells_where_and_how_it_went(dsn: str, queue
     assert (outcome.code, outcome.out) == (0, "")
     assert (queue.get(job.id).result, queue.get(failed.id).status) == ("ann", "failed")
     first, *_, last = outcome.err.splitlines()
-    for expected in ("mail", "fail, greet, hang, tell, wait_for_file", "50 at once", "10 in threads", "schema howdah"):
+    for expected in (
+        "mail",
+        "fail, greet, hang, mumble, tell, wait_for_file",
+        "50 at once",
+        "10 in threads",
+        "schema howdah",
+    ):
         assert expected in first
     assert "1 completed" in last
     assert "1 failed" in last
@@ -208,9 +218,12 @@ def test_uvloop_is_used_where_it_is_installed(dsn: str, app: Path) -> None:
     assert work(app, "app", "--drain", HOWDAH_DSN=dsn).out == "fast\n"
 
 
-def test_a_reader_of_the_logs_that_leaves_early_stops_nothing(dsn: str, queue: JobQueue, start: Start) -> None:
-    job = queue.enqueue("greet", {"name": "ann"}, delay=0.5)
-    worker = start("app", "--poll", "0.1s")
+@pytest.mark.parametrize("job_type", ["greet", "mumble"])
+def test_a_reader_of_the_logs_that_leaves_early_stops_nothing(
+    dsn: str, queue: JobQueue, start: Start, job_type: str
+) -> None:
+    job = queue.enqueue(job_type, {"name": "ann"} if job_type == "greet" else {}, delay=0.5)
+    worker = start("app", "--poll", "0.1s", PYTHONUNBUFFERED="")
     worker.await_line(READY)
     assert worker.process.stdout is not None
     worker.process.stdout.close()

@@ -6,7 +6,6 @@ line of its own, move a cursor or give a password away.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -14,6 +13,7 @@ import sys
 from datetime import datetime, timezone
 from typing import Any, Final, TextIO
 
+from howdah.cli.output import forget
 from howdah.cli.safe import presentable, safe, without_password
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -88,11 +88,15 @@ def keep_logs() -> None:
 
 
 def flush_logs() -> None:
-    """Before the process leaves without Python's own end."""
+    """Before the process ends. That nobody reads them any more is no failure of it."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        try:
             stream.flush()
+        except BrokenPipeError:
+            forget(stream)
+        except (OSError, ValueError):
+            pass
 
 
 def _whose(record: logging.LogRecord) -> str:

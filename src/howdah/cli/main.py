@@ -11,7 +11,7 @@ from typing import Final
 import psycopg
 
 from howdah.cli import parser
-from howdah.cli.output import be_lenient, forget_stdout, remark, say
+from howdah.cli.output import be_lenient, forget, remark, say
 from howdah.cli.safe import presentable
 from howdah.errors import DatabaseUnavailable, EmbeddedServerError, HowdahError, InvalidInput, SchemaError
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         remark("howdah: interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        forget_stdout()
+        forget(sys.stdout)
         return PIPE_CLOSED
 
 

@@ -10,7 +10,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -90,11 +90,11 @@ def be_lenient() -> None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
-def forget_stdout() -> None:
-    """Nobody reads any more: what is still buffered must not fail again when Python ends."""
+def forget(stream: TextIO) -> None:
+    """Nobody reads it any more: what is still buffered must not fail again when Python ends."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())
         os.close(null)
 
 

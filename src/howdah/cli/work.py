@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from howdah.cli.command import Command
 from howdah.cli.leash import Leash
-from howdah.cli.log_format import LEVELS, keep_logs, set_up_logs
+from howdah.cli.log_format import LEVELS, flush_logs, keep_logs, set_up_logs
 from howdah.cli.process_life import Requests, leave, leave_soon
 from howdah.cli.source_tree import SourceTree
 from howdah.cli.span import parse_span
@@ -184,6 +184,7 @@ def _work(args: argparse.Namespace, leash: Leash | None) -> int:
             requests.begin_anew()
         if report.left_threads:
             leave(report.exit_code)
+    flush_logs()
     return report.exit_code
 
 
