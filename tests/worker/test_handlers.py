@@ -113,6 +113,22 @@ def test_a_child_that_died_while_it_waited_is_replaced(dsn: str) -> None:
     run(main())
 
 
+def test_a_job_is_not_blamed_for_a_child_that_died_before_it_began(dsn: str) -> None:
+    queue = crew_handlers.connected(dsn)
+
+    async def main() -> None:
+        async with working(queue, types=["echo", "awaited_in_process"], children=1):
+            child = (await ended(queue, await crew_handlers.awaited_in_process.aenqueue())).result
+            os.kill(child, signal.SIGSTOP)
+            job = await crew_handlers.echo.aenqueue(value="again")
+            await until(lambda: queue.get(job).status == "running")
+            os.kill(child, signal.SIGKILL)
+            done = await ended(queue, job)
+            assert (done.status, done.result, done.crashes) == ("completed", "again", 0)
+
+    run(main())
+
+
 def _lives(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123

@@ -94,8 +94,10 @@ def main(pipe: Connection, module: str) -> None:
         with contextlib.suppress(OSError):  # the worker is gone already
             child.send({"ready": os.getpid()})
         while True:
-            text = runner.run(inbox.get())
-            child.perform(runner, msgspec.json.decode(text, type=Assignment))
+            assignment = msgspec.json.decode(runner.run(inbox.get()), type=Assignment)
+            with contextlib.suppress(OSError):
+                child.send({"begins": assignment.name})
+            child.perform(runner, assignment)
 
 
 def _receive(pipe: Connection, loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[bytes], post: Outbox) -> None:

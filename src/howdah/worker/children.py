@@ -143,6 +143,8 @@ class Child:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answer: asyncio.Future[Ending] | None = None
         self._run: Run | None = None
+        self._begins = False
+        """Whether it has said that it has the job: what becomes of it from then on may be the job's fault."""
         self._settling: set[asyncio.Task[None]] = set()
         self.alive = True
         self.told_to_stop = False
@@ -171,6 +173,7 @@ class Child:
             # It died while it waited, not through the job's fault.
             return Interrupted()
         self._run = run
+        self._begins = False
         self._answer = self._loop.create_future()
         return await self._answer
 
@@ -211,6 +214,8 @@ class Child:
             return
         if "ready" in message:
             self._tell_ready(True)
+        elif "begins" in message:
+            self._begins = True
         elif "said" in message and self._run is not None:
             self._hear(self._run, msgspec.convert(message, Said))
         elif "kind" in message and self._answer is not None and not self._answer.done():
@@ -241,7 +246,8 @@ class Child:
         self._loop.remove_reader(self._pipe.fileno())
         if self._answer is not None and not self._answer.done():
             self._process.join(1)
-            self._answer.set_result(Crashed(f"the child process that ran the job {_how(self._process.exitcode)}"))
+            how = f"the child process that ran the job {_how(self._process.exitcode)}"
+            self._answer.set_result(Crashed(how) if self._begins else Interrupted())
 
 
 def _ending(message: dict[str, Any]) -> Ending:
