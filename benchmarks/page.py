@@ -13,24 +13,15 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
 
-from benchmarks.plots import HERE, OURS, case_label
+from benchmarks.peers.results import OURS, metrics
+from benchmarks.plots import HERE, Result, case_label, on_redis
 
-Result: TypeAlias = Mapping[str, Any]
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 PLACE = re.compile(r"(?<=<!-- figures: )(\S+)( -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
 NONE = "–"
 
-RATES = {
-    "drain": "rate",
-    "drain2": "rate",
-    "drain-sync": "rate",
-    "drain-batch": "rate",
-    "enqueue": "rate",
-    "enqueue16": "rate",
-    "bulk": "rate",
-}
+RATES = ("drain", "drain2", "drain-sync", "drain-batch", "enqueue", "enqueue16", "bulk")
 QUESTIONS = {
     "drain": "drain, one process",
     "drain2": "drain, two processes",
@@ -50,7 +41,7 @@ QUESTIONS = {
 def rates(result: Result) -> Iterator[str]:
     yield from _head("jobs/s", "drain: 1 process", "2", "threads", "batches", "enqueue: 1 producer", "16", "bulk")
     for peer in _in_order(result):
-        yield _row(_name(peer), *(_figure(result, scenario, peer, metric) for scenario, metric in RATES.items()))
+        yield _row(_name(peer), *(_figure(result, scenario, peer, "rate") for scenario in RATES))
 
 
 def pickup_and_costs(result: Result) -> Iterator[str]:
@@ -72,17 +63,17 @@ def ratios(result: Result) -> Iterator[str]:
     """Against the best of each kind, which is another one for each question."""
     yield from _head("Howdah to", "the best on PostgreSQL", "the best on Redis")
     for scenario in result["scenarios"]:
-        for metric in _metrics(scenario):
+        for metric in metrics(scenario):
             name = QUESTIONS[scenario] + ("" if metric in ("rate", "share") else f", {metric[:3]}")
-            yield _row(name, *(_best_ratio(result, scenario, metric, on_redis=kind) for kind in (False, True)))
+            yield _row(name, *(_best_ratio(result, scenario, metric, is_on_redis=kind) for kind in (False, True)))
 
 
-def _best_ratio(result: Result, scenario: str, metric: str, *, on_redis: bool) -> str:
+def _best_ratio(result: Result, scenario: str, metric: str, *, is_on_redis: bool) -> str:
     less_is_better = scenario == "pickup"
     figures = {
-        peer: metrics[metric]["median"]
-        for peer, metrics in result["medians"].get(scenario, {}).items()
-        if metric in metrics and peer != OURS and _on_redis(result, peer) == on_redis
+        peer: spreads[metric]["median"]
+        for peer, spreads in result["medians"].get(scenario, {}).items()
+        if metric in spreads and peer != OURS and on_redis(result, peer) == is_on_redis
     }
     if not figures:
         return NONE
@@ -109,17 +100,9 @@ def _in_order(result: Result) -> list[str]:
 
     def place(peer: str) -> tuple[bool, bool, float]:
         spread = result["medians"].get("drain", {}).get(peer, {}).get("rate")
-        return peer != OURS, _on_redis(result, peer), -(spread["median"] if spread else 0)
+        return peer != OURS, on_redis(result, peer), -(spread["median"] if spread else 0)
 
     return sorted(result["peers"], key=place)
-
-
-def _on_redis(result: Result, peer: str) -> bool:
-    return "redis" in result["facts"][peer]["durable"].lower()
-
-
-def _metrics(scenario: str) -> tuple[str, ...]:
-    return {"pickup": ("p50_ms", "p99_ms"), "held": ("share",)}.get(scenario, ("rate",))
 
 
 def _figure(result: Result, scenario: str, peer: str, metric: str) -> str:
@@ -136,7 +119,7 @@ def held(result: Result) -> Iterator[str]:
     jobs = {
         run["peer"]: run["result"]["jobs"] for run in result["runs"] if "result" in run and run["scenario"] == "held"
     }
-    shares = {peer: metrics["share"]["median"] for peer, metrics in result["medians"].get("held", {}).items()}
+    shares = {peer: spreads["share"]["median"] for peer, spreads in result["medians"].get("held", {}).items()}
     for peer in sorted(shares, key=lambda peer: -shares[peer]):
         yield _row(_name(peer), f"{jobs[peer]:,}", f"{shares[peer]:.2f}")
 

@@ -14,10 +14,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from benchmarks.peers.results import OURS
 from howdah.bench.plot import Bar, Point, bars, lines
 
 HERE = Path(__file__).parent
-OURS = "howdah"
 
 Result: TypeAlias = Mapping[str, Any]
 Plot: TypeAlias = tuple[str, str]
@@ -76,7 +76,11 @@ def _of_peers(
 def _group(result: Result, peer: str) -> str:
     if peer == OURS:
         return OURS
-    return "on Redis" if "redis" in result["facts"][peer]["durable"].lower() else "on PostgreSQL"
+    return "on Redis" if on_redis(result, peer) else "on PostgreSQL"
+
+
+def on_redis(result: Result, peer: str) -> bool:
+    return "redis" in result["facts"][peer]["durable"].lower()
 
 
 def _bar(label: str, spread: Mapping[str, float], group: str = "") -> Bar:

@@ -26,6 +26,19 @@ class Calls:
     def call(self, function: Callable[[], object]) -> ThreadCall:
         return self.threads.call(function, self._note, contextvars.copy_context(), "work")
 
+    async def stuck(self, value: object = None) -> tuple[ThreadCall, threading.Event]:
+        """A call that is in its thread, and the event until which it stays there."""
+        is_in, go_on = threading.Event(), threading.Event()
+
+        def wait() -> object:
+            is_in.set()
+            go_on.wait()
+            return value
+
+        call = self.call(wait)
+        await until(is_in.is_set)
+        return call, go_on
+
     def _note(self, value: object, error: BaseException | None) -> None:
         self.ended.append(error or value)
 
@@ -83,14 +96,7 @@ def test_slow_calls_run_side_by_side_and_quick_ones_need_few_threads() -> None:
 def test_a_thread_that_is_given_up_is_replaced() -> None:
     async def main() -> list[int]:
         calls = Calls(1)
-        is_in, go_on = threading.Event(), threading.Event()
-
-        def wait() -> None:
-            is_in.set()
-            go_on.wait()
-
-        stuck = calls.call(wait)
-        await until(is_in.is_set)
+        stuck, go_on = await calls.stuck()
         calls.call(lambda: "next")
         assert stuck.abandon()
         await until(lambda: calls.ended == ["next"])
@@ -128,15 +134,7 @@ def refuse(thread: threading.Thread) -> None:
 def test_where_no_more_threads_can_be_had_those_that_are_there_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> list[object]:
         calls = Calls(5)
-        is_in, go_on = threading.Event(), threading.Event()
-
-        def wait() -> str:
-            is_in.set()
-            go_on.wait()
-            return "first"
-
-        calls.call(wait)
-        await until(is_in.is_set)
+        _, go_on = await calls.stuck("first")
         with monkeypatch.context() as system:
             system.setattr(threading.Thread, "start", refuse)
             calls.call(lambda: "second")
@@ -168,14 +166,7 @@ def test_a_call_for_which_no_thread_can_be_had_is_refused_and_never_made(monkeyp
 def test_a_thread_that_was_given_up_goes_on_where_none_could_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> list[object]:
         calls = Calls(1)
-        is_in, go_on = threading.Event(), threading.Event()
-
-        def wait() -> None:
-            is_in.set()
-            go_on.wait()
-
-        stuck = calls.call(wait)
-        await until(is_in.is_set)
+        stuck, go_on = await calls.stuck()
         calls.call(lambda: "next")
         with monkeypatch.context() as system:
             system.setattr(threading.Thread, "start", refuse)

@@ -163,10 +163,7 @@ class Child:
     async def perform(self, assignment: Assignment, run: Run) -> Ending:
         assert self._loop is not None
         try:
-            if self._process.is_alive():
-                self._pipe.send_bytes(msgspec.json.encode(assignment))
-            else:
-                self._died()
+            self._pipe.send_bytes(msgspec.json.encode(assignment))
         except OSError:
             self._died()
         if not self.alive:

@@ -6,10 +6,11 @@ priority, where the last one ended. What lies behind is looked at every LOOK_BEH
 sleeping: late commits, retries with an older place, jobs handed back. Found ones move the cursor back.
 
 Sleeping. The claimer records that it sleeps, looks once more, and then waits for a wake-up, for the
-next job that becomes due, or for the next poll. Where jobs come now and then, it takes them in its sleep. Polls begin soon after the last job and grow rarer: a
-transaction that enqueued while the claimer was awake may commit just after it fell asleep. One that has hardly slept when it is
-woken, be it for a job that another worker gets, does not sleep again but looks every few milliseconds, until it has found nothing
-for a while: a wake-up is a burden on everybody who commits.
+next job that becomes due, or for the next poll. Where jobs come now and then, it takes them in its sleep.
+Polls begin soon after the last job and grow rarer: a transaction that enqueued while the claimer was awake
+may commit just after it fell asleep. One that has hardly slept when it is woken, be it for a job that
+another worker gets, does not sleep again but looks every few milliseconds, until it has found nothing for a
+while: a wake-up is a burden on everybody who commits.
 """
 
 from __future__ import annotations
