@@ -13,7 +13,7 @@ JOBS ?= $(if $(HOWDAH_TEST_DSN),0,2)
 ONLY ?= peers limit insert growth steady reporting
 LARGE := $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
 
-.PHONY: help demo test check format scale screens bench clean
+.PHONY: help demo test check format scale faults screens bench clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ format: $(READY) ## Format the code, and mend what can be mended
 
 scale: $(READY) ## The large cases: a million jobs, many signals, long outages (half an hour)
 	@HOWDAH_SCALE=full $(BIN)/python -m pytest tests/plans tests/scale $(LARGE)
+
+faults: $(READY) ## Play the forty fault cases on PostgreSQL 18 and 15 (half an hour; seconds with CASE=zombie-complete)
+	@$(BIN)/python -m tests.faults $(CASE)
 
 screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals (a minute)
 	@$(BIN)/python -m docs.screens.make

@@ -50,21 +50,28 @@ def pytest_sessionfinish() -> None:
 @pytest.fixture(scope="session")
 def server_dsn(major: int) -> str:
     """A server of this version, with Howdah installed."""
-    if _given_dsn:
-        dsn = _given_dsn
-    else:
-        if major not in _servers:
-            binaries = servers.find(major)
-            if binaries is None:
-                message = f"PostgreSQL {major} is not installed here (Debian: apt-get install postgresql-{major})"
-                if os.environ.get("CI"):
-                    pytest.fail(message)
-                pytest.skip(message)
-            _servers[major] = servers.Server(binaries)
-        dsn = _servers[major].dsn
+    dsn = _given_dsn or _server(major).dsn
     with JobQueue(dsn) as queue:
         queue.migrate()
     return dsn
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> servers.Server:
+    """The newest of the servers that were started here, for tests that make databases of their own in it."""
+    return _server(servers.MAJORS[0])
+
+
+def _server(major: int) -> servers.Server:
+    if major not in _servers:
+        binaries = servers.find(major)
+        if binaries is None:
+            message = f"PostgreSQL {major} is not installed here (Debian: apt-get install postgresql-{major})"
+            if os.environ.get("CI"):
+                pytest.fail(message)
+            pytest.skip(message)
+        _servers[major] = servers.Server(binaries)
+    return _servers[major]
 
 
 @pytest.fixture

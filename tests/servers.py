@@ -18,26 +18,48 @@ MAJORS = (18, 16, 15)
 class Server:
     """A server of our own, without durability: the tests of that have servers of their own."""
 
-    def __init__(self, binaries: Path) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="howdah-tests-"))
+    def __init__(self, binaries: Path, home: Path | None = None) -> None:
+        self.home = home or Path(tempfile.mkdtemp(prefix="howdah-tests-"))
         self.binaries = _reachable(binaries, self.home)
         self.dsn = f"host={self.home} user=postgres dbname=postgres"
         self.home.chmod(0o755)
         if os.getuid() == 0:
             os.chown(self.home, _account().pw_uid, _account().pw_gid)
         self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
-        settings = (
-            f"-c listen_addresses= -c unix_socket_directories={self.home} -c max_connections=200 -c fsync=off"
-            " -c full_page_writes=off -c timezone=Europe/Berlin -c shared_buffers=256MB -c max_wal_size=4GB"
-        )
-        self._run("pg_ctl", "-D", self.data, "-l", str(self.home / "log"), "-o", settings, "-w", "start")
+        self.start()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What it is started with."""
+        return {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.home),
+            "max_connections": "200",
+            "fsync": "off",
+            "full_page_writes": "off",
+            "timezone": "Europe/Berlin",
+            "shared_buffers": "256MB",
+            "max_wal_size": "4GB",
+        }
 
     @property
     def data(self) -> str:
         return str(self.home / "data")
 
+    @property
+    def socket(self) -> Path:
+        """Where it listens, for those who stand between it and its clients."""
+        return self.home / ".s.PGSQL.5432"
+
+    def start(self) -> None:
+        settings = " ".join(f"-c {name}={value}" for name, value in self.settings.items())
+        self._run("pg_ctl", "-D", self.data, "-l", str(self.home / "log"), "-o", settings, "-w", "start")
+
+    def halt(self, mode: str) -> None:
+        self._run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
+
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        self.halt("immediate")
         shutil.rmtree(self.home)
 
     def _run(self, command: str, *arguments: str) -> None:

@@ -1,60 +1,155 @@
-"""A TCP proxy of our own, whose connections a test can cut."""
+"""A TCP proxy of our own: a test can cut its connections, make them fall silent, or lose the answer to a question."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
+from pathlib import Path
+
+
+class Link:
+    """One connection through the proxy, in both directions."""
+
+    def __init__(self, proxy: TcpProxy, client: socket.socket, server: socket.socket) -> None:
+        self.asked = b""
+        """What the client has sent so far, as far back as a test may look."""
+        self.answer_is_lost = False
+        self._proxy = proxy
+        self._client, self._server = client, server
+        self._may_pass = threading.Event()
+        self._may_pass.set()
+
+    def start(self) -> None:
+        for pump in (self._ask, self._answer):
+            threading.Thread(target=self._until_the_end, args=(pump,), daemon=True, name="proxy").start()
+
+    def silence(self) -> None:
+        """From now on nothing comes through, and neither end is told."""
+        self._may_pass.clear()
+
+    def resume(self) -> None:
+        """What was sent meanwhile arrives, late."""
+        self._may_pass.set()
+
+    def end(self) -> None:
+        for each in (self._client, self._server):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._may_pass.set()
+
+    def _ask(self) -> None:
+        while data := self._client.recv(65536):
+            self.asked = (self.asked + data)[-65536:]
+            self._may_pass.wait()
+            if self._proxy.loses_the_answer_to(data):
+                self.answer_is_lost = True
+            self._server.sendall(data)
+
+    def _answer(self) -> None:
+        while data := self._server.recv(65536):
+            self._may_pass.wait()
+            if self.answer_is_lost:
+                return
+            self._client.sendall(data)
+
+    def _until_the_end(self, pump: Callable[[], None]) -> None:
+        with contextlib.suppress(OSError):
+            pump()
+        self.end()
+        self._proxy.forget(self)
 
 
 class TcpProxy:
-    """Passes on whatever comes, on a port of its own, until it is told to cut."""
+    """Passes on whatever comes, on a port of its own, to a port or to a socket in a folder."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str | Path, port: int = 0) -> None:
         self._target = host, port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
+        self._links: set[Link] = set()
+        self._silent = False
+        self._lost: list[bytes] = []
         self.accepted = 0
+        self.answers_lost = 0
         self.closed = False
         threading.Thread(target=self._accept, daemon=True, name="proxy").start()
 
     def cut(self) -> int:
         """Ends every connection at once, and tells how many there were."""
+        cut = self.links
+        for link in cut:
+            link.end()
+        return len(cut)
+
+    @property
+    def links(self) -> list[Link]:
         with self._lock:
-            cut, self._open = self._open, set()
-        for each in cut:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        return len(cut) // 2
+            return list(self._links)
+
+    def silence(self, having_asked: bytes = b"") -> int:
+        """Makes every connection fall silent, or those over which this was asked; new ones too, if all are. Tells how many."""
+        self._silent = not having_asked
+        chosen = [link for link in self.links if having_asked in link.asked]
+        for link in chosen:
+            link.silence()
+        return len(chosen)
+
+    def resume(self) -> None:
+        """The network is back."""
+        self._silent = False
+        for link in self.links:
+            link.resume()
+
+    def lose_the_answer_to(self, question: bytes, times: int = 1) -> None:
+        """The next times that this is asked, the server gets it and answers, and the connection ends before the answer arrives."""
+        with self._lock:
+            self._lost += [question] * times
+
+    def loses_the_answer_to(self, data: bytes) -> bool:
+        with self._lock:
+            found = next((each for each in self._lost if each in data), None)
+            if found is None:
+                return False
+            self._lost.remove(found)
+            self.answers_lost += 1
+            return True
 
     def close(self) -> None:
         self.closed = True
         self._listener.close()
         self.cut()
 
+    def forget(self, link: Link) -> None:
+        with self._lock:
+            self._links.discard(link)
+
     def _accept(self) -> None:
         while not self.closed:
             try:
-                theirs, _ = self._listener.accept()
-                ours = socket.create_connection(self._target)
+                client, _ = self._listener.accept()
             except OSError:
                 continue
+            try:
+                server = self._reach()
+            except OSError:
+                client.close()
+                continue
+            link = Link(self, client, server)
             with self._lock:
                 self.accepted += 1
-                self._open |= {theirs, ours}
-            for source, sink in ((theirs, ours), (ours, theirs)):
-                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+                self._links.add(link)
+            if self._silent:
+                link.silence()
+            link.start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
-        for each in (source, sink):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        with self._lock:
-            self._open -= {source, sink}
+    def _reach(self) -> socket.socket:
+        host, port = self._target
+        if isinstance(host, str):
+            return socket.create_connection((host, port))
+        reached = socket.socket(socket.AF_UNIX)
+        reached.connect(str(host))
+        return reached

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests import servers
 
-SETTINGS = "-c listen_addresses= -c unix_socket_directories={home} -c max_connections=100 -c shared_buffers=128MB"
-
 
 class DurableServer(servers.Server):
-    """Durable, unlike its parent."""
+    """Durable, unlike its parent; with settings of its own, if given."""
 
-    def __init__(self, binaries: Path) -> None:
-        super().__init__(binaries)
-        self.halt("fast")
-        self.start()
+    def __init__(self, binaries: Path, settings: Mapping[str, str] | None = None, home: Path | None = None) -> None:
+        self._own = dict(settings or {})
+        super().__init__(binaries, home)
 
-    def start(self) -> None:
-        settings = SETTINGS.format(home=self.home)
-        self._run("pg_ctl", "-D", self.data, "-l", str(self.home / "log"), "-o", settings, "-w", "start")
-
-    def halt(self, mode: str) -> None:
-        self._run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.home),
+            "max_connections": "100",
+            "shared_buffers": "128MB",
+            **self._own,
+        }
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ RECOVERY = LEASE + SWEEP + POLL + 1
 """Seconds within which a dead worker's jobs are back."""
 
 ROOT = Path(__file__).parents[2]
+MAIN = "tests.worker.worker_main"
 
 
 def until(look: Callable[[], T], what: str, *, within: float = PATIENCE) -> T:
@@ -49,25 +50,36 @@ def until(look: Callable[[], T], what: str, *, within: float = PATIENCE) -> T:
 class WorkerProcess:
     """One worker: its process, its name, and what it has logged."""
 
-    def __init__(self, fleet: Fleet, name: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        name: str,
+        options: dict[str, Any],
+        *,
+        dsn: str | None = None,
+        under: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self._fleet = fleet
         self._log = fleet.folder / f"{name}.log"
-        environment = {
-            "HOWDAH_DSN": fleet.dsn,
+        surroundings = {
+            **os.environ,
+            "HOWDAH_DSN": dsn or fleet.dsn,
             "PGAPPNAME": name,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             ledger.FILE: str(fleet.ledger.path),
             ledger.WORKER: name,
+            **(environment or {}),
         }
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.worker.worker_main", fleet.module, json.dumps({"name": name} | options)],
+                [*under, sys.executable, "-m", MAIN, fleet.module, json.dumps({"name": name} | options)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                env=os.environ | environment,
+                env=surroundings,
             )
 
     @property
@@ -139,13 +151,22 @@ class Fleet:
     def __init__(self, dsn: str, folder: Path, module: str) -> None:
         self.dsn = dsn
         self.folder = folder
-        self.module = f"tests.worker.{module}"
+        self.module = module if "." in module else f"tests.worker.{module}"
         self.ledger = Ledger(folder / "ledger")
         self.workers: list[WorkerProcess] = []
         self._conn: psycopg.Connection[dict[str, Any]] | None = None
 
-    def start(self, name: str, **options: Any) -> WorkerProcess:
-        worker = WorkerProcess(self, name, {**RHYTHM, **options})
+    def start(
+        self,
+        name: str,
+        *,
+        dsn: str | None = None,
+        under: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> WorkerProcess:
+        """Starts a worker: over another way to the database, under another command, or in other surroundings, if given."""
+        worker = WorkerProcess(self, name, {**RHYTHM, **options}, dsn=dsn, under=under, environment=environment)
         self.workers.append(worker)
         return worker
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def neighbours_place(place: str, number: int) -> str:
 
 def drain_as_a_supervisor_would(fleet: Fleet) -> int:
     """Runs one worker until nothing is left, starting it again when it dies. Returns how often it did."""
-    options = {"concurrency": SLOTS, "threads": SLOTS, "children": 4}
+    options: dict[str, Any] = {"concurrency": SLOTS, "threads": SLOTS, "children": 4}
     workers = [fleet.start("worker", **options)]
 
     def is_drained() -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 from howdah import JobQueue
 from tests.worker.processes import Fleet, until
 
 PLACES = ("on_the_loop", "in_a_thread", "in_a_child")
-RARELY = {"lease": 600, "heartbeat": 200, "sweep": 600, "poll": 300}
+RARELY: dict[str, Any] = {"lease": 600, "heartbeat": 200, "sweep": 600, "poll": 300}
 """A rhythm in which nothing is found out by looking now and then: what arrives was sent."""
 
 

@@ -1,0 +1,3 @@
+"""Cases in which workers are asked to stop."""
+
+from __future__ import annotations
