@@ -25,8 +25,11 @@ class Server:
         self.home.chmod(0o755)
         if os.getuid() == 0:
             os.chown(self.home, _account().pw_uid, _account().pw_gid)
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        self._create()
         self.start()
+
+    def _create(self) -> None:
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
 
     @property
     def settings(self) -> dict[str, str]:

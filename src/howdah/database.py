@@ -47,7 +47,7 @@ PREPARE_AFTER = 2
 """Statements that a connection has sent so often are prepared: then they need not be parsed and planned again."""
 
 # What a server says while it goes down, comes up or has no room; everything else is about the call.
-_UNAVAILABLE = ("08", "53300", "57P01", "57P02", "57P03")
+_UNAVAILABLE = ("08", "53", "57P01", "57P02", "57P03", "58")
 # The schema was migrated since the statement was prepared, or another backend is asked for it now.
 _STALE = ("0A000", "26000", "42P05")
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
@@ -89,6 +89,15 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
             )
+        try:
+            return self._run(plan, conn)
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            if conn is not None:
+                raise
+            self.pool().drain()
+            raise _is_read_only(error) from error
+
+    def _run(self, plan: Plan[R], conn: SyncConnection | None) -> R:
         theirs: list[Exception] = []
         with _translated(self.schema, theirs), ExitStack() as stack:
             session = _SyncSession(self, conn, stack)
@@ -111,6 +120,15 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
             )
+        try:
+            return await self._arun(plan, conn)
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            if conn is not None:
+                raise
+            await (await self.apool()).drain()
+            raise _is_read_only(error) from error
+
+    async def _arun(self, plan: Plan[R], conn: AsyncConnection | None) -> R:
         theirs: list[Exception] = []
         with _translated(self.schema, theirs):
             async with AsyncExitStack() as stack:
@@ -549,6 +567,11 @@ def _is_outage(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(_UNAVAILABLE)
 
 
+def _is_read_only(error: psycopg.Error) -> DatabaseUnavailable:
+    """What was the primary may be a standby by now; a new connection may find the one that took over."""
+    return DatabaseUnavailable(f"the server is read-only, as after a failover: {error.diag.message_primary}")
+
+
 @contextmanager
 def _translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]:
     """The driver's errors as ours. What is neither an outage nor ours (a deadlock, say) passes as it is."""
@@ -570,7 +593,8 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
         return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
     if _is_outage(error):
-        return DatabaseUnavailable(f"the database cannot be reached, or went away: {message.strip()}")
+        trouble = "cannot do it now" if state.startswith(("53", "58")) else "cannot be reached, or went away"
+        return DatabaseUnavailable(f"the database {trouble}: {message.strip()}")
     if state in _NOT_INSTALLED:
         return SchemaMissing(
             f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."

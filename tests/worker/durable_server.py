@@ -33,6 +33,6 @@ class DurableServer(servers.Server):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not (self.home / "data" / "postmaster.pid").exists():
+        if not Path(self.data, "postmaster.pid").exists():
             self.start()
         self.stop()
