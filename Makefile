@@ -11,7 +11,7 @@ TESTS ?= tests
 JOBS ?= $(if $(HOWDAH_TEST_DSN),0,2)
 # What `make bench` measures: all, or ONLY=limit.
 ONLY ?= peers limit insert growth steady reporting
-LARGE := $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
+LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
 
 .PHONY: help demo test check format scale faults screens bench clean
 

@@ -22,7 +22,7 @@ def pg_crash_loop(stage: Stage) -> None:
     with stage.producing() as producer:
         for number in range(stage.scaled(10, 2)):
             acknowledged = len(producer.acknowledged)
-            until(lambda: len(producer.acknowledged) >= acknowledged + 50, "jobs are added again")  # noqa: B023
+            until(lambda: len(producer.acknowledged) >= acknowledged + stage.scaled(500, 50), "jobs are added again")  # noqa: B023
             stage.server.halt("immediate")
             stage.fault()
             time.sleep(stage.chance.uniform(0, 0.5 if number % 2 else stage.scaled(4, 0.5)))
