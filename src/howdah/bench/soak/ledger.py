@@ -33,7 +33,7 @@ class Note(NamedTuple):
     pid: int
     at: float
     due: float
-    """When the job was to begin; 0 where it says nothing about latency, because the job is one that fails first."""
+    """When the job was to begin; 0 where it says nothing about the latency of the queue."""
 
 
 def note(word: int, job: Job, due: float) -> None:

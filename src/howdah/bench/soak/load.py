@@ -25,6 +25,8 @@ SHARES: Final = {
 ATTEMPTS: Final = 3
 _DELAY: Final = 1.0
 _KEYS: Final = 3
+_SLOW: Final = frozenset({FLAKY, KEYED, LONG, CHILD})
+"""They take long by themselves, whatever the queue does, so that they say nothing about its latency."""
 _FAILS_FOR_GOOD: Final = 10
 """One of so many hundreds has jobs that never succeed."""
 _PRIORITIES: Final = (*[Priority.DISCOVERED] * 7, Priority.EXPLICIT, *[Priority.BACKFILL] * 2)
@@ -55,12 +57,14 @@ def piece(number: int, due: float) -> Piece:
     if job_type == QUICK:
         options["priority"] = _PRIORITIES[number % len(_PRIORITIES)]
     elif job_type == FLAKY:
-        data |= {"due": 0.0, "fails": fails(number)}
+        data["fails"] = fails(number)
     elif job_type == KEYED:
         options["key"] = f"key {number % _KEYS}"
     elif job_type == DELAYED:
         data["due"] = due + _DELAY
         options["delay"] = _DELAY
+    if job_type in _SLOW:
+        data["due"] = 0.0
     return Piece(job_type, data, options)
 
 

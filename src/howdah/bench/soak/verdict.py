@@ -55,6 +55,8 @@ class Verdict:
 
     @property
     def words(self) -> str:
+        if not self.changes:
+            return "There is nothing to compare: it ended before there were enough samples."
         if self.short:
             return "Too short to speak of drift: autovacuum comes once a minute, and a fault disturbs some seconds."
         if not self.drifted:
