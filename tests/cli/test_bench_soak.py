@@ -132,6 +132,7 @@ def test_what_is_lost_makes_the_exit_code(dsn: str, monkeypatch: pytest.MonkeyPa
         (("soak", "--minutes", "0"), "--minutes is 0"),
         (("soak", "--faults", "flood"), "there is no fault 'flood'"),
         (("soak", "--workers", "1"), "take --processes 2 or more, or leave out kill, stop, restart"),
+        (("soak", "--jobs", "9"), "--jobs is not for soak"),
         (("soak", "--rate", "0"), "--rate is 0"),
         (("soak", "--out", "/nowhere/soak.json"), "/nowhere/soak.json"),
         (("drain", "--seed", "1"), "--seed is for soak alone"),

@@ -143,6 +143,9 @@ def _bench(args: argparse.Namespace) -> int:
 def _soak(args: argparse.Namespace) -> int:
     if set(args.what) != {soak.NAME}:
         raise InvalidInput(f"{soak.NAME} runs alone: it is no measure of speed")
+    for name in ("jobs", "concurrency", "payload"):
+        if getattr(args, name):
+            raise InvalidInput(f"--{name} is not for {soak.NAME}, whose jobs and workers are what they are")
     _options(args)
     options = soak.options_of(args)
     _check_file("--plot", args.plot)
@@ -366,11 +369,16 @@ COMMAND = Command(
         drain-batch: working off jobs that wait, by coroutines, functions and batches that do nothing. pickup: how long a
         job waits for an idle worker. progress: what it costs to report. mixed: all at once, at a steady rate. Workers are
         processes of their own. All of it takes some minutes and keeps the server busy: not for one that others
-        need just now.
+        need just now. soak, which runs alone, is no measure of speed: minutes or hours of mixed work with random faults,
+        after which every job is accounted for, and what has grown is told.
     """,
     examples=(
         ("howdah bench", "everything"),
         ("howdah bench drain pickup --processes 2", "two of them, with two worker processes"),
+        (
+            "howdah bench soak --minutes 60 --plot soak.svg",
+            "an hour with faults: is anything lost, does anything grow?",
+        ),
         ("howdah bench --json --plot bench.svg > bench.json", "all rounds for a program, and a chart"),
     ),
     add_arguments=_add_arguments,
