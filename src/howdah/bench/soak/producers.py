@@ -27,6 +27,8 @@ class Producers:
         self._queue = queue
         self._rate = rate
         self._numbers = itertools.count()
+        # Of their own, so that a burst does not change which jobs come besides.
+        self._burst_numbers = itertools.count(-1, -1)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._error: BaseException | None = None
@@ -64,7 +66,7 @@ class Producers:
 
     def _burst(self, jobs: int) -> None:
         due = time.monotonic()
-        items = [{"n": next(self._numbers), "due": due} for _ in range(jobs)]
+        items = [{"n": next(self._burst_numbers), "due": due} for _ in range(jobs)]
 
         def enqueue() -> list[uuid.UUID]:
             return self._queue.enqueue_many(QUICK, items, max_attempts=ATTEMPTS, return_ids=True).ids or []
