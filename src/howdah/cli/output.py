@@ -73,7 +73,11 @@ def table(*headers: str, right: Sequence[str] = (), flexible: Sequence[str] = ()
 
 def print_json(value: Any) -> None:
     """One line of JSON, in ASCII: what a terminal would act upon is escaped by that."""
-    sys.stdout.write(json.dumps(value, default=_as_json) + "\n")
+    sys.stdout.write(json_line(value))
+
+
+def json_line(value: Any) -> str:
+    return json.dumps(value, default=_as_json) + "\n"
 
 
 def plain(value: Any) -> dict[str, Any]:

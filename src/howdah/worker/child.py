@@ -15,6 +15,7 @@ import importlib
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -311,20 +312,32 @@ class _Child:
 
 def find_handler(assignment: Assignment) -> Handler[Any, Any]:
     """The handler of this name in the module that defines its function."""
-    module = importlib.import_module(assignment.module)
+    found = _handler_in(importlib.import_module(assignment.module), assignment.qualname, assignment.name)
+    if found is None:
+        raise ImportError(
+            f"{assignment.module} has no handler {assignment.name!r} when a child process imports it: register it at the"
+            " top level of the module"
+        )
+    return found
+
+
+def will_be_found(handler: Handler[Any, Any]) -> bool:
+    """Whether a child process will, as far as can be seen here: it may be registered in another module than its function's."""
+    module = sys.modules.get(handler.function.__module__)
+    return handler.is_importable and _handler_in(module, handler.function.__qualname__, handler.name) is not None
+
+
+def _handler_in(module: object, qualname: str, name: str) -> Handler[Any, Any] | None:
     found: Any = module
-    for part in assignment.qualname.split("."):
+    for part in qualname.split("."):
         found = getattr(found, part, None)
-    if isinstance(found, Handler) and found.name == assignment.name:
+    if isinstance(found, Handler) and found.name == name:
         return found
-    for value in tuple(vars(module).values()):
-        handler = _handlers_of(value).get(assignment.name)
+    for value in tuple(getattr(module, "__dict__", {}).values()):
+        handler = _handlers_of(value).get(name)
         if isinstance(handler, Handler):
             return handler
-    raise ImportError(
-        f"{assignment.module} has no handler {assignment.name!r} when a child process imports it: register it at the"
-        " top level of the module"
-    )
+    return None
 
 
 def _handlers_of(value: object) -> Mapping[str, Any]:
