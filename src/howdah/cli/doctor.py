@@ -46,7 +46,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     if args.json:
-        print_json([plain(entry) for entry in CATALOGUE.values()])
+        for entry in CATALOGUE.values():
+            print_json(plain(entry))
         return 0
     made = table("code", "severity", "meaning", flexible=("meaning",))
     for entry in CATALOGUE.values():
@@ -56,7 +57,9 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(diagnosis: Diagnosis) -> None:
-    for finding in diagnosis:
+    for number, finding in enumerate(diagnosis):
+        if number:
+            say("")
         for line in _lines(finding):
             say(line)
     for unseen in diagnosis.unseen:
@@ -70,7 +73,6 @@ def _lines(finding: Finding) -> Iterator[Text]:
     yield Text.assemble("  ", text(finding.what))
     yield Text.assemble("  culprit  ", text(finding.culprit))
     yield Text.assemble("  remedy   ", text(finding.remedy))
-    yield Text("")
 
 
 def _remark(unseen: Unseen) -> Text:

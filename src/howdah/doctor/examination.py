@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 
@@ -22,6 +22,8 @@ from howdah.doctor.patient import Judge, Patient
 from howdah.doctor.words import quoted
 from howdah.errors import InvalidOption
 from howdah.plan import Begin, Plan, Row, read
+
+R = TypeVar("R")
 
 _OUTAGES: Final = ("08", "53300", "57P01", "57P02", "57P03")
 _TRIES: Final = 4
@@ -175,10 +177,8 @@ class _Examination:
         """Judges what a check sees; None if it cannot look."""
         if self._wanted.isdisjoint(check.codes):
             return None
-        try:
-            rows = self._database.run(_look(check.name, **check.arguments(self._patient)), self._conn)
-        except psycopg.Error as error:
-            self._note(check.codes, error)
+        rows = self._try(_look(check.name, **check.arguments(self._patient)), check.codes)
+        if rows is None:
             return None
         self._findings += check.judge(self._patient, rows)
         if check.of_sessions and self._server["others_are_here"] and not self._server["sees_all"]:
@@ -191,20 +191,20 @@ class _Examination:
         rows = self._run(_VERSION)
         if rows is None or not storage.is_as_installed(rows) or "schema-drift" not in self._wanted:
             return
-        try:
-            differences = self._database.run(_fresh(self._database.schema), self._conn)
-        except psycopg.Error as error:
-            self._note(("schema-drift",), error)
+        differences = self._try(_fresh(self._database.schema), _OBJECTS.codes)
+        if differences is None:
             self._run(_OBJECTS)
         else:
             self._findings += storage.drift(self._patient, differences)
 
-    def _note(self, codes: Sequence[str], error: psycopg.Error) -> None:
-        state = error.sqlstate or "08"
-        if state.startswith(_OUTAGES):
-            raise error
-        because = error.diag.message_primary or str(error)
-        self._unsee(codes, because, _REMEDIES.get(state, "if it stays so, report it with this message"))
+    def _try(self, plan: Plan[R], codes: Sequence[str]) -> R | None:
+        answer = self._database.run(_attempt(plan), self._conn)
+        if isinstance(answer, psycopg.Error):
+            because = answer.diag.message_primary or str(answer)
+            remedy = _REMEDIES.get(answer.sqlstate or "", "if it stays so, report it with this message")
+            self._unsee(codes, because, remedy)
+            return None
+        return answer
 
     def _unsee(self, codes: Sequence[str], because: str, remedy: str) -> None:
         missed = tuple(code for code in codes if code in self._wanted)
@@ -222,9 +222,20 @@ _REMEDIES: Final = {
 }
 
 
+def _attempt(plan: Plan[R]) -> Plan[R | psycopg.Error]:
+    """What a plan answers, or why it cannot. An outage is everybody's."""
+    try:
+        return (yield from plan)
+    except psycopg.Error as error:
+        if (error.sqlstate or "08").startswith(_OUTAGES):
+            raise
+        return error
+
+
 def _look(name: str, /, **arguments: Any) -> Plan[list[Row]]:
     yield Begin(discard=True)
-    yield from read("doctor/patience")
+    if name != "settings":
+        yield from read("doctor/patience")
     return (yield from read(f"doctor/{name}", **arguments))
 
 

@@ -36,7 +36,7 @@ def lanes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         elif row["workers"]:
             yield from _stuck(patient, row)
         elif row["seconds"] >= RESTART and not _has_a_loop_of_its_own(row):
-            yield from _unhandled(row)
+            yield from _unhandled(patient, row)
 
 
 def _paused(patient: Patient, row: Row) -> Iterator[Finding]:
@@ -45,7 +45,7 @@ def _paused(patient: Patient, row: Row) -> Iterator[Finding]:
         because = f" ({row['paused_because']})" if row["paused_because"] else ""
         yield finding(
             "type-paused",
-            what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, and the type is paused since"
+            what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, and the type has been paused for"
             f" {span(row['paused_for'])}{because}",
             culprit=f"the pause of {row['job_type']}",
             remedy=patient.command("resume", row["job_type"]),
@@ -73,7 +73,7 @@ def _stuck(patient: Patient, row: Row) -> Iterator[Finding]:
     )
 
 
-def _unhandled(row: Row) -> Iterator[Finding]:
+def _unhandled(patient: Patient, row: Row) -> Iterator[Finding]:
     others = count(row["living"], "living worker")
     yield finding(
         "type-unhandled",
@@ -81,7 +81,7 @@ def _unhandled(row: Row) -> Iterator[Finding]:
         f" {'no worker lives' if not row['living'] else f'none of the {others} handles it'}",
         culprit=f"type {row['job_type']}{'' if row['declared'] else ', which no worker has ever had a handler for'}",
         remedy="howdah work MODULE:QUEUE, with a handler of this name. If the name is wrong:"
-        f" howdah list --type {row['job_type']!r} --status pending, and howdah cancel",
+        f" {patient.command('list', '--type', row['job_type'], '--status', 'pending')}, and howdah cancel",
         **_lane(row),
     )
 
@@ -105,7 +105,7 @@ def overdue(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         holders = f"worker {listed(row['workers'])}" if row["workers"] else f"job {row['first_id']}"
         yield finding(
             code,
-            what=f"{count(row['jobs'], 'job')} {one if row['jobs'] == 1 else many}, since {span(row['seconds'])}",
+            what=f"{count(row['jobs'], 'job')} {one if row['jobs'] == 1 else many}, for {span(row['seconds'])}",
             culprit=holders,
             remedy=patient.sweep(row["living"]),
             jobs=row["jobs"],

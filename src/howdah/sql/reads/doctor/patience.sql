@@ -2,5 +2,5 @@
 SELECT
     pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
     pg_catalog.set_config('statement_timeout', '15s', true),
-    pg_catalog.set_config('lock_timeout', '2s', true),
+    pg_catalog.set_config('lock_timeout', '1s', true),
     pg_catalog.set_config('jit', 'off', true)

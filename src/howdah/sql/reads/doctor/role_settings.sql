@@ -14,5 +14,5 @@ LEFT JOIN pg_database AS d ON d.oid = c.setdatabase
 LEFT JOIN pg_roles AS r ON r.oid = c.setrole
 WHERE (c.setdatabase = 0 OR d.datname = current_database())
     AND split_part(s.setting, '=', 1) = ANY (%(names)s::text[])
-    AND (c.setrole = 0 OR has_schema_privilege(r.oid, 'howdah', 'USAGE'))
+    AND (c.setrole = 0 OR has_schema_privilege(r.oid, 'howdah'::regnamespace, 'USAGE'))
 ORDER BY 3, 1, 2
