@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -88,7 +89,7 @@ def test_a_timeout_counts_where_workers_have_it(ward: str, db: Db, queue: JobQue
 
 
 @contextlib.contextmanager
-def _role(db: Db, *names: str):  # type: ignore[no-untyped-def]
+def _role(db: Db, *names: str) -> Iterator[None]:
     for name in names:
         db.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
     try:
@@ -196,7 +197,7 @@ def _look_at_both(queue: JobQueue, db: psycopg.Connection[tuple[object, ...]], s
 
 
 @contextlib.contextmanager
-def _standby(primary: Hospital):  # type: ignore[no-untyped-def]
+def _standby(primary: Hospital) -> Iterator[str]:
     """A standby of the hospital, beside it."""
     home = primary.home / "standby"
     home.mkdir(exist_ok=True)

@@ -14,8 +14,8 @@ SETTINGS = "-c listen_addresses= -c unix_socket_directories={home} -c max_connec
 class DurableServer(servers.Server):
     """Durable, unlike its parent."""
 
-    def __init__(self, binaries: Path) -> None:
-        super().__init__(binaries)
+    def __init__(self, binaries: Path, folder: str | None = None) -> None:
+        super().__init__(binaries, folder)
         self.halt("fast")
         self.start()
 

@@ -20,7 +20,7 @@ from howdah.doctor.catalogue import CATALOGUE
 from howdah.doctor.finding import Diagnosis, Finding, Unseen
 from howdah.doctor.patient import Judge, Patient
 from howdah.doctor.words import quoted
-from howdah.errors import InvalidOption
+from howdah.errors import DatabaseUnavailable, InvalidOption
 from howdah.plan import Begin, Plan, Row, read
 
 R = TypeVar("R")
@@ -251,11 +251,18 @@ def _changes_sessions(database: Database, conn: SyncConnection) -> bool:
     """
     if database.reaches_its_backend(conn):
         return False
-    with database.connect(database.dsn()) as other:
-        ours, theirs = (
-            {database.run(read("backend"), each)[0]["pid"] for _ in range(_TRIES)} for each in (conn, other)
-        )
-    return len(ours) > 1 or len(theirs) > 1 or ours == theirs
+    ours = _sessions(database, conn)
+    try:
+        with database.connect(database.dsn()) as other:
+            theirs = _sessions(database, other)
+    except DatabaseUnavailable:
+        # There is no second one to be had: who was given the first one keeps it.
+        return len(ours) > 1
+    return len(ours | theirs) < 2 or len(ours) > 1 or len(theirs) > 1
+
+
+def _sessions(database: Database, conn: SyncConnection) -> set[int]:
+    return {database.run(read("backend"), conn)[0]["pid"] for _ in range(_TRIES)}
 
 
 def checks() -> Iterator[Check]:
