@@ -18,8 +18,8 @@ MAJORS = (18, 16, 15)
 class Server:
     """A server of our own, without durability: the tests of that have servers of their own."""
 
-    def __init__(self, binaries: Path, home: Path | None = None) -> None:
-        self.home = home or Path(tempfile.mkdtemp(prefix="howdah-tests-"))
+    def __init__(self, binaries: Path, folder: str | None = None) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="howdah-tests-", dir=folder))
         self.binaries = _reachable(binaries, self.home)
         self.dsn = f"host={self.home} user=postgres dbname=postgres"
         self.home.chmod(0o755)

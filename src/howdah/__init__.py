@@ -2,6 +2,7 @@
 
 from howdah.__about__ import __version__
 from howdah.codec import Codec
+from howdah.doctor import Diagnosis, Finding, Unseen
 from howdah.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,
@@ -54,11 +55,13 @@ __all__ = [
     "Cancel",
     "Codec",
     "DatabaseUnavailable",
+    "Diagnosis",
     "EmbeddedServerError",
     "EnqueuedCount",
     "Event",
     "Exponential",
     "Fail",
+    "Finding",
     "Fixed",
     "Group",
     "Handler",
@@ -106,6 +109,7 @@ __all__ = [
     "Stats",
     "Status",
     "TypeStats",
+    "Unseen",
     "Update",
     "WaitTimeout",
     "Worker",

@@ -31,6 +31,7 @@ from howdah.errors import (
     DatabaseUnavailable,
     InvalidOption,
     QueueClosed,
+    SchemaError,
     SchemaMissing,
 )
 from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, read
@@ -80,6 +81,12 @@ class Database:
     def prepare(self) -> None:
         """Looks at the database, as the first use of it does: raises what tells the user which command to run."""
         self._ready()
+
+    def look_after_embedded(self) -> None:
+        """Installs the schema, or brings it up to date, where nobody else would: the embedded server is ours alone."""
+        if self.configured is None:
+            with suppress(SchemaError):
+                self._ready()
 
     # Plans
 
@@ -254,11 +261,11 @@ class Database:
                     if self.configured is None and self.schema == DEFAULT_SCHEMA:
                         self.run(migrate.migrate(self.schema), conn)
                     self.run(migrate.check_version(self.schema), conn)
-                    self._prepares = self._reaches_its_backend(conn)
+                    self._prepares = self.reaches_its_backend(conn)
                 self._ready_dsn = dsn
             return self._ready_dsn
 
-    def _reaches_its_backend(self, conn: SyncConnection) -> bool:
+    def reaches_its_backend(self, conn: SyncConnection) -> bool:
         """Whether no pooler is in between: one may give each transaction to another backend, where nothing is prepared.
 
         A pooler makes up the process id by which a client may cancel what it asked for.

@@ -22,7 +22,7 @@ from howdah.statements import render, source
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
 OLDEST_CLIENT = 3
 
-_RELATIONS = [
+RELATIONS = [
     "archive",
     "archive_counts",
     "archive_default",
@@ -124,9 +124,10 @@ def check_version(schema: str) -> Plan[None]:
         raise _too_new(schema, installed["version"])
 
 
-def check(schema: str) -> Plan[list[Difference]]:
-    """Compares what is installed with a fresh installation, made for that and undone."""
+def check(schema: str, *, first: Plan[object] | None = None) -> Plan[list[Difference]]:
+    """Compares what is installed with a fresh installation, made for that and undone. first: in the same transaction."""
     yield Begin(discard=True)
+    yield from first or ()
     yield from check_version(schema)
     yield Script(source("fix_search_path"))
     fresh_schema = f"howdah_check_{secrets.token_hex(6)}"
@@ -185,7 +186,7 @@ def _to_adopt(standing: Row, schema: str, adopt: bool | None) -> str | None:
 def _fingerprint(schema: str) -> Plan[dict[tuple[str, str], str]]:
     yield Script(render(source("search_here"), schema))
     rows = yield from read(
-        "fingerprint", schema=schema, relations=_RELATIONS, functions=list(statements.names("functions"))
+        "fingerprint", schema=schema, relations=RELATIONS, functions=list(statements.names("functions"))
     )
     return {(row["kind"], row["name"]): row["definition"] for row in rows}
 

@@ -22,6 +22,7 @@ from howdah import schedules as schedule_verbs
 from howdah.codec import PLAIN, Codec
 from howdah.context import Context, KnownType
 from howdah.database import DEFAULT_SCHEMA, Database
+from howdah.doctor import Diagnosis, examine
 from howdah.errors import InvalidOption
 from howdah.handler import Handler
 from howdah.hub import Hub
@@ -437,7 +438,34 @@ class JobQueue:
         async with await self._database.aconnect() as conn:
             return await self._database.arun(migrate.check(self.schema), conn)
 
+    def doctor(
+        self,
+        *,
+        only: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        patience: Seconds = 300,
+    ) -> Diagnosis:
+        """What is wrong with this installation, who is to blame, and what to do: a list of ``Finding``, errors first.
+
+        Empty if all is well. Its ``unseen`` lists what could not be looked at, and why.
+
+        only, ignore: codes of findings; what belongs to no wanted code is not looked at.
+        patience: how long a transaction may be open, a paused type or a waiting job wait, before it is worth a word.
+        """
+        seconds = options.span(patience, "patience").total_seconds()
+        return examine(self._database, only=only, ignore=ignore, patience=seconds)
+
+    async def adoctor(
+        self,
+        *,
+        only: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        patience: Seconds = 300,
+    ) -> Diagnosis:
+        return await asyncio.to_thread(self.doctor, only=only, ignore=ignore, patience=patience)
+
     amigrate.__doc__ = migrate.__doc__
+    adoctor.__doc__ = doctor.__doc__
     acheck_schema.__doc__ = check_schema.__doc__
 
     @property

@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 from tests.faults.case import case
 from tests.faults.small_disk import CrampedServer, SmallDisk
 from tests.faults.stage import Stage
-from tests.faults.standby import Standby
+from tests.standby import Standby
 from tests.worker.processes import until
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import psycopg
 
 from tests.servers import Server
@@ -12,13 +14,14 @@ from tests.worker.processes import until
 class Standby(DurableServer):
     """Follows a primary from the moment on when it is made."""
 
-    def __init__(self, primary: Server) -> None:
+    def __init__(self, primary: Server, name: str = "standby", settings: Mapping[str, str] | None = None) -> None:
         self._primary = primary
-        super().__init__(primary.binaries)
+        self._name = name
+        super().__init__(primary.binaries, settings)
 
     def _create(self) -> None:
-        place = str(self._primary.home)
-        self._run("pg_basebackup", "-h", place, "-U", "postgres", "-D", self.data, "-R", "-c", "fast")
+        source = f"host={self._primary.home} user=postgres application_name={self._name}"
+        self._run("pg_basebackup", "-d", source, "-D", self.data, "-R", "-c", "fast")
 
     def take_over(self) -> None:
         """The primary writes nothing any more, the standby has everything, and is the primary from now on."""
