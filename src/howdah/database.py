@@ -30,6 +30,7 @@ from howdah.errors import (
     BY_SQLSTATE,
     DatabaseUnavailable,
     InvalidOption,
+    NotPermitted,
     QueueClosed,
     SchemaMissing,
 )
@@ -50,6 +51,7 @@ PREPARE_AFTER = 2
 _UNAVAILABLE = ("08", "53300", "57P01", "57P02", "57P03")
 # The schema was migrated since the statement was prepared, or another backend is asked for it now.
 _STALE = ("0A000", "26000", "42P05")
+_DENIED = "42501"
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
 
 
@@ -571,6 +573,10 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
         return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
     if _is_outage(error):
         return DatabaseUnavailable(f"the database cannot be reached, or went away: {message.strip()}")
+    if state == _DENIED:
+        return NotPermitted(
+            f"{message}. This login needs a role that may, of those that {migrate.command(schema)} --roles makes"
+        )
     if state in _NOT_INSTALLED:
         return SchemaMissing(
             f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."

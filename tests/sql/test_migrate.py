@@ -161,7 +161,6 @@ def test_public_may_do_nothing(db: Db, queue: JobQueue) -> None:
         f"SELECT proname FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowner))) AS a WHERE pronamespace = {schema} AND a.grantee = 0",
         f"SELECT relname FROM pg_class, aclexplode(relacl) AS a WHERE relnamespace = {schema} AND a.grantee = 0",
         f"SELECT nspname FROM pg_namespace AS n, aclexplode(nspacl) AS a WHERE n.oid = {schema} AND a.grantee = 0",
-        f"SELECT proname FROM pg_proc WHERE pronamespace = {schema} AND prosecdef",
     ):
         assert db.execute(grants.encode(), (SCHEMA,)).fetchall() == []
 

@@ -2,7 +2,7 @@
 -- fail within 100 ms, and completions, which never touch an old day, do not notice the try.
 CREATE OR REPLACE FUNCTION howdah.prune(p_keep interval DEFAULT NULL)
 RETURNS TABLE (day date, dropped boolean, reason text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 AS $$
