@@ -63,7 +63,7 @@ class Tenant:
     def execute(self, statement: str, *names: str | sql.Literal) -> None:
         """A statement of the administrator's, with names in it."""
         parts = [sql.Identifier(name) if isinstance(name, str) else name for name in names]
-        self.admin.execute(sql.SQL(statement).format(*parts))  # type: ignore[arg-type]
+        self.admin.execute(sql.SQL(statement).format(*parts))
 
     def drop(self) -> None:
         self.execute("DROP SCHEMA IF EXISTS {} CASCADE", self.schema)

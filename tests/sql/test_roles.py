@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import psycopg
 import pytest
@@ -14,6 +15,8 @@ from howdah.statements import ROLES
 from tests.conftest import Db
 from tests.tenant import NOBODY, Tenant
 
+T = TypeVar("T")
+
 DENIED = "42501"
 # A view cannot be truncated, and not every view can be written.
 IMPOSSIBLE = ("42809", "55000")
@@ -22,47 +25,58 @@ CALLERS = ("producer", "worker", "viewer", "operator", NOBODY)
 PRODUCER, WORKER, VIEWER, OPERATOR = ({role} for role in CALLERS[:4])
 READERS = VIEWER | OPERATOR
 
-# A new function needs a decision here, and a line in roles/3_grant.sql unless the decision is NOBODY.
-FUNCTIONS: dict[str, set[str]] = {
-    **dict.fromkeys(("enqueue", "enqueue_many"), PRODUCER | WORKER),
-    **dict.fromkeys(
-        "abandon attend checkpoint claim claim_job_batch complete crash declare_type due_schedules fail fall_asleep"
-        " fire_schedule heartbeat is_held leave_worker next_due next_fire progress record_events register_worker release"
-        " snooze start stay_awake".split(),
-        WORKER,
-    ),
-    **dict.fromkeys(
-        "compact_counts create_partitions prune recover recover_stale_jobs schedule".split(), WORKER | OPERATOR
-    ),
-    **dict.fromkeys(
-        "cancel delete_schedule pause_schedule pause_type reprioritise reschedule resume_schedule resume_type retry"
-        " run_schedule".split(),
-        OPERATOR,
-    ),
-    **dict.fromkeys("lease_clock place read_events start_watching stop_watching stream_position".split(), READERS),
-    **dict.fromkeys(("channel", "clock"), WORKER | READERS),
-    **dict.fromkeys(
-        "adopt bounded check_job_type check_options check_schedule check_span check_worker_id claim_level claim_oldest"
-        " claim_one_by_one claim_ordered earliest_end filled_in finish jobs_delete jobs_insert jobs_update lane_heads"
-        " may_be_claimed new_id next_report ordered_heads retry_delay seq_of settle somebody_sleeps somebody_watches"
-        " take_back tell wake with_error with_seq".split(),
-        set(),
-    ),
-}
 NOBODYS: set[str] = set()
+
+
+def decided(*decisions: tuple[T, str]) -> dict[str, T]:
+    return {name: decision for decision, names in decisions for name in names.split()}
+
+
+# A new function needs a decision here, and a line in roles/3_grant.sql unless it is nobody's.
+FUNCTIONS = decided(
+    (PRODUCER | WORKER, "enqueue enqueue_many"),
+    (
+        WORKER,
+        (
+            "abandon attend checkpoint claim claim_job_batch complete crash declare_type due_schedules fail fall_asleep"
+            " fire_schedule heartbeat is_held leave_worker next_due next_fire progress record_events register_worker release"
+            " snooze start stay_awake"
+        ),
+    ),
+    (WORKER | OPERATOR, "compact_counts create_partitions prune recover recover_stale_jobs schedule"),
+    (
+        OPERATOR,
+        (
+            "cancel delete_schedule pause_schedule pause_type reprioritise reschedule resume_schedule resume_type retry"
+            " run_schedule"
+        ),
+    ),
+    (READERS, "lease_clock place read_events start_watching stop_watching stream_position"),
+    (WORKER | READERS, "channel clock"),
+    (
+        NOBODYS,
+        (
+            "adopt bounded check_job_type check_options check_schedule check_span check_worker_id claim_level claim_oldest"
+            " claim_one_by_one claim_ordered earliest_end filled_in finish jobs_delete jobs_insert jobs_update lane_heads"
+            " may_be_claimed new_id next_report ordered_heads retry_delay seq_of settle somebody_sleeps somebody_watches"
+            " take_back tell wake with_error with_seq"
+        ),
+    ),
+)
 # Of each relation: who may select, insert, update. Nobody may delete or truncate any.
-RELATIONS: dict[str, tuple[set[str], set[str], set[str]]] = {
-    "schema_version": (PRODUCER | WORKER | READERS, NOBODYS, NOBODYS),
-    "jobs": (READERS, PRODUCER | WORKER, NOBODYS),
-    "settings": (READERS, NOBODYS, OPERATOR),
-    **dict.fromkeys(
-        "job_details live_jobs event_details schedule_details types workers archive_counts event_counter".split(),
+RELATIONS = decided(
+    ((PRODUCER | WORKER | READERS, NOBODYS, NOBODYS), "schema_version"),
+    ((READERS, PRODUCER | WORKER, NOBODYS), "jobs"),
+    ((READERS, NOBODYS, OPERATOR), "settings"),
+    (
         (READERS, NOBODYS, NOBODYS),
+        "job_details live_jobs event_details schedule_details types workers archive_counts event_counter",
     ),
-    **dict.fromkeys(
-        "live archive archive_default events events_default schedules id_counter".split(), (NOBODYS, NOBODYS, NOBODYS)
+    (
+        (NOBODYS, NOBODYS, NOBODYS),
+        "live archive archive_default events events_default schedules id_counter",
     ),
-}
+)
 COLUMNS = {
     "jobs": ("INSERT", {"id", "job_type", "priority", "data", "created_at", "max_attempts"}),
     "settings": (
@@ -167,9 +181,7 @@ def test_what_may_be_written_may_be_so_in_these_columns_only(tenant: Tenant, nam
         may = {
             column
             for column in relations(tenant)[name]
-            if not is_denied(
-                conn, sql.SQL(text).format(sql.Identifier(tenant.schema, name), sql.Identifier(column))
-            )
+            if not is_denied(conn, sql.SQL(text).format(sql.Identifier(tenant.schema, name), sql.Identifier(column)))
         }
     assert may == expected
 
