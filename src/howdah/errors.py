@@ -202,5 +202,5 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ006": WorkerUnknown,
     "JQ007": ScheduleNotFound,
     "JQ008": PositionLost,
-    "JQ010": SchemaConflict,
+    "JQ009": SchemaConflict,
 }

@@ -17,7 +17,7 @@ BEGIN
             WHERE r.oid = to_regrole(v_role) AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolbypassrls)
         ) THEN
             RAISE EXCEPTION 'there is a role % already, which may log in, or more than that', v_role
-                USING ERRCODE = 'JQ010', HINT = 'What is to be a group must be able to do nothing by itself: rename it, or install elsewhere.';
+                USING ERRCODE = 'JQ009', HINT = 'What is to be a group must be able to do nothing by itself: rename it, or install elsewhere.';
         END IF;
     END LOOP;
 END
