@@ -127,8 +127,6 @@ COMMAND = Command(
         ("howdah migrate --check", "in a pipeline: is the database as it should be?"),
         ("howdah migrate --sql > howdah.sql", "read it first, or let your own tool run it"),
         ("howdah migrate --roles", "with roles, to be granted to logins"),
-        ("howdah migrate --roles --sql > roles.sql", "the same, for whoever may create roles: psql --file roles.sql"),
-        ("howdah migrate --adopt", "take over the jobs of a plain table jobs"),
     ),
     add_arguments=_add_arguments,
     run=_run,
