@@ -7,7 +7,10 @@ sees everything of a user's that is stored: data, results, errors, checkpoints.
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+REDACTED: Final = "[redacted]"
+"""What is there instead of a user's own values for a login that may not see them."""
 
 
 class Codec(Protocol):
@@ -29,6 +32,11 @@ class PlainCodec:
 
 
 PLAIN = PlainCodec()
+
+
+def decode_value(codec: Codec, value: Any) -> Any:
+    """The value; what the database has redacted was never the codec's."""
+    return value if value is None or value == REDACTED else codec.decode(value)
 
 
 def encode_text(codec: Codec, text: str) -> str:

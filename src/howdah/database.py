@@ -30,6 +30,7 @@ from howdah.errors import (
     BY_SQLSTATE,
     DatabaseUnavailable,
     InvalidOption,
+    NotPermitted,
     QueueClosed,
     SchemaError,
     SchemaMissing,
@@ -51,6 +52,7 @@ PREPARE_AFTER = 2
 _UNAVAILABLE = ("08", "53", "57P01", "57P02", "57P03", "58")
 # The schema was migrated since the statement was prepared, or another backend is asked for it now.
 _STALE = ("0A000", "26000", "42P05")
+_DENIED = "42501"
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
 
 
@@ -602,6 +604,10 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
     if _is_outage(error):
         trouble = "cannot do it now" if state.startswith(("53", "58")) else "cannot be reached, or went away"
         return DatabaseUnavailable(f"the database {trouble}: {message.strip()}")
+    if state == _DENIED:
+        return NotPermitted(
+            f"{message}. This login needs a role that may, of those that {migrate.command(schema)} --roles makes"
+        )
     if state in _NOT_INSTALLED:
         return SchemaMissing(
             f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."

@@ -27,6 +27,7 @@
     │   ├── SchemaOutdated
     │   ├── SchemaTooNew
     │   └── SchemaConflict               something that is not ours is in the way
+    ├── NotPermitted (PermissionError)   the database's login lacks the role for it
     ├── DatabaseUnavailable (ConnectionError)   an outage, not a mistake: try again
     ├── EmbeddedServerError              the embedded PostgreSQL could not be started
     └── QueueClosed
@@ -178,6 +179,10 @@ class SchemaConflict(SchemaError):
     """Something that Howdah did not make is in the way."""
 
 
+class NotPermitted(HowdahError, PermissionError):
+    """The database's login may not do this."""
+
+
 class DatabaseUnavailable(HowdahError, ConnectionError):
     """The database cannot be reached, or went away. Nothing is wrong with the call: try it again."""
 
@@ -197,4 +202,5 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ006": WorkerUnknown,
     "JQ007": ScheduleNotFound,
     "JQ008": PositionLost,
+    "JQ009": SchemaConflict,
 }

@@ -7,7 +7,7 @@ import uuid
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
-from howdah.codec import Codec, decode_text
+from howdah.codec import Codec, decode_text, decode_value
 
 EventKind: TypeAlias = Literal["event", "log", "status"]
 EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
@@ -37,7 +37,7 @@ def event_of(row: dict[str, Any], codec: Codec) -> Event:
     """A row of the table ``events``."""
     data = row["data"]
     if row["kind"] != "status":
-        data = None if data is None else codec.decode(data)
+        data = decode_value(codec, data)
     elif data and data.get("error") is not None:
         data = {**data, "error": decode_text(codec, data["error"])}
     return Event(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 
 from typing_extensions import TypeVar
 
-from howdah.codec import PLAIN, Codec, decode_text
+from howdah.codec import PLAIN, Codec, decode_text, decode_value
 from howdah.errors import NotRunning
 from howdah.record import Record, record_of
 
@@ -317,9 +317,10 @@ def bind(job: Job, attempt: Attempt) -> None:
 
 
 def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job:
-    """A row of the table ``live`` or of the view ``job_details`` as a job."""
+    """A row of the table ``live``, or of the views ``live_jobs`` and ``job_details``, as a job."""
     row["percent"], row["resumed"], row["record"] = row.pop("progress"), row.pop("checkpoint"), row.pop("report")
-    row.pop("stalls_at", None)
+    for name in _FOR_OTHERS:
+        row.pop(name, None)
     for name, read in _READ.items():
         row[name] = read(row.get(name), codec)
     try:
@@ -365,7 +366,7 @@ def _read_now(job: Job, name: str) -> Any:
 
 
 def _decoded(value: Any, codec: Codec) -> Any:
-    return None if value is None else codec.decode(value)
+    return decode_value(codec, value)
 
 
 def _decoded_text(value: str | None, codec: Codec) -> str | None:
@@ -376,6 +377,8 @@ def _errors(entries: list[dict[str, Any]] | None, codec: Codec) -> tuple[Attempt
     return tuple(_attempt_error(entry, codec) for entry in entries or ())
 
 
+_FOR_OTHERS: Final = ("stalls_at", "version")
+"""Columns of which a job has no field."""
 _COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "report"}
 """The fields whose columns have other names."""
 _READ: Final[dict[str, Any]] = {

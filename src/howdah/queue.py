@@ -416,23 +416,25 @@ class JobQueue:
 
     # The schema
 
-    def migrate(self, *, adopt: bool | None = None) -> Migration:
+    def migrate(self, *, adopt: bool | None = None, roles: bool = False) -> Migration:
         """Installs the schema, or brings it up to date.
 
         adopt: what to do with a plain table ``jobs`` that is in the way or in sight: True takes over its
             jobs, False leaves it alone, None refuses to choose.
+        roles: creates the roles ``SCHEMA_owner``, ``…_producer``, ``…_worker``, ``…_viewer`` and ``…_operator``, too, and
+            gives everything to the owner. Once they are there, each migration keeps them right. Raises NotPermitted.
         """
         with self._database.connect(self._database.dsn()) as conn:
-            return self._database.run(migrate.migrate(self.schema, adopt=adopt), conn)
+            return self._database.run(migrate.migrate(self.schema, adopt=adopt, roles=roles), conn)
 
     def check_schema(self) -> Sequence[Difference]:
         """What is not as a fresh installation of this version would have it."""
         with self._database.connect(self._database.dsn()) as conn:
             return self._database.run(migrate.check(self.schema), conn)
 
-    async def amigrate(self, *, adopt: bool | None = None) -> Migration:
+    async def amigrate(self, *, adopt: bool | None = None, roles: bool = False) -> Migration:
         async with await self._database.aconnect() as conn:
-            return await self._database.arun(migrate.migrate(self.schema, adopt=adopt), conn)
+            return await self._database.arun(migrate.migrate(self.schema, adopt=adopt, roles=roles), conn)
 
     async def acheck_schema(self) -> Sequence[Difference]:
         async with await self._database.aconnect() as conn:

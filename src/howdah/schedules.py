@@ -19,7 +19,7 @@ import psycopg
 
 from howdah import calls, options
 from howdah import cron as fires
-from howdah.codec import Codec
+from howdah.codec import Codec, decode_value
 from howdah.context import Connection, Context
 from howdah.cron import Cron, Due, Every, Missed, Rhythm
 from howdah.errors import InvalidOption, ScheduleNotFound
@@ -252,7 +252,7 @@ def _from_row(row: Row, codec: Codec) -> Schedule:
     return Schedule(
         name=row["name"],
         job_type=row["job_type"],
-        data=codec.decode(row["data"]),
+        data=decode_value(codec, row["data"]),
         cron=row["cron"],
         every=row["every"],
         timezone=row["timezone"],

@@ -27,8 +27,7 @@ from howdah.job import Job
 from howdah.outage import Backoff
 from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
 from howdah.payload import clean_text
-from howdah.plan import read
-from howdah.worker import endings
+from howdah.worker import calls, endings
 from howdah.worker.calls import Claim, Hold
 from howdah.worker.children import Child, ChildNotBorn, Children
 from howdah.worker.completer import Completer, Written
@@ -333,7 +332,7 @@ class Floor:
         backoff = Backoff()
         while True:
             try:
-                held = await self._database.arun(read("held", id=job.id, token=job.token))
+                held = await self._database.arun(calls.is_held(hold_of(job)))
             except Exception as error:  # noqa: BLE001
                 log.warning("cannot see yet whether %s %s was completed: %s", job.job_type, job.id, describe(error))
                 await asyncio.sleep(backoff.next())

@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION howdah.enqueue_many(
     p_return_ids boolean DEFAULT false,
     p_expires_in interval DEFAULT NULL
 ) RETURNS TABLE (enqueued bigint, ids uuid[])
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column

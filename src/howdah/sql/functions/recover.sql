@@ -3,7 +3,7 @@
 -- Whoever sweeps by hand is believed.
 CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000, p_worker_id varchar DEFAULT NULL)
 RETURNS TABLE (id uuid, status varchar, reason text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off
