@@ -112,7 +112,8 @@ def _words_by_token(job: Ended, last: int) -> Iterator[str]:
     said = job.result.get("token") if job.status == "completed" and isinstance(job.result, dict) else None
     if said is not None and said != last:
         yield f"{job.id} has the result of token {said}, and its last claim had {last}"
-    if (said := token_in(job.current_stage)) is not None and said > last:
+    # A claim begins with nothing said.
+    if (said := token_in(job.current_stage)) is not None and said != last:
         yield f"{job.id} has the progress of token {said}, and its last claim had {last}"
     for error in job.errors or ():
         said = token_in(error.get("error"))

@@ -7,7 +7,7 @@ import os
 import random
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,14 +119,18 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(case: Case, server: Server, *, quick: bool, seed: int) -> Iterator[Stage]:
-    """A stage that is cleared away afterwards."""
+def staged(
+    case: Case, server: Server, *, quick: bool, seed: int, broken: Callable[[str], None] | None = None
+) -> Iterator[Stage]:
+    """A stage that is cleared away afterwards; with something broken in its database, if given (see broken.py)."""
     name = f"fault_{case.number}_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(server.dsn, autocommit=True) as conn:
         conn.execute(f"CREATE DATABASE {name}".encode())
     dsn = make_conninfo(server.dsn, dbname=name)
     with JobQueue(dsn) as queue:
         queue.migrate()
+    if broken is not None:
+        broken(dsn)
     if case.audited:
         evidence.install(dsn)
     with tempfile.TemporaryDirectory(prefix="howdah-fault-") as folder:

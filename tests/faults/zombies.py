@@ -32,7 +32,9 @@ def zombie_fail(stage: Stage) -> None:
     jobs = overtaken(stage, "overtaken_raises", "overtaken_gives_up")
     nothing_was_accepted(stage, "fail")
     for ended in map(stage.queue.get, jobs):
-        assert (ended.status, ended.result) == ("completed", {"token": ended.token}), f"the new owner's result: {ended}"
+        assert (ended.status, ended.result) == ("completed", {"token": ended.token}), (
+            f"{ended.id} is {ended.status} with {ended.result}"
+        )
         assert [error.kind for error in ended.errors] == ["worker died"], f"no stale failure: {ended.errors}"
 
 
