@@ -96,7 +96,7 @@ def expose(mutant: Mutant, server: Server, *, seed: int | None = None) -> Expose
         try:
             case.play(stage)
         except AssertionError as error:
-            asserted = str(error)
+            asserted = str(error) or "an assertion without words"
             # That not everything has ended is no wonder then.
             checks = tuple(check for check in checks if check not in ("I1", "I7"))
         violations = judge(stage.evidence(), checks).violations
