@@ -39,6 +39,7 @@ scale: $(READY) ## The large cases: a million jobs, many signals, long outages (
 
 faults: $(READY) ## Play the forty fault cases on PostgreSQL 18 and 15 (half an hour; seconds with CASE=zombie-complete)
 	@$(BIN)/python -m tests.faults $(CASE)
+	@$(if $(CASE),,$(BIN)/python -m tests.faults --broken --major 18)
 
 screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals (a minute)
 	@$(BIN)/python -m docs.screens.make

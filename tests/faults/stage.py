@@ -6,7 +6,7 @@ import contextlib
 import random
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,9 +150,13 @@ def prepared(case: Case, server: Server) -> str:
 
 
 @contextlib.contextmanager
-def staged(case: Case, server: Server, *, quick: bool, seed: int) -> Iterator[Stage]:
-    """A stage that is cleared away afterwards."""
+def staged(
+    case: Case, server: Server, *, quick: bool, seed: int, broken: Callable[[str], None] | None = None
+) -> Iterator[Stage]:
+    """A stage that is cleared away afterwards; with something broken in its database, if given (see broken.py)."""
     dsn = prepared(case, server)
+    if broken is not None:
+        broken(dsn)
     with tempfile.TemporaryDirectory(prefix="howdah-fault-") as folder:
         stage = Stage(case, server, dsn, Path(folder), quick=quick, seed=seed)
         try:
