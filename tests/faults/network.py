@@ -180,7 +180,7 @@ def half_open_all(stage: Stage) -> None:
         workers = stage.start(2, dsn=way.dsn, concurrency=5)
         fall_silent(stage, way.proxy)
         until(lambda: all("lets go of" in worker.log for worker in workers), "both fence themselves")
-        let_pass(stage, 1.5 * LEASE)
+        let_pass(stage, stage.scaled(3, 0.2) * LEASE)
         back = stage.now()
         way.proxy.resume()
         assert drained_after(stage, back) <= MENDED, "the network was back, and somebody went on waiting"
