@@ -15,7 +15,8 @@ from psycopg.rows import dict_row
 
 from howdah import JobQueue
 from tests.faults.case import case
-from tests.faults.network import let_pass, proxied
+from tests.faults.checker import Verdict
+from tests.faults.network import drained_after, let_pass, proxied
 from tests.faults.stage import Stage
 from tests.servers import server_major
 from tests.tcp_proxy import Link, TcpProxy
@@ -184,12 +185,7 @@ def drop_old_days(stage: Stage, queue: JobQueue, over: threading.Event) -> int:
     dropped = 0
     with connected(stage) as conn:
         while not over.is_set():
-            conn.execute(
-                "INSERT INTO howdah.archive (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
-                " crashes, interruptions, progress, events_count, job_type, status, data)"
-                " SELECT gen_random_uuid(), 1, t, t, t, t, 100, 1, 3, 0, 0, 100, 0, 'nothing', 'completed', '{}'"
-                " FROM (SELECT now() - n % 3 * interval '1 day' - interval '100 days' FROM generate_series(1, 30) AS n) AS old (t)"
-            )
+            add_ended(stage, 30, age="100 days")
             conn.execute("SELECT howdah.create_partitions()")
             dropped += sum(day.dropped for day in queue.prune())
     return dropped
@@ -257,3 +253,167 @@ def take_all(stage: Stage, chance: random.Random) -> list[Any]:
             assert {row["id"] for row in done} == set(ids), "a job that was handed out was not the claimer's"
             if verb == "complete":
                 ended += ids
+
+
+@case(33, "plan-flip", checks="I1 I2 I7", audited=False)
+def plan_flip(stage: Stage) -> None:
+    """A million ended jobs and a hundred thousand that wait, of which the planner has not been told."""
+    ended, ready = stage.scaled((1_000_000, 100_000), (20_000, 5_000))
+    never_analysed(stage)
+    with connected(stage) as veteran, connected(stage) as newcomer:
+        # Its plans were made while there was nothing.
+        for _ in range(7):
+            for statement in ASKED_BY_WORKERS:
+                veteran.execute(statement.encode(), CLAIM)
+        add_ended(stage, ended)
+        stage.enqueue_many("nothing", ready)
+        stage.fault()
+        needed = [buffers(db, statement) for db in (veteran, newcomer) for statement in ASKED_BY_WORKERS]
+        give_back(stage)
+    print(f"buffers of claims of {CLAIM['n']} among {ready:,} and {ended:,}: {needed}")
+    assert max(needed) <= MOST_BUFFERS, f"a claim of {CLAIM['n']} has touched {max(needed):,} pages"
+    stage.start(stage.scaled(4, 2), concurrency=50)
+    stage.fleet.await_drained()
+    stage.verdict = counted(stage)
+
+
+CLAIM: Final[dict[str, Any]] = {"me": "prober", "types": ["nothing", "work", "reports"], "n": 100}
+ASKED_BY_WORKERS: Final = (
+    "SELECT * FROM howdah.claim(%(me)s, %(types)s, %(n)s, %(n)s)",
+    "SELECT * FROM howdah.claim(%(me)s, %(types)s, %(n)s, %(n)s, p_limits => ARRAY[60, 5, 30])",
+    "SELECT * FROM howdah.claim(%(me)s, %(types)s, %(n)s, %(n)s, p_oldest => true)",
+    "SELECT howdah.next_due(%(types)s)",
+)
+MOST_BUFFERS: Final = 4_000
+"""Of a claim of 100: each is found, locked, written to another page, and entered in three indexes."""
+
+
+def never_analysed(stage: Stage) -> None:
+    with connected(stage) as conn:
+        conn.execute("ALTER TABLE howdah.live SET (autovacuum_enabled = off)")
+        days = conn.execute(
+            "SELECT inhrelid::regclass AS day FROM pg_inherits WHERE inhparent = 'howdah.archive'::regclass"
+        )
+        for row in days.fetchall():
+            conn.execute(f"ALTER TABLE {row['day']} SET (autovacuum_enabled = off)".encode())
+
+
+def add_ended(stage: Stage, count: int, age: str = "0") -> None:
+    with connected(stage) as conn:
+        conn.execute(
+            "INSERT INTO howdah.archive (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
+            " crashes, interruptions, progress, events_count, job_type, status, data)"
+            " SELECT howdah.new_id(), 1, t, t, t, t, 100, 1, 3, 0, 0, 100, 0, 'nothing', 'completed', '{}'"
+            " FROM (SELECT now() - n %% 3 * interval '1 day' - %s::interval FROM generate_series(1, %s) AS n) AS old (t)",
+            (age, count),
+        )
+
+
+def buffers(db: Db, statement: str, values: dict[str, Any] | None = None) -> int:
+    """How many pages it touches. It is done, too."""
+    row = db.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}".encode(), values or CLAIM).fetchone()
+    assert row is not None
+    (plan,) = row["QUERY PLAN"]
+    return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+
+def held(db: Db) -> tuple[list[Any], list[Any]]:
+    """What was claimed by looking."""
+    rows = db.execute("SELECT id, token FROM howdah.live WHERE worker_id = %(me)s AND status <> 'pending'", CLAIM)
+    claimed = rows.fetchall()
+    return [row["id"] for row in claimed], [row["token"] for row in claimed]
+
+
+def give_back(stage: Stage) -> None:
+    with connected(stage) as conn:
+        conn.execute("SELECT howdah.release(%s, %s, true)", held(conn))
+
+
+def counted(stage: Stage) -> Verdict:
+    """What became of the jobs, where there are too many for an audit."""
+    lost = stage.execute(
+        "SELECT count(*) AS n FROM unnest(%s::uuid[]) AS added (id)"
+        " WHERE NOT EXISTS (SELECT FROM howdah.archive AS a WHERE a.id = added.id)",
+        stage.acknowledged,
+    )
+    doubled = stage.execute("SELECT count(*) - count(DISTINCT id) AS n FROM howdah.archive")
+    left = stage.execute("SELECT count(*) AS n FROM howdah.live")
+    violations = [
+        f"{kind}: {rows[0]['n']}"
+        for kind, rows in (("I1 lost", lost), ("I2 ended twice", doubled), ("I7 left", left))
+        if rows[0]["n"]
+    ]
+    return Verdict(len(stage.acknowledged), lost[0]["n"], doubled[0]["n"], None, tuple(violations))
+
+
+@case(34, "xmin-hold", checks="I1 I2 I7", audited=False)
+def xmin_hold(stage: Stage) -> None:
+    """Somebody forgets a transaction, nothing that is dead can be removed, and the queue goes on being filled and emptied."""
+    with connected(stage) as forgotten:
+        forgotten.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        forgotten.execute("SELECT count(*) FROM howdah.live")
+        stage.fault()
+        if stage.quick:
+            claims_touch_as_little_as_before(stage)
+        else:
+            workers_are_as_fast_as_before(stage)
+    stage.verdict = counted(stage)
+
+
+def claims_touch_as_little_as_before(stage: Stage) -> None:
+    """Claims as workers make them, from where the last one ended. The same from the start show what that saves."""
+    with connected(stage) as conn:
+        needed = [churned(stage, conn, 1_000) for _ in range(10)]
+        without = churned(stage, conn, 1_000, cursor=False)
+    print(f"buffers of claims of {FEW}, round by round: {needed}; without a cursor: {without}")
+    assert without > 2 * needed[-1], "nothing was in the way of any claim"
+    assert needed[-1] < 1.5 * needed[1], f"claims touch ever more pages: {needed}"
+
+
+FEW: Final = 5
+
+
+def churned(stage: Stage, conn: Db, jobs: int, *, cursor: bool = True) -> int:
+    """Adds jobs, and claims and ends them all. How many pages the first claim, of a few, has touched."""
+    last = "SELECT run_at, id FROM howdah.archive ORDER BY run_at DESC, id DESC LIMIT 1"
+    seen = conn.execute(last.encode()).fetchall() if cursor else []
+    stage.enqueue_many("nothing", jobs)
+    values = {
+        **CLAIM,
+        "types": ["nothing"],
+        "n": FEW,
+        "all": jobs - FEW,
+        "cursor_types": ["nothing" for _ in seen],
+        "cursor_priorities": [100 for _ in seen],
+        "cursor_run_ats": [row["run_at"] for row in seen],
+        "cursor_ids": [row["id"] for row in seen],
+    }
+    needed = buffers(conn, FROM_THERE, values)
+    conn.execute(FROM_THERE.replace("%(n)s", "%(all)s").encode(), values)
+    conn.execute("SELECT howdah.complete(%s, %s)", held(conn))
+    return needed
+
+
+FROM_THERE: Final = (
+    "SELECT * FROM howdah.claim(%(me)s, %(types)s, %(n)s, 0,"
+    " %(cursor_types)s, %(cursor_priorities)s, %(cursor_run_ats)s::timestamptz[], %(cursor_ids)s::uuid[])"
+)
+
+
+def workers_are_as_fast_as_before(stage: Stage) -> None:
+    """Eight rounds of 25,000 jobs, each measured against the first."""
+    stage.start(2, concurrency=100)
+    emptied(stage, 5_000)
+    rates = [emptied(stage, 25_000) for _ in range(8)]
+    shares = [f"{rate / rates[0]:.0%}" for rate in rates]
+    print(f"throughput, of the first round's: {', '.join(shares)}")
+    assert max(rates[-2:]) >= 0.8 * rates[0], f"the last rounds were slower than 80% of the first: {shares}"
+
+
+def emptied(stage: Stage, jobs: int) -> float:
+    """Jobs in a second, while nobody adds any."""
+    stage.queue.pause("nothing")
+    stage.enqueue_many("nothing", jobs)
+    begun = stage.now()
+    stage.queue.resume("nothing")
+    return jobs / drained_after(stage, begun)
