@@ -183,10 +183,12 @@ def half_open_all(stage: Stage) -> None:
         let_pass(stage, stage.scaled(3, 0.2) * LEASE)
         back = stage.now()
         way.proxy.resume()
-        assert drained_after(stage, back) <= MENDED, "the network was back, and somebody went on waiting"
+        took = drained_after(stage, back)
+        assert took <= MENDED, f"the network was back, and somebody went on waiting for {took:.1f} s"
         gone = fall_silent(stage, way.proxy, new=False)
-        # By then they know, and what they held is done over new connections, or by another.
-        assert drained_after(stage, gone) <= MENDED + RECOVERY, "somebody waited on a network that was gone for good"
+        # An end may be tried over two connections, and each of them be found dead by nobody but the kernel.
+        took = drained_after(stage, gone)
+        assert took <= 2 * MENDED + RECOVERY, f"somebody waited for {took:.1f} s on a network that was gone for good"
         assert all(worker.is_running for worker in workers)
 
 
@@ -235,7 +237,7 @@ def pgbouncer_tx(stage: Stage) -> None:
         workers = stage.start(stage.scaled(4, 2), dsn=dsn, concurrency=10)
         with stage.producing(dsn=dsn) as producer:
             until(lambda: all(POLLING in worker.log for worker in workers), "each says that it polls")
-            until(lambda: len(producer.acknowledged) >= stage.scaled(5_000, 100), "there was something to do")
+            until(lambda: len(producer.acknowledged) >= stage.scaled(1_500, 100), "there was something to do")
         stage.fleet.await_drained()
         assert producer.refused == 0, "an enqueue was refused"
         for worker in workers:
