@@ -14,18 +14,18 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+PROGRAM = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
+MISSING = "PgBouncer is not installed here (Debian: apt-get install pgbouncer)"
 PORT = 6432
 
 
 @contextlib.contextmanager
 def pgbouncer(dsn: str, mode: str = "transaction") -> Iterator[str]:
     """The DSN of the same database through a PgBouncer that ends with the block."""
-    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-    if program is None:
-        message = "PgBouncer is not installed here (Debian: apt-get install pgbouncer)"
+    if PROGRAM is None:
         if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
     server = conninfo_to_dict(dsn)
     with tempfile.TemporaryDirectory(prefix="howdah-pooler-") as folder:
         Path(folder).chmod(0o777)
@@ -38,7 +38,7 @@ def pgbouncer(dsn: str, mode: str = "transaction") -> Iterator[str]:
         )
         account = ["-u", "nobody"] if os.getuid() == 0 else []
         process = subprocess.Popen(
-            [program, *account, str(ini)],
+            [PROGRAM, *account, str(ini)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
