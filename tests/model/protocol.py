@@ -48,6 +48,8 @@ class Protocol:
         self.scene = scene
         self.rules = rules or Rules()
         self._database = Database(scene, self.rules)
+        # Not where something is broken: the counterexample is to be the same each time.
+        self._alike = rules is None and scene.names == (0, 1) and not scene.plain
         self.names = range(max(scene.names) + 1)
 
     def initial(self) -> State:
@@ -62,7 +64,7 @@ class Protocol:
     def canonical(self, state: State) -> State:
         if not self.rules.renumbers:
             return state
-        return canonical(state, self.scene.names, alike=self.scene.names == (0, 1) and not self.scene.plain)
+        return canonical(state, self.scene.names, alike=self._alike)
 
     def steps(self, state: State) -> Iterator[Step]:
         for step in self._possible(state):
@@ -287,7 +289,9 @@ class Protocol:
         # To ask when nothing waits, and be heard when something does, is to ask a moment later.
         waits = any(job.life.status == "pending" for job in state.jobs)
         if process.ask is None and room > 0 and not process.fenced and waits:
-            for start in {0, min(1 - min(busy, 1), room)}:
+            free = 0 if busy else 1
+            # Where a worker takes one job only, none would ever wait in it if it always asked for what starts at once.
+            for start in {0, free} if self.scene.room == 1 else {free}:
                 ask = Ask(process.boot, room, start)
                 yield self._with(state, ("ask", number, room, start), number, process._replace(ask=ask))
         if isinstance(process.ask, Reply):
