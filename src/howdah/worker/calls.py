@@ -151,6 +151,10 @@ def attend(context: Context, holds: Sequence[Hold]) -> Plan[list[Word]]:
     return [Word(**row) for row in rows]
 
 
+def disown(context: Context, boot: uuid.UUID, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
+    return _ids((yield from call("disown", worker_id=context.worker_id, boot=boot, **_fences(holds))))
+
+
 def sweep(context: Context) -> Plan[list[Row]]:
     return (yield from call("recover", worker_id=context.worker_id))
 
