@@ -13,7 +13,7 @@ JOBS ?= $(if $(HOWDAH_TEST_DSN),0,2)
 ONLY ?= peers limit insert growth steady reporting
 LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
 
-.PHONY: help demo test check format scale faults screens bench clean
+.PHONY: help demo test check format model scale faults screens bench clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ check: $(READY) ## Format, lint, types, import layers
 format: $(READY) ## Format the code, and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+model: $(READY) ## Explore every state of a small model of the protocol (two minutes); BROKEN=name shows how a broken one fails
+	@$(BIN)/python -m tests.model $(if $(BROKEN),--broken $(BROKEN))
 
 scale: $(READY) ## The large cases: a million jobs, many signals, long outages (half an hour)
 	@HOWDAH_SCALE=full $(BIN)/python -m pytest tests/plans tests/scale $(LARGE)

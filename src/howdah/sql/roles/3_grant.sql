@@ -52,6 +52,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.complete,
     howdah.crash,
     howdah.declare_type,
+    howdah.disown,
     howdah.due_schedules,
     howdah.fail,
     howdah.fall_asleep,
