@@ -1,7 +1,7 @@
 """Howdah: a job queue that needs PostgreSQL and nothing else."""
 
 from howdah.__about__ import __version__
-from howdah.codec import Codec
+from howdah.codec import Codec, Unreadable
 from howdah.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,
@@ -16,6 +16,7 @@ from howdah.errors import (
     JobFailed,
     JobNotChanged,
     JobNotFound,
+    KeyMissing,
     LeaseLost,
     NotEnded,
     NotRunning,
@@ -29,6 +30,7 @@ from howdah.errors import (
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
+    Undecodable,
     WaitTimeout,
     WorkerUnknown,
 )
@@ -77,6 +79,7 @@ __all__ = [
     "JobNotFound",
     "JobPage",
     "JobQueue",
+    "KeyMissing",
     "LeaseLost",
     "Linear",
     "NotEnded",
@@ -106,6 +109,8 @@ __all__ = [
     "Stats",
     "Status",
     "TypeStats",
+    "Undecodable",
+    "Unreadable",
     "Update",
     "WaitTimeout",
     "Worker",

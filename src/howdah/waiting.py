@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from howdah import calls, options
+from howdah.codec import Unreadable
 from howdah.context import Context
-from howdah.errors import InvalidOption, JobCancelled, JobFailed, NotEnded, WaitTimeout
+from howdah.errors import InvalidOption, JobCancelled, JobFailed, NotEnded, Undecodable, WaitTimeout
 from howdah.hub import Hub
 from howdah.job import Job, from_row
 from howdah.mailbox import Bell, LoopBell, Mailbox, ThreadBell
@@ -190,6 +191,8 @@ def value_of(context: Context, job: Job) -> Any:
     name = f"{job.job_type} {job.id}"
     match job.status:
         case "completed":
+            if isinstance(job.result, Unreadable):
+                raise Undecodable(f"the result of {name} cannot be read: {job.result.reason}")
             known = context.known.get(job.job_type)
             return job.result if known is None else known.decode_result(job.result)
         case "failed":

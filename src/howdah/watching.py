@@ -49,7 +49,7 @@ class Update:
     position: str
     attempt: int
     name: str | None = None
-    data: Any = None
+    data: Any = dataclasses.field(default=None, repr=False)
     job: Job | None = None
 
 

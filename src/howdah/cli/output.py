@@ -76,6 +76,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, default=_as_json) + "\n")
 
 
+def readable_json(value: Any, indent: int | None = None) -> str:
+    """JSON for people. What it holds is not safe yet."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(value, indent=indent, ensure_ascii=False, separators=separators, default=_as_json)
+
+
 def plain(value: Any) -> dict[str, Any]:
     """A dataclass as a dict of its fields, for ``print_json``."""
     return {
