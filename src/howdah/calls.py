@@ -377,7 +377,7 @@ def claim(
         if (reason := why_unreadable(job)) is None:
             jobs.append(job)
         else:
-            # One that the codec cannot read must not take the others with it.
+            # One that cannot be read must not take the others with it.
             yield from call(
                 "fail",
                 **fence(job),

@@ -44,18 +44,17 @@ def encode_text(codec: Codec, text: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Stands where the queue's codec could not read what is stored: a key is missing, or it was changed.
-
-    Nothing is lost: with the right codec the value can be read.
+    """Stands where what is stored could not be read: a key of the queue's codec is missing, or it was changed; or it is
+    JSON that Python cannot read, with numbers of thousands of digits or thousands of levels. Nothing is lost by that.
     """
 
     reason: str
 
 
 def decoded(codec: Codec, value: Any) -> Any:
-    """The value; Unreadable if the codec cannot read it."""
+    """The value; Unreadable if the codec, or Python before it, cannot read it."""
     try:
-        return codec.decode(value)
+        return value if isinstance(value, Unreadable) else codec.decode(value)
     except Exception as error:  # noqa: BLE001
         # Whatever is wrong with one value must not keep others from being read.
         return Unreadable(describe(error))

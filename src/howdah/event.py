@@ -38,7 +38,7 @@ def event_of(row: dict[str, Any], codec: Codec) -> Event:
     data = row["data"]
     if row["kind"] != "status":
         data = None if data is None else decoded(codec, data)
-    elif data and data.get("error") is not None:
+    elif isinstance(data, dict) and data.get("error") is not None:
         data = {**data, "error": decoded_text(codec, data["error"])}
     return Event(
         job_id=row["job_id"],

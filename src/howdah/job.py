@@ -371,7 +371,7 @@ def _read_now(job: Job, name: str) -> Any:
 def why_unreadable(job: Job) -> str | None:
     """Why a job cannot be run here: its data or its checkpoint cannot be read. None: they can."""
     found = (value for value in (job.data, job.resumed) if isinstance(value, Unreadable))
-    return next((f"the codec could not read this job: {value.reason}" for value in found), None)
+    return next((f"this job cannot be read here: {value.reason}" for value in found), None)
 
 
 def _decoded(value: Any, codec: Codec) -> Any:
@@ -382,8 +382,8 @@ def _decoded_text(value: str | None, codec: Codec) -> str | None:
     return None if value is None else decoded_text(codec, value)
 
 
-def _errors(entries: list[dict[str, Any]] | None, codec: Codec) -> tuple[AttemptError, ...]:
-    return tuple(_attempt_error(entry, codec) for entry in entries or ())
+def _errors(entries: list[dict[str, Any]] | Unreadable | None, codec: Codec) -> tuple[AttemptError, ...]:
+    return () if isinstance(entries, Unreadable) else tuple(_attempt_error(entry, codec) for entry in entries or ())
 
 
 _COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "report"}
@@ -394,7 +394,7 @@ _READ: Final[dict[str, Any]] = {
     "resumed": _decoded,
     "last_error": _decoded_text,
     "errors": _errors,
-    "record": lambda report, _: record_of(report),
+    "record": lambda report, _: None if isinstance(report, Unreadable) else record_of(report),
 }
 """What is made of the columns that are not simply values."""
 _DEFAULTS: Final = {

@@ -233,7 +233,7 @@ def test_a_checkpoint_that_cannot_be_read_keeps_a_job_from_beginning_anew(dsn: s
         other.checkpoint(job, {"paid": 500})
         other.release(job)
     assert sealed.claim(["work"]) == []
-    assert "could not read" in (sealed.list()[0].last_error or "")
+    assert "cannot be read here" in (sealed.list()[0].last_error or "")
 
 
 def test_results_errors_and_events_that_cannot_be_read_say_so(dsn: str, sealed: JobQueue) -> None:

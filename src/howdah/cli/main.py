@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -53,7 +54,8 @@ def _run(argv: Sequence[str] | None) -> int:
         return 0
     code: int = args.run(args)
     # Here, where a closed pipe can still be met, and not when Python ends.
-    sys.stdout.flush()
+    with contextlib.suppress(ValueError):  # a handler has closed it
+        sys.stdout.flush()
     return code
 
 

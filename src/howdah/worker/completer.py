@@ -246,19 +246,21 @@ class Completer:
     async def _insist(self, ended: Ended, error: Exception) -> None:
         """Writes one ending, however long that takes; what cannot be stored at all becomes a failure that can."""
         job, ending = ended
-        backoff = Backoff()
+        backoff, refusals = Backoff(), 0
         while True:
-            if ending is ended.ending and is_about_the_value(error):
-                log.error(
-                    "the end of %s %s was refused by the database: %s", job.job_type, job.id, describe(loggable(error))
-                )
-                ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}")
+            if is_about_the_value(error) and refusals < 2:
+                refusals += 1
+                reason = describe(loggable(error))
+                log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, reason)
+                # Refused again: it is the job's retry policy that is wrong, and without one there is no next attempt.
+                give_up = refusals == 2
+                ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}", give_up=give_up)
             try:
                 if await self._reports.write(self._through_pool, {hold_of(job)}, alone=True):
                     raise TimeoutError
                 statuses = await self._database.arun(calls.end(self._context, [(hold_of(job), ending)]))
-            except Exception as again:  # noqa: BLE001
-                error = again
+            except Exception as refused:  # noqa: BLE001
+                error = refused
                 if self._closing:
                     return
                 await asyncio.sleep(backoff.next())

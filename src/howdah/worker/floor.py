@@ -124,7 +124,10 @@ class Floor:
 
     def arrived(self, crew: Crew, claim: Claim, *, by_age: bool = False) -> None:
         """Takes in what a claim brought; ``by_age``: what has waited longest, and waits here for nobody."""
-        jobs = claim.jobs if self._context.codec is PLAIN else [job for job in claim.jobs if self._can_be_read(job)]
+        jobs: Sequence[Job] = claim.jobs
+        # Alone, a job fails by itself when it is read. In a batch it would take the others with it.
+        if self._context.codec is not PLAIN or isinstance(crew, BatchCrew):
+            jobs = [job for job in jobs if self._can_be_read(job)]
         self.pace.came(jobs)
         begun: list[Job] = []
         suspects: list[Job] = []
@@ -149,7 +152,6 @@ class Floor:
     def _can_be_read(self, job: Job) -> bool:
         reason = why_unreadable(job)
         if reason is not None:
-            # One that the codec cannot read must not take the others with it.
             self.held[hold_of(job)] = job
             self.completer.end(job, Failed(reason, delay=UNREADABLE_DELAY))
         return reason is None
