@@ -1,7 +1,7 @@
 """Howdah: a job queue that needs PostgreSQL and nothing else."""
 
 from howdah.__about__ import __version__
-from howdah.codec import Codec
+from howdah.codec import Codec, Unreadable
 from howdah.doctor import Diagnosis, Finding, Unseen
 from howdah.errors import (
     DatabaseUnavailable,
@@ -17,6 +17,7 @@ from howdah.errors import (
     JobFailed,
     JobNotChanged,
     JobNotFound,
+    KeyMissing,
     LeaseLost,
     NotEnded,
     NotPermitted,
@@ -31,6 +32,7 @@ from howdah.errors import (
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
+    Undecodable,
     WaitTimeout,
     WorkerUnknown,
 )
@@ -81,6 +83,7 @@ __all__ = [
     "JobNotFound",
     "JobPage",
     "JobQueue",
+    "KeyMissing",
     "LeaseLost",
     "Linear",
     "NotEnded",
@@ -111,6 +114,8 @@ __all__ = [
     "Stats",
     "Status",
     "TypeStats",
+    "Undecodable",
+    "Unreadable",
     "Unseen",
     "Update",
     "WaitTimeout",

@@ -20,6 +20,8 @@
     │   ├── JobFailed                    has the handler's traceback
     │   ├── JobCancelled
     │   └── NotEnded
+    ├── Undecodable                      what is stored cannot be read by the queue's codec
+    │   └── KeyMissing                   has the id of the key
     ├── PositionLost                     a place in the stream that this database does not know
     ├── WaitTimeout (TimeoutError)
     ├── SchemaError                      each says which command to run
@@ -149,6 +151,21 @@ class JobCancelled(NotSuccessful):
 
 class NotEnded(NotSuccessful):
     """The job has not ended. Wait for it: queue.wait_for(job)"""
+
+
+class Undecodable(HowdahError):
+    """The queue's codec cannot read what is stored."""
+
+
+class KeyMissing(Undecodable):
+    """What is stored is encrypted with a key that was not given."""
+
+    def __init__(self, message: str | None = None, *, key_id: str | None = None) -> None:
+        super().__init__(message)
+        self.key_id = key_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), key_id=self.key_id), self.args
 
 
 class PositionLost(HowdahError):

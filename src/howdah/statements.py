@@ -19,14 +19,20 @@ ROLES = ("owner", "producer", "worker", "viewer", "operator")
 
 _SCHEMA_TOKEN = re.compile(rf"\bhowdah(_(?:{'|'.join(ROLES)}))?\b")
 _SCHEMA_PATTERN = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_FOREIGN = ("information_schema",)
 _ROOT = resources.files("howdah") / "sql"
 
 
 def check_schema_name(schema: object) -> str:
-    if not isinstance(schema, str) or not _SCHEMA_PATTERN.fullmatch(schema) or schema.startswith("pg_"):
+    if (
+        not isinstance(schema, str)
+        or not _SCHEMA_PATTERN.fullmatch(schema)
+        or schema in _FOREIGN
+        or schema.startswith("pg_")
+    ):
         raise InvalidOption(
             f"{schema!r} is not a schema name for Howdah: 1 to 48 lower-case letters, digits and underscores,"
-            " beginning with a letter or an underscore, and not with pg_"
+            " beginning with a letter or an underscore, not with pg_, and not information_schema"
         )
     return schema
 

@@ -75,7 +75,25 @@ def test_a_schema_name_is_lower_case_letters_digits_and_underscores(schema: str)
 
 @pytest.mark.parametrize(
     "schema",
-    ["", "a" * 49, "Howdah", "1a", "a-b", "a b", 'a"b', "a;b", "a.b", "a\n", "é", "pg_mine", "pg_", None, 5, b"howdah"],
+    [
+        "",
+        "a" * 49,
+        "Howdah",
+        "1a",
+        "a-b",
+        "a b",
+        'a"b',
+        "a;b",
+        "a.b",
+        "a\n",
+        "é",
+        "pg_mine",
+        "pg_",
+        "information_schema",
+        None,
+        5,
+        b"howdah",
+    ],
     ids=repr,
 )
 def test_any_other_schema_name_is_refused(schema: Any) -> None:

@@ -80,6 +80,12 @@ def json_line(value: Any) -> str:
     return json.dumps(value, default=_as_json) + "\n"
 
 
+def readable_json(value: Any, indent: int | None = None) -> str:
+    """JSON for people. What it holds is not safe yet."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(value, indent=indent, ensure_ascii=False, separators=separators, default=_as_json)
+
+
 def plain(value: Any) -> dict[str, Any]:
     """A dataclass as a dict of its fields, for ``print_json``."""
     return {

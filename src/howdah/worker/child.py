@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import contextvars
 import importlib
+import json
 import logging
 import os
 import signal
@@ -76,6 +77,11 @@ class Settled(msgspec.Struct, tag="settled"):
 SETTLED = b'{"type":"settled"'
 
 
+def packed(message: Any) -> bytes:
+    """A message for the pipe. Not by msgspec: it has neither lone surrogates, which errors may hold, nor all numbers."""
+    return json.dumps(msgspec.to_builtins(message)).encode()
+
+
 class Stopped(BaseException):
     """Raised in the handler when its worker tells it to stop."""
 
@@ -95,7 +101,7 @@ def main(pipe: Connection, module: str) -> None:
         with contextlib.suppress(OSError):  # the worker is gone already
             child.send({"ready": os.getpid()})
         while True:
-            assignment = msgspec.json.decode(runner.run(inbox.get()), type=Assignment)
+            assignment = msgspec.convert(json.loads(runner.run(inbox.get())), type=Assignment)
             with contextlib.suppress(OSError):
                 child.send({"begins": assignment.name})
             child.perform(runner, assignment)
@@ -232,7 +238,7 @@ class _Child:
 
     def send(self, message: Any) -> None:
         with self._sending:
-            self._pipe.send_bytes(msgspec.json.encode(message))
+            self._pipe.send_bytes(packed(message))
 
     def perform(self, runner: asyncio.Runner, assignment: Assignment) -> None:
         ending, by_handler = self._ending(runner, assignment)
