@@ -112,7 +112,9 @@ def test_keys_are_taken_as_bytes_and_text_one_or_several() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", ["", [], "short", FIRST[:-6], f"{FIRST}x!", [FIRST, FIRST], b"16 bytes of text", [1], 7, None]
+    "keys",
+    ["", [], "short", FIRST[:-6], f"{FIRST}x!", [FIRST, FIRST], b"16 bytes of text", [1], 7, None],
+    ids=lambda _: "keys",
 )
 def test_what_is_no_key_is_refused_without_being_shown(keys: Any) -> None:
     with pytest.raises(InvalidOption) as refused:
