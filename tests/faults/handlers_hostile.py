@@ -111,7 +111,7 @@ RETURNED: dict[str, Callable[[], Any]] = {
     "too deep": lambda: nested(5_000),
     "endless": endless,
     "an object": object,
-    "a coroutine": lambda: (each for each in ()),
+    "a generator": lambda: (each for each in range(3)),
     "huge": lambda: "x" * HUGE,
 }
 
