@@ -16,9 +16,6 @@ from tests.worker.processes import Fleet, WorkerProcess, until
 
 STANDS_STILL = ("before the commit", "after the commit")
 
-BUFFER = 5_000
-"""Ends that wait to be written before a worker claims nothing more."""
-
 REPLACED = 2
 """The exit code of a worker whose name is taken by another."""
 
@@ -88,21 +85,26 @@ def effects_of(stage: Stage) -> dict[uuid.UUID, int]:
 @case(3, "kill9-before-flush", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_deaths")
 def kill9_before_flush(stage: Stage) -> None:
     """A worker is killed when its handlers have ended, and nothing of that is written yet, because the archive is locked."""
-    victim, *_ = stage.start(stage.scaled(4, 2), concurrency=100)
+    slots = stage.scaled(1_000, 100)
+    victim, *_ = stage.start(stage.scaled(4, 2), concurrency=slots)
     stage.fleet.workers[-1].await_judge()
     with psycopg.connect(stage.dsn) as locker:
         locker.execute("LOCK TABLE howdah.archive IN SHARE MODE")
         if stage.quick:
             stage.enqueue_many("nothing_noted", 400)
-            until(lambda: ended_but_held(stage, victim) >= 100, "a hundred ends wait to be written")
+            until(lambda: ended_but_held(stage, victim) >= slots, "the ends of all that it can run wait to be written")
         else:
-            stage.enqueue_many("nothing", 24_000)
-            until(lambda: len(stage.fleet.held_by(victim)) > BUFFER, "its buffer is full")
+            stage.enqueue_many("nothing", 20_000)
+            until(lambda: begun_by(stage, victim) >= slots, "all that it can run has begun, and ended at once")
         until(lambda: waits_for_a_lock(stage, victim), "it has begun to write them")
         assert not stage.execute("SELECT FROM howdah.archive LIMIT 1")
         stage.kill(victim)
     stage.fleet.await_drained()
     assert {job["status"] for job in stage.fleet.jobs()} == {"completed"}
+
+
+def begun_by(stage: Stage, worker: WorkerProcess) -> int:
+    return sum(job["status"] == "running" for job in stage.fleet.held_by(worker))
 
 
 def ended_but_held(stage: Stage, worker: WorkerProcess) -> int:
