@@ -1,3 +1,104 @@
-"""Cases about the sockets of a process: forked, or too many."""
+"""Cases in which connections are shared by mistake, or too few."""
 
 from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from tests.faults.case import case
+from tests.faults.stage import Stage
+from tests.worker.processes import PATIENCE, ROOT, until
+
+ATTEMPTS_A_SECOND = 10
+"""How often a worker may knock at a door that is closed: its eight loops pause for half a second to five, growing."""
+
+
+@case(40, "fork-and-storm", checks="I1 I2 I3 I4 I5 I7")
+def fork_and_storm(stage: Stage) -> None:
+    """A process forks after it has used a queue; and far more workers than there are connections all want some at once."""
+    no_socket_is_shared(stage)
+    storm(stage)
+
+
+def no_socket_is_shared(stage: Stage) -> None:
+    # A connection that two processes used would have made changes for both.
+    with psycopg.connect(stage.dsn) as conn:
+        conn.execute("ALTER TABLE audit.transitions ADD COLUMN backend int DEFAULT pg_backend_pid()")
+    children = stage.scaled(8, 3)
+    forked = subprocess.run(
+        [sys.executable, "-m", "tests.faults.forks", str(children), str(stage.scaled(50, 10))],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        cwd=ROOT,
+        env=os.environ | {"HOWDAH_DSN": stage.dsn},
+        timeout=PATIENCE,
+    )
+    assert (forked.returncode, forked.stderr) == (0, b""), forked.stderr.decode()
+    stage.fault(children)
+    stage.acknowledged += map(uuid.UUID, forked.stdout.decode().split())
+    users = defaultdict(set)
+    for row in stage.execute(
+        "SELECT DISTINCT t.backend, l.meta ->> 'process' AS process FROM audit.transitions AS t JOIN howdah.live AS l USING (id)"
+    ):
+        users[row["backend"]].add(row["process"])
+    shared = [processes for processes in users.values() if len(processes) > 1]
+    assert not shared, f"these have used one connection: {shared}"
+    assert len(set().union(*users.values())) == children + 1
+
+
+def storm(stage: Stage) -> None:
+    workers, connections = stage.scaled((50, 30), (6, 6))
+    stage.enqueue_many("work", 200, {"seconds": 0.01})
+    with few_connections(stage, connections) as (dsn, role):
+        fleet = [stage.fleet.start(stage.new_name(), dsn=dsn, concurrency=5) for _ in range(workers)]
+        stage.fault(workers)
+        began = stage.now()
+        await_drained(stage)
+        # All of them at once, as after a restart.
+        cut = "SELECT count(pg_terminate_backend(pid)) AS cut FROM pg_stat_activity WHERE usename = %s"
+        stage.fault(stage.execute(cut, role)[0]["cut"])
+        stage.enqueue_many("work", 200, {"seconds": 0.01})
+        await_drained(stage)
+        seconds = (stage.now() - began).total_seconds()
+        knocks = refusals(stage, role)
+        assert knocks, "there were enough connections for all"
+        assert knocks <= workers * (ATTEMPTS_A_SECOND * seconds + 30), f"{knocks} attempts in {seconds:.0f} s"
+        assert all(worker.is_running for worker in fleet), "somebody has given up"
+
+
+def await_drained(stage: Stage) -> None:
+    """As many processes as these need minutes to get up, where the machine is small."""
+    until(lambda: not stage.execute("SELECT FROM howdah.live LIMIT 1"), "every job has ended", within=600)
+
+
+@contextlib.contextmanager
+def few_connections(stage: Stage, connections: int) -> Iterator[tuple[str, str]]:
+    """A way to the database for so many connections at once, and for whom: one who, once inside, is everybody's owner."""
+    role = f"storm_{secrets.token_hex(4)}"
+    with psycopg.connect(stage.dsn, autocommit=True) as conn:
+        for statement in (
+            f"CREATE ROLE {role} LOGIN CONNECTION LIMIT {connections}",
+            f"GRANT postgres TO {role}",
+            f"ALTER ROLE {role} SET role = postgres",
+        ):
+            conn.execute(statement.encode())
+        try:
+            yield make_conninfo(stage.dsn, user=role), role
+        finally:
+            for worker in stage.fleet.workers:
+                worker.close()
+            conn.execute(f"DROP ROLE {role}".encode())
+
+
+def refusals(stage: Stage, role: str) -> int:
+    log = (stage.server.home / "log").read_text(errors="replace")
+    return log.count(f'too many connections for role "{role}"')

@@ -1,4 +1,4 @@
-"""Cases in which what is to be stored cannot be."""
+"""The case in which one row of many is bad."""
 
 from __future__ import annotations
 

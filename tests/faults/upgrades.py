@@ -1,3 +1,134 @@
 """Cases in which the schema changes under those who use it."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+
+from howdah.statements import render, source
+from tests.faults import evidence
+from tests.faults.case import case
+from tests.faults.stage import Stage
+from tests.worker.processes import PATIENCE, ROOT, WorkerProcess, until
+
+OLDEST = "74ad965"
+"""The last version with schema 3, whose workers go on working today."""
+PREVIOUS = "9c1f1b4"
+
+ADD_JOBS = """
+import sys
+from howdah import JobQueue
+with JobQueue() as queue:
+    queue.migrate()
+    for _ in range(int(sys.argv[1])):
+        print(queue.enqueue("work", {"seconds": 0.01}).id)
+"""
+
+
+@case(38, "migrate-race", checks="I1 I2 I3 I4 I5 I7")
+def migrate_race(stage: Stage) -> None:
+    """Ten processes migrate at once, and two are killed, while workers of older versions run: all find the same schema."""
+    oldest, previous = (source_of(stage, commit) for commit in (OLDEST, PREVIOUS))
+    begin_with(stage, oldest, jobs=stage.scaled(500, 100))
+    old = [start_with(stage, oldest) for _ in range(stage.scaled(2, 1))]
+    for worker in old:
+        worker.await_ready()
+    migrate_at_once(stage)
+    newer = [start_with(stage, previous) for _ in range(stage.scaled(2, 1))]
+    with stage.producing(stage.scaled(500, 30)):
+        for worker in newer:
+            worker.await_ready()
+        for _ in range(stage.scaled(5, 1)):
+            stage.queue.migrate()
+            stage.execute("UPDATE howdah.schema_version SET digest = 'of another version' RETURNING version")
+            migrate_at_once(stage)
+        done = stage.fleet.ledger.count("END")
+        until(lambda: stage.fleet.ledger.count("END") > done, "they go on")
+    stage.fleet.await_drained()
+    for worker in (*old, *newer):
+        assert worker.is_running, worker.log
+        assert worker.stop() == 0
+        assert stage.fleet.ledger.count("END", where=lambda entry, name=worker.name: entry.worker == name)  # type: ignore[misc]
+
+
+def source_of(stage: Stage, commit: str) -> Path:
+    """That version's package, taken from the history."""
+    folder = stage.folder / commit
+    archive = folder.with_suffix(".tar")
+    made = subprocess.run(["git", "archive", "-o", str(archive), commit, "src"], cwd=ROOT, capture_output=True)
+    stage.needs(made.returncode == 0, f"the history of this repository is not here: {made.stderr.decode()}")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder / "src"
+
+
+def begin_with(stage: Stage, source: Path, jobs: int) -> None:
+    """The schema, and the first jobs, are those of that version."""
+    with psycopg.connect(stage.dsn) as conn:
+        conn.execute("DROP SCHEMA howdah, audit CASCADE")
+    added = run_python(stage, "-c", ADD_JOBS, str(jobs), source=source)
+    assert added.wait(PATIENCE) == 0
+    evidence.install(stage.dsn)
+    assert added.stdout is not None
+    stage.acknowledged += map(uuid.UUID, added.stdout.read().decode().split())
+
+
+def start_with(stage: Stage, source: Path) -> WorkerProcess:
+    path = os.pathsep.join([str(source), str(ROOT)])
+    return stage.fleet.start(stage.new_name(), environment={"PYTHONPATH": path}, concurrency=10)
+
+
+def migrate_at_once(stage: Stage) -> None:
+    """All of them wait for one lock. One is killed as it waits, and the first that gets it while it migrates."""
+    with psycopg.connect(stage.dsn) as holder:
+        holder.execute(render(source("lock_migration"), "howdah").encode())
+        migrations = {
+            f"migration-{number}": run_python(stage, "-m", "howdah", "migrate", name=f"migration-{number}")
+            for number in range(stage.scaled(10, 3))
+        }
+        until(lambda: len(at_the_lock(stage, granted=False)) == len(migrations), "all of them wait")
+        killed = [stage.chance.choice(list(migrations))]
+        migrations[killed[0]].kill()
+    time.sleep(stage.chance.uniform(0, 0.2))
+    if (first := at_the_lock(stage, granted=True)) and first[0] not in killed:
+        killed.append(first[0])
+        migrations[first[0]].kill()
+    stage.fault(len(killed))
+    codes = {name: process.wait(PATIENCE) for name, process in migrations.items() if name not in killed}
+    assert set(codes.values()) == {0}, codes
+    assert stage.queue.migrate().changed is False, "the last of them has left something to do"
+    foreign = [each for each in stage.queue.check_schema() if "audit" not in each.name]
+    assert foreign == [], "the schema is not what this version installs"
+
+
+def at_the_lock(stage: Stage, *, granted: bool) -> Sequence[str]:
+    return [
+        row["application_name"]
+        for row in stage.execute(
+            "SELECT a.application_name FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)"
+            " WHERE l.locktype = 'advisory' AND l.granted = %s AND a.application_name LIKE 'migration-%%'"
+            " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            granted,
+        )
+    ]
+
+
+def run_python(stage: Stage, *arguments: str, source: Path | None = None, name: str = "") -> subprocess.Popen[bytes]:
+    surroundings = {"HOWDAH_DSN": stage.dsn, "PGAPPNAME": name}
+    if source is not None:
+        surroundings["PYTHONPATH"] = str(source)
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=stage.folder,
+        env=os.environ | surroundings,
+    )

@@ -76,6 +76,10 @@ class Ledger:
         """From now on handlers have ``heard`` it."""
         self.path.with_name(f"said {word}").touch()
 
+    def unsay(self, *words: str) -> None:
+        for word in words:
+            self.path.with_name(f"said {word}").unlink()
+
     def count(self, *words: str, where: Callable[[Entry], bool] = lambda _: True) -> int:
         return len(self.entries(*words, where=where))
 

@@ -235,6 +235,8 @@ class _Child:
         self.post = Outbox(self.send)
         self._resources: dict[int, Mapping[str | type, Any]] = {}
         self._task: asyncio.Task[Any] | None = None
+        self._used_up = False
+        """Whether memory has run out here: what a handler has left behind would be missing for the next one."""
 
     def send(self, message: Any) -> None:
         with self._sending:
@@ -244,7 +246,12 @@ class _Child:
         ending, by_handler = self._ending(runner, assignment)
         self.post.end()
         self.send(
-            {"kind": type(ending).__name__, "ending": msgspec.to_builtins(ending), "completed_by_handler": by_handler}
+            {
+                "kind": type(ending).__name__,
+                "ending": msgspec.to_builtins(ending),
+                "completed_by_handler": by_handler,
+                "used_up": self._used_up,
+            }
         )
 
     def _ending(self, runner: asyncio.Runner, assignment: Assignment) -> tuple[Ending, bool]:
@@ -286,6 +293,7 @@ class _Child:
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001
+            self._used_up = isinstance(error, MemoryError)
             return Interrupted() if run.cancelled else endings.of_error(run.handler, job, error)
         if run.handler.batch is not None:
             return endings.of_batch(run.handler, run.jobs, value)[0]

@@ -90,10 +90,10 @@ class Children:
             self._thread.submit(child.reap)
 
     def put_back(self, child: Child) -> None:
-        """The child is free again; a dead one, or one that was told to stop, is forgotten."""
+        """The child is free again; one that is dead, used up, or was told to stop is forgotten."""
         if child in self._idle:
             return
-        if child.alive and not child.told_to_stop:
+        if child.alive and not child.told_to_stop and not child.used_up:
             self._idle.append(child)
         else:
             self._forget(child)
@@ -149,6 +149,7 @@ class Child:
         self._settling: set[asyncio.Task[None]] = set()
         self.alive = True
         self.told_to_stop = False
+        self.used_up = False
         self._ready: asyncio.Future[bool] | None = None
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -217,6 +218,7 @@ class Child:
         elif "said" in message and self._run is not None:
             self._hear(self._run, msgspec.convert(message, Said))
         elif "kind" in message and self._answer is not None and not self._answer.done():
+            self.used_up = message["used_up"]
             if message["completed_by_handler"] and self._run is not None:
                 self._run.by_handler.update(job.id for job in self._run.jobs)
             self._answer.set_result(_ending(message))

@@ -59,6 +59,7 @@ class Heartbeat:
         self._replaced = replaced
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="howdah-heartbeat", daemon=True)
+        self._conn: SyncConnection | None = None
         self._backoff = Backoff(longest=interval)
         self._loop = asyncio.get_running_loop()
         self._watch = LoopWatch(self._loop, threading.get_ident())
@@ -69,6 +70,18 @@ class Heartbeat:
         self._told_pace: Any = None
         self.last_success = time.monotonic()
         self.last_error: str | None = None
+
+    def open(self) -> None:
+        """Connects, before it is started. Raises DatabaseUnavailable."""
+        if self._conn is None or self._conn.closed:
+            self._conn = self._database.connect(self._database.dsn())
+
+    def close(self) -> None:
+        """Lets go of the connection: it is not started, or has ended."""
+        conn, self._conn = self._conn, None
+        if conn is not None:
+            with contextlib.suppress(Exception):
+                conn.close()
 
     def start(self) -> None:
         """Begins to beat. The worker has registered under ``boot``."""
@@ -101,7 +114,6 @@ class Heartbeat:
         }
 
     def _work(self) -> None:
-        conn: SyncConnection | None = None
         # Registering was the first one.
         next_beat = time.monotonic() + self._interval
         while not self._stop.wait(max(min(next_beat - time.monotonic(), LOOP_LAG / 2), 0)):
@@ -109,9 +121,9 @@ class Heartbeat:
                 self._watch.look()
                 if time.monotonic() < next_beat:
                     continue
-                if conn is None or conn.closed:
-                    conn = self._database.connect(self._database.dsn())
-                self._beat(conn)
+                self.open()
+                assert self._conn is not None
+                self._beat(self._conn)
                 self._backoff.reset()
                 self.last_error = None
                 next_beat = time.monotonic() + self._interval
@@ -120,9 +132,8 @@ class Heartbeat:
                 self.last_error = describe(error)
                 log.debug("a heartbeat did not get through: %s", self.last_error)
                 next_beat = time.monotonic() + self._backoff.next()
-                _close(conn)
-                conn = None
-        _close(conn)
+                self.close()
+        self.close()
 
     def _beat(self, conn: SyncConnection) -> None:
         sent = time.monotonic()
@@ -195,9 +206,3 @@ class LoopWatch:
             f" at {os.path.basename(place.filename)}:{place.lineno} in {place.name}" if place else "",  # noqa: PTH119
             extra={"event": "loop_blocked"},
         )
-
-
-def _close(conn: SyncConnection | None) -> None:
-    if conn is not None:
-        with contextlib.suppress(Exception):
-            conn.close()

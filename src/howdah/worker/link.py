@@ -58,6 +58,11 @@ class Link:
             self._outage.ended()
             return answer
 
+    async def open(self) -> None:
+        """Connects, if it is not. Raises DatabaseUnavailable."""
+        async with self._lock:
+            await self._connected()
+
     async def close(self) -> None:
         async with self._lock:
             await self._drop()

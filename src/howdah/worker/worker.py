@@ -123,7 +123,8 @@ class Worker:
         self._writes = Link(self._database, self._outage)
         # Apart from the writes: a batch that waits for somebody's lock must not keep the sweep from its work.
         self._chores = Link(self._database, self._outage)
-        for link in (self._claims, self._writes, self._chores):
+        self._links = (self._claims, self._writes, self._chores)
+        for link in self._links:
             stack.push_async_callback(link.close)
         resources = await self._open_resources(stack)
         _check_resources(self.handlers.values(), resources)
@@ -223,6 +224,7 @@ class Worker:
                 joining.result()
             except DatabaseUnavailable as error:
                 self._outage.began(error)
+                await self._disconnect()
                 await happens(self._stop_event, backoff.next())
             else:
                 return True
@@ -230,10 +232,19 @@ class Worker:
 
     async def _join(self) -> None:
         await asyncio.to_thread(self._prepare)
+        # All connections or none: where there are too few for all workers, many that have one each would do nothing.
+        for link in self._links:
+            await link.open()
+        await asyncio.to_thread(self._heartbeat.open)
         for handler in self.handlers.values():
             await self._claims.run(calls.declare(self.context, handler.declaration))
         registration = self._heartbeat.registration()
         await self._claims.run(calls.register(self.context, self._heartbeat.boot, **registration))
+
+    async def _disconnect(self) -> None:
+        for link in self._links:
+            await link.close()
+        await asyncio.to_thread(self._heartbeat.close)
 
     # While it works
 
