@@ -117,7 +117,7 @@ VARIANTS = (
     ),
     Variant(
         "strays-overlooked", "the sweep asks workers' rows only: a claim that came after its worker was given up stays.",
-        "no-orphan", dataclasses.replace(ONE_JOB, kinds=frozenset({"late message", "crash"}), endings=("complete",)),
+        "no-orphan", dataclasses.replace(DEAD_WORKER, kinds=frozenset({"late message", "crash"})),
         Rules(sweeps_strays=False),
     ),
     Variant(

@@ -180,11 +180,16 @@ def canonical(state: State, names: tuple[int, ...], *, alike: bool) -> State:
 
 def _in_order(state: State) -> State:
     (a, b), (row_a, row_b) = state.processes, state.rows
-    if hash((a, row_a)) <= hash((b, row_b)):
-        return state
+    if (a, row_a) == (b, row_b):
+        # Then what they hold, or have sent, tells them apart.
+        return min(state, _swapped(state), key=lambda each: ([job.holder for job in each.jobs], repr(each.adrift)))
+    return state if hash((a, row_a)) < hash((b, row_b)) else _swapped(state)
+
+
+def _swapped(state: State) -> State:
     jobs = tuple(job if job.holder == NOBODY else job._replace(holder=1 - job.holder) for job in state.jobs)
     adrift = tuple(sorted((Adrift(1 - late.process, late.what) for late in state.adrift), key=repr))
-    return State(jobs, (b, a), (row_b, row_a), adrift, state.surprises)
+    return State(jobs, state.processes[::-1], state.rows[::-1], adrift, state.surprises)
 
 
 def _dense(numbers: set[int]) -> bool:
