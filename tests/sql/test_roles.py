@@ -38,7 +38,7 @@ FUNCTIONS = decided(
     (
         WORKER,
         (
-            "abandon attend checkpoint claim claim_job_batch complete crash declare_type due_schedules fail fall_asleep"
+            "abandon attend checkpoint claim claim_job_batch complete crash declare_type disown due_schedules fail fall_asleep"
             " fire_schedule heartbeat is_held leave_worker next_due next_fire progress record_events register_worker release"
             " snooze start stay_awake"
         ),
