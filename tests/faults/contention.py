@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from howdah import JobQueue
 from tests.faults.case import case
 from tests.faults.checker import Verdict
-from tests.faults.network import drained_after, let_pass, proxied
+from tests.faults.network import let_pass, proxied
 from tests.faults.stage import Stage
 from tests.servers import server_major
 from tests.tcp_proxy import Link, TcpProxy
@@ -111,13 +111,12 @@ def is_told(stage: Stage, proxy: TcpProxy, before: Counter[Link]) -> bool:
 def db_stall(stage: Stage) -> None:
     """Tables are locked for three leases, that of the jobs and that of the workers: nobody is given up because of it."""
     workers = stage.start(stage.scaled(4, 2), concurrency=10)
-    jobs, beats = "howdah.live", "howdah.workers"
-    with stage.producing():
-        for tables in stage.scaled((jobs, beats, f"{jobs}, {beats}"), (f"{jobs}, {beats}",)):
+    with stage.producing(rate=stage.scaled(500, 30)):
+        for table in stage.scaled(("live", "workers"), ("workers",)):
             # Only who judges others, after a lease of steady beats, would give somebody up.
             for worker in workers:
                 worker.await_judge()
-            stall(stage, tables, stage.scaled(3, 1.5) * LEASE)
+            stall(stage, table, stage.scaled(3, 1.25) * LEASE)
     stage.fleet.await_drained()
     assert all(worker.is_running for worker in workers)
     given_up = stage.execute("SELECT * FROM audit.farewells")
@@ -125,13 +124,13 @@ def db_stall(stage: Stage) -> None:
     assert not stage.fleet.jobs("crashes > 0"), "jobs were taken from workers that lived"
 
 
-def stall(stage: Stage, tables: str, seconds: float) -> None:
+def stall(stage: Stage, table: str, seconds: float) -> None:
     """While handlers run that outlast it, and until all that was held up has been done."""
     begun = stage.fleet.ledger.count("START", where=outlasts)
     stage.enqueue_many("work", 4, {"seconds": seconds + 0.5})
     until(lambda: stage.fleet.ledger.count("START", where=outlasts) == begun + 4, "handlers run that outlast it")
     with connected(stage) as conn, conn.transaction():
-        conn.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE".encode())
+        conn.execute(f"LOCK TABLE howdah.{table} IN ACCESS EXCLUSIVE MODE".encode())
         stage.fault()
         let_pass(stage, seconds)
     stage.queue.wait_for(stage.enqueue("work"), timeout=PATIENCE)
@@ -155,8 +154,8 @@ def deadlock_unique(stage: Stage) -> None:
             for number in range(stage.scaled(6, 1)):
                 # More than one call takes, of which each is sorted by itself.
                 new = [f"{number}: {key}" for key in range(3_000)]
-                seeds = [stage.chance.randrange(10**9) for _ in range(CLIENTS)]
-                added = clients.map(lambda seed: bulks(stage, queue, random.Random(seed), new), seeds)  # noqa: B023
+                chances = [random.Random(stage.chance.random()) for _ in range(CLIENTS)]
+                added = clients.map(lambda client: bulks(stage, queue, client, chances[client], new), range(CLIENTS))  # noqa: B023
                 assert sum(added) == len(new), "more or fewer jobs were said to be added than there are keys"
                 keys.update(new)
         finally:
@@ -169,7 +168,7 @@ def deadlock_unique(stage: Stage) -> None:
     stage.fleet.await_drained()
 
 
-def bulks(stage: Stage, queue: JobQueue, chance: random.Random, keys: list[str]) -> int:
+def bulks(stage: Stage, queue: JobQueue, client: int, chance: random.Random, keys: list[str]) -> int:
     """What one client does. How many jobs it was told that it has added."""
     stage.fault()
     if chance.random() < 0.5:
@@ -177,7 +176,9 @@ def bulks(stage: Stage, queue: JobQueue, chance: random.Random, keys: list[str])
             queue.enqueue_many("nothing", chance.sample(keys, 500), key=str, conn=conn)
     added = int(queue.enqueue("nothing", key=chance.choice(keys)).created)
     added += queue.enqueue_many("nothing", chance.sample(keys, chance.randrange(2, 500)), key=str)
-    return added + queue.enqueue_many("nothing", chance.sample(keys, len(keys)), key=str)
+    if client % stage.scaled(1, 4) == 0:
+        added += queue.enqueue_many("nothing", chance.sample(keys, len(keys)), key=str)
+    return added
 
 
 def drop_old_days(stage: Stage, queue: JobQueue, over: threading.Event) -> int:
@@ -407,7 +408,8 @@ def workers_are_as_fast_as_before(stage: Stage) -> None:
     rates = [emptied(stage, 25_000) for _ in range(8)]
     shares = [f"{rate / rates[0]:.0%}" for rate in rates]
     print(f"throughput, of the first round's: {', '.join(shares)}")
-    assert max(rates[-2:]) >= 0.8 * rates[0], f"the last rounds were slower than 80% of the first: {shares}"
+    # The best of four, because others may use the machine.
+    assert max(rates[-4:]) >= 0.8 * rates[0], f"the last rounds were slower than 80% of the first: {shares}"
 
 
 def emptied(stage: Stage, jobs: int) -> float:
@@ -416,4 +418,7 @@ def emptied(stage: Stage, jobs: int) -> float:
     stage.enqueue_many("nothing", jobs)
     begun = stage.now()
     stage.queue.resume("nothing")
-    return jobs / drained_after(stage, begun)
+    # Not by looking for jobs that are left: that would wade through all that is dead, and be in the way of what it measures.
+    ended = "SELECT sum(jobs) AS n FROM howdah.archive_counts"
+    until(lambda: stage.execute(ended)[0]["n"] == len(stage.acknowledged), "every job has ended")
+    return jobs / (stage.now() - begun).total_seconds()

@@ -120,8 +120,9 @@ def completions_end_once(stage: Stage, proxy: TcpProxy) -> None:
         proxy.lose_the_answer_to(mark.encode())
         stage.enqueue("marked", {"mark": mark})
         stage.enqueue_many("marked", 5, {"mark": "others"})
+    # Those of one batch are lost one after another, each time that it is written.
+    until(lambda: proxy.answers_lost == lost + count, "every answer was lost")
     stage.fleet.await_drained()
-    assert proxy.answers_lost == lost + count
     strange = stage.fleet.jobs("data ->> 'mark' LIKE 'completion %%' AND (status <> 'completed' OR attempts <> 1)")
     assert not strange, f"a lost reply has changed how jobs end: {strange}"
 
