@@ -198,7 +198,8 @@ class _AllJobs(_Watching):
     ) -> None:
         super().__init__(hub, context, kinds)
         self._types = None if types is None else frozenset(options.job_types(types))
-        self._position = None if after is None else options.name(after, "after", _LONGEST_POSITION)
+        # Without a single character it is the beginning of all.
+        self._position = after if after in (None, "") else options.name(after, "after", _LONGEST_POSITION)
 
     def script(self, bell: type[Bell]) -> Script[None]:
         while True:
