@@ -63,11 +63,6 @@ def storm(stage: Stage) -> None:
         stage.fault(workers)
         began = stage.now()
         await_drained(stage)
-        # All of them at once, as after a restart.
-        cut = "SELECT count(pg_terminate_backend(pid)) AS cut FROM pg_stat_activity WHERE usename = %s"
-        stage.fault(stage.execute(cut, role)[0]["cut"])
-        stage.enqueue_many("work", 200, {"seconds": 0.01})
-        await_drained(stage)
         seconds = (stage.now() - began).total_seconds()
         knocks = refusals(stage, role)
         assert knocks, "there were enough connections for all"

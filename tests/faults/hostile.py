@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import uuid
 from typing import Any
@@ -52,14 +53,38 @@ def hostile_payload(stage: Stage) -> None:
     for id, value in echoed.items():
         job = stage.queue.get(id)
         assert job.status == "completed", f"{job.job_type} of {str(value)[:100]}: {job.last_error}"
-        assert job.value()["value"] == (digest(value) if is_huge(value) else value)
-        assert job.data == {"value": value}
+        returned = digest(value) if is_huge(value) else value
+        assert is_same(returned, job.value()["value"]), (
+            f"{job.job_type}: {shown(value)} came back as {shown(job.value())}"
+        )
+        assert is_same({"value": value}, job.data), f"{shown(value)} was stored as {shown(job.data)}"
     for id in failing:
         job = stage.queue.get(id)
         what = f"{job.job_type}: {job.data['what']}"
         assert (job.status, len(job.errors)) == ("failed", 1), f"{what}: {job.status}, {job.last_error}"
         assert job.last_error, f"{what} has failed without a word"
+        assert "child process" not in job.last_error, f"{what}: {job.last_error}"
     assert all(worker.is_running for worker in workers), "a handler has taken its worker down"
+
+
+def is_same(sent: Any, got: Any) -> bool:
+    """Numbers are JSON's: one that was written as 1e+23 comes back as 100000000000000000000000."""
+    match sent:
+        case dict():
+            return (
+                isinstance(got, dict)
+                and sent.keys() == got.keys()
+                and all(is_same(sent[key], got[key]) for key in sent)
+            )
+        case list():
+            return isinstance(got, list) and len(sent) == len(got) and all(map(is_same, sent, got))
+        case float():
+            return isinstance(got, int | float) and sent == float(got)
+    return type(sent) is type(got) and bool(sent == got)
+
+
+def shown(value: Any) -> str:
+    return json.dumps(value)[:300]
 
 
 def enqueue_values(stage: Stage) -> dict[uuid.UUID, Any]:
