@@ -29,7 +29,6 @@ from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job
 from howdah.outcome import Completed, Ending, Failed, Interrupted
-from howdah.payload import clean_text
 from howdah.plan import Plan
 from howdah.worker import endings, log_capture
 from howdah.worker.binding import bound
@@ -249,7 +248,7 @@ class _Child:
         self.send(
             {
                 "kind": type(ending).__name__,
-                "ending": _sendable(ending),
+                "ending": msgspec.to_builtins(ending),
                 "completed_by_handler": by_handler,
                 "used_up": self._used_up,
             }
@@ -325,14 +324,6 @@ class _Child:
             # Never closed: the process ends without a farewell.
             self._resources[id(queue)] = runner.run(queue._open_resources(contextlib.AsyncExitStack()))
         return self._resources[id(queue)]
-
-
-def _sendable(ending: Ending) -> dict[str, Any]:
-    """As JSON has it: a message may hold what is not Unicode. A result was looked at already."""
-    fields: dict[str, Any] = msgspec.to_builtins(ending)
-    if isinstance(ending, Completed):
-        return fields
-    return {name: clean_text(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def find_handler(assignment: Assignment) -> Handler[Any, Any]:
