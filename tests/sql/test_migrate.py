@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from howdah import JobQueue, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate, statements
+from howdah import JobQueue, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate
 from howdah.statements import render, source
 from tests.sql import seed
 
@@ -322,29 +322,6 @@ def tell_the_rest(db: Db) -> None:
     assert len(revived) == 6
     assert db.execute("SELECT count(*) AS n FROM events WHERE kind = 'status'").fetchone() == {"n": 0}
     assert db.execute("SELECT count(*) AS n FROM job_details WHERE stalls_at IS NOT NULL").fetchone() == {"n": 1}
-
-
-def test_version_4_with_its_own_views_and_functions_ends_up_as_a_fresh_one(db: Db, queue: JobQueue) -> None:
-    """With the views of its time, which were part of its tables, and functions that ran as their callers."""
-    db.execute(f"SET search_path = {SCHEMA}".encode())
-    db.execute("SET check_function_bodies = off")
-    for name in statements.names("tables")[:4]:
-        db.execute(render(source(f"tables/{name}"), SCHEMA).encode())
-    for name in statements.names("functions"):
-        text = render(source(f"functions/{name}"), SCHEMA).replace(" SECURITY DEFINER", "")
-        if name not in ("is_held", "read_events", "stream_position"):
-            db.execute(text.encode())
-    db.execute("INSERT INTO schema_version VALUES (true, 4, 3, 'of then', '0.0', now())")
-    db.execute("SELECT enqueue('old', '{\"n\": 1}')")
-    before = db.execute("SELECT * FROM job_details").fetchall()
-    assert queue.migrate().before == 4
-    assert queue.check_schema() == []
-    assert db.execute("SELECT * FROM job_details").fetchall() == before
-    db.execute("SELECT create_partitions()")
-    secure = db.execute(
-        "SELECT prosecdef FROM pg_proc WHERE pronamespace = %s::regnamespace AND proname = 'enqueue'", (SCHEMA,)
-    )
-    assert secure.fetchone() == {"prosecdef": True}
 
 
 def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(

@@ -43,6 +43,12 @@ def run_tests(former: Path, dsn: str, *tests: str) -> subprocess.CompletedProces
     return subprocess.run(command, cwd=former, env=environment, capture_output=True, text=True)
 
 
+def run_command(former: Path, dsn: str, *words: str) -> None:
+    """Runs the former version's command."""
+    environment = surroundings(former, HOWDAH_DSN=dsn)
+    subprocess.run([sys.executable, "-m", "howdah", *words], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
 def _lacking(reason: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(reason)
