@@ -210,11 +210,11 @@ def _version() -> dict[str, int | str]:
         "version": SCHEMA_VERSION,
         "oldest_client": OLDEST_CLIENT,
         "howdah_version": __about__.__version__,
-        **_digests(),
+        **digests(),
     }
 
 
-def _digests() -> dict[str, str]:
+def digests() -> dict[str, str]:
     return {
         "digest": statements.digest("tables", "views", "functions", "roles"),
         "views_digest": statements.digest("views"),
@@ -226,7 +226,7 @@ def _standing() -> Plan[Row]:
 
 
 def _installed() -> Plan[Row]:
-    return (yield from read("schema_version", **_digests()))[0]
+    return (yield from read("schema_version", **digests()))[0]
 
 
 def _files(schema: str, after: int, *, views: bool = True) -> Iterator[str]:

@@ -106,7 +106,7 @@ _VERSION: Final = Check(
     "version",
     ("schema-outdated", "schema-newer", "schema-drift"),
     storage.version,
-    lambda _: {"digest": statements.digest()},
+    lambda _: migrate.digests(),
 )
 _OBJECTS: Final = Check(
     "objects",
