@@ -17,7 +17,7 @@ TWINS = {"wait_for": "await_for"}
 # They ask nothing of the database.
 NO_VERBS = {"close", "aclose", "connect_to", "job", "middleware", "periodic", "worker"}
 STREAMS = {"watch": "awatch", "watch_all": "awatch_all"}
-SCHEMA_VERBS = {"migrate", "check_schema"}
+SCHEMA_VERBS = {"migrate", "check_schema", "doctor"}
 # They go on while transactions come and go.
 PATIENT_VERBS = {"wait_for"}
 VERBS = sorted(
