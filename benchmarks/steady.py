@@ -19,10 +19,12 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from benchmarks import meter, result
+from benchmarks import result
 from benchmarks.drain import NAME
 from benchmarks.program import output, program
 from benchmarks.server import Place, server
+from howdah.bench.drift import thirds
+from howdah.bench.memory import resident_bytes
 
 WARM_UP = 200_000
 MOST_MEMORY = 10e6
@@ -60,7 +62,7 @@ def observed(place: Place, worker: subprocess.Popen[str], producer: subprocess.P
             told["handled"],
             told["p50"],
             told["p99"],
-            meter.resident_bytes(worker.pid),
+            resident_bytes(worker.pid) or 0,
             place.one("SELECT pg_relation_size('live')"),
             _index_bytes(place),
             dead,
@@ -105,8 +107,7 @@ def measure(place: Place, args: argparse.Namespace) -> dict[str, Any]:
 def verdict(series: Sequence[Sample], jobs: int) -> dict[str, dict[str, Any]]:
     """What was asked for, what came out, and whether that is it."""
     warm = [sample for sample in series if sample.handled >= min(WARM_UP, jobs // 5)]
-    third = max(len(warm) // 3, 1)
-    first, last = warm[:third], warm[-third:]
+    first, last = thirds(warm)
     memory = max(abs(sample.rss - warm[0].rss) for sample in warm)
     grown = {
         "table": max(s.table_bytes for s in last) / max(s.table_bytes for s in first),

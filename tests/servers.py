@@ -18,15 +18,18 @@ MAJORS = (18, 16, 15)
 class Server:
     """A server of our own, without durability: the tests of that have servers of their own."""
 
-    def __init__(self, binaries: Path, home: Path | None = None) -> None:
-        self.home = home or Path(tempfile.mkdtemp(prefix="howdah-tests-"))
+    def __init__(self, binaries: Path, folder: str | None = None) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="howdah-tests-", dir=folder))
         self.binaries = _reachable(binaries, self.home)
         self.dsn = f"host={self.home} user=postgres dbname=postgres"
         self.home.chmod(0o755)
         if os.getuid() == 0:
             os.chown(self.home, _account().pw_uid, _account().pw_gid)
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        self._create()
         self.start()
+
+    def _create(self) -> None:
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
 
     @property
     def settings(self) -> dict[str, str]:

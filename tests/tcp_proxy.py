@@ -1,12 +1,18 @@
-"""A TCP proxy of our own: a test can cut its connections, make them fall silent, or lose the answer to a question."""
+"""A TCP proxy of our own: a test can cut its connections, make them fall silent, or lose an answer."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
+
+# Linux's, which the socket module does not name. A filter of one instruction, "return 0", keeps no byte of any packet.
+SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
+NOTHING_PASSES = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
 
 
 class Link:
@@ -15,6 +21,8 @@ class Link:
     def __init__(self, proxy: TcpProxy, client: socket.socket, server: socket.socket) -> None:
         self.asked = b""
         """What the client has sent so far, as far back as a test may look."""
+        self.answered = b""
+        """What it was sent, likewise."""
         self.answer_is_lost = False
         self._proxy = proxy
         self._client, self._server = client, server
@@ -26,11 +34,16 @@ class Link:
             threading.Thread(target=self._until_the_end, args=(pump,), daemon=True, name="proxy").start()
 
     def silence(self) -> None:
-        """From now on nothing comes through, and neither end is told."""
+        """From now on nothing comes through, and neither end is told: not even by the kernel, which acknowledges nothing."""
         self._may_pass.clear()
+        filtered = struct.pack("HL", 1, ctypes.addressof(NOTHING_PASSES))
+        with contextlib.suppress(OSError):  # it has ended
+            self._client.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filtered)
 
     def resume(self) -> None:
         """What was sent meanwhile arrives, late."""
+        with contextlib.suppress(OSError):
+            self._client.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
         self._may_pass.set()
 
     def end(self) -> None:
@@ -51,9 +64,10 @@ class Link:
     def _answer(self) -> None:
         while data := self._server.recv(65536):
             self._may_pass.wait()
-            if self.answer_is_lost:
+            if self.answer_is_lost or self._proxy.loses(data):
                 return
             self._client.sendall(data)
+            self.answered = (self.answered + data)[-65536:]
 
     def _until_the_end(self, pump: Callable[[], None]) -> None:
         with contextlib.suppress(OSError):
@@ -73,6 +87,7 @@ class TcpProxy:
         self._links: set[Link] = set()
         self._silent = False
         self._lost: list[bytes] = []
+        self._lost_answers: list[bytes] = []
         self.accepted = 0
         self.answers_lost = 0
         self.closed = False
@@ -90,9 +105,9 @@ class TcpProxy:
         with self._lock:
             return list(self._links)
 
-    def silence(self, having_asked: bytes = b"") -> int:
+    def silence(self, having_asked: bytes = b"", *, new: bool = True) -> int:
         """Makes every connection fall silent, or those over which this was asked; new ones too, if all are. Tells how many."""
-        self._silent = not having_asked
+        self._silent = new and not having_asked
         chosen = [link for link in self.links if having_asked in link.asked]
         for link in chosen:
             link.silence()
@@ -109,12 +124,23 @@ class TcpProxy:
         with self._lock:
             self._lost += [question] * times
 
-    def loses_the_answer_to(self, data: bytes) -> bool:
+    def lose_an_answer_with(self, words: bytes, times: int = 1) -> None:
+        """The next times that an answer has these words, the connection ends before it arrives."""
         with self._lock:
-            found = next((each for each in self._lost if each in data), None)
+            self._lost_answers += [words] * times
+
+    def loses_the_answer_to(self, data: bytes) -> bool:
+        return self._takes_one(self._lost, data)
+
+    def loses(self, answer: bytes) -> bool:
+        return self._takes_one(self._lost_answers, answer)
+
+    def _takes_one(self, among: list[bytes], data: bytes) -> bool:
+        with self._lock:
+            found = next((each for each in among if each in data), None)
             if found is None:
                 return False
-            self._lost.remove(found)
+            among.remove(found)
             self.answers_lost += 1
             return True
 

@@ -1,7 +1,8 @@
 """Howdah: a job queue that needs PostgreSQL and nothing else."""
 
 from howdah.__about__ import __version__
-from howdah.codec import Codec
+from howdah.codec import Codec, Unreadable
+from howdah.doctor import Diagnosis, Finding, Unseen
 from howdah.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,
@@ -16,8 +17,10 @@ from howdah.errors import (
     JobFailed,
     JobNotChanged,
     JobNotFound,
+    KeyMissing,
     LeaseLost,
     NotEnded,
+    NotPermitted,
     NotRunning,
     NotSuccessful,
     PayloadTooLarge,
@@ -29,6 +32,7 @@ from howdah.errors import (
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
+    Undecodable,
     WaitTimeout,
     WorkerUnknown,
 )
@@ -54,11 +58,13 @@ __all__ = [
     "Cancel",
     "Codec",
     "DatabaseUnavailable",
+    "Diagnosis",
     "EmbeddedServerError",
     "EnqueuedCount",
     "Event",
     "Exponential",
     "Fail",
+    "Finding",
     "Fixed",
     "Group",
     "Handler",
@@ -77,9 +83,11 @@ __all__ = [
     "JobNotFound",
     "JobPage",
     "JobQueue",
+    "KeyMissing",
     "LeaseLost",
     "Linear",
     "NotEnded",
+    "NotPermitted",
     "NotRunning",
     "NotSuccessful",
     "Outcome",
@@ -106,6 +114,9 @@ __all__ = [
     "Stats",
     "Status",
     "TypeStats",
+    "Undecodable",
+    "Unreadable",
+    "Unseen",
     "Update",
     "WaitTimeout",
     "Worker",

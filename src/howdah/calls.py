@@ -21,7 +21,7 @@ from howdah.context import Connection, Context
 from howdah.errors import InvalidInput, InvalidItem, InvalidOption, JobNotFound, LeaseLost
 from howdah.failure import describe, traceback_of
 from howdah.ids import new_id
-from howdah.job import Job, Status, from_row
+from howdah.job import Job, Status, from_row, why_unreadable
 from howdah.options import JobOrId, Seconds
 from howdah.payload import clean_text
 from howdah.plan import Ahead, Begin, Call, Pause, Plan, Row, Take, call, given, read
@@ -32,6 +32,8 @@ from howdah.wire import JsonTexts
 
 BULK_SIZE: Final = 2_000
 WINDOW: Final = 10_000
+UNREADABLE_DELAY: Final = 60.0
+"""Seconds until a job that could not be read is tried again: by then another worker, with the right key, may be there."""
 
 
 # Producers
@@ -132,7 +134,8 @@ def enqueue_many(
     The items are streamed: a generator of millions needs no more memory than one of thousands. All of
     them are one transaction, so that a bad item enqueues nothing; with ``chunk_size`` each chunk is
     one of its own, and the ``InvalidItem`` that a bad item raises says how many are in. ``key`` is
-    called with each item; an item whose key a live job of the type has is left out of the count.
+    called with each item; an item whose key a live job of the type has is left out of the count. Bulks with
+    keys, of 2,000 items or more, of one type, and in one transaction, wait for each other.
     """
     job_type = options.job_type(job_type)
     shared = _options(
@@ -147,6 +150,9 @@ def enqueue_many(
     while more:
         chunk = yield Take(source, size)
         more = bool(chunk)
+        if key is not None and chunk_size is None and not taken and len(chunk) == size:
+            # More may come, and keys are sorted within a chunk only.
+            yield from read("queue_up", job_type=job_type)
         committed = 0 if chunk_size is None else enqueued
         arguments = given(
             job_type=job_type,
@@ -371,12 +377,17 @@ def claim(
     )
     jobs: list[Job] = []
     for row in rows:
-        try:
-            jobs.append(from_row(row, context.codec, context.home))
-        except Exception as error:  # noqa: BLE001
-            # One that the codec cannot read must not take the others with it.
-            message = f"the codec could not read this job: {describe(error)}"
-            yield from call("fail", ids=[row["id"]], tokens=[row["token"]], errors=[stored_text(context, message)])
+        job = from_row(row, context.codec, context.home)
+        if (reason := why_unreadable(job)) is None:
+            jobs.append(job)
+        else:
+            # One that cannot be read must not take the others with it.
+            yield from call(
+                "fail",
+                **fence(job),
+                errors=[stored_text(context, reason)],
+                delays=[timedelta(seconds=UNREADABLE_DELAY)],
+            )
     return jobs
 
 
@@ -537,7 +548,7 @@ def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | Asyn
     try:
         return iter(items)
     except TypeError as error:
-        raise InvalidOption(f"enqueue_many takes an iterable of data, not {items!r}") from error
+        raise InvalidOption(f"enqueue_many takes an iterable of data, not a {type(items).__name__}") from error
 
 
 def _item(context: Context, job_type: str, item: Any, index: int, committed: int) -> Any:
@@ -563,7 +574,7 @@ def fence(job: Job) -> dict[str, list[Any]]:
     """What proves the claim."""
     if not isinstance(job, Job):
         raise InvalidOption(
-            f"this takes a job that claim returned, not {job!r}: it has the token that proves the claim"
+            f"this takes a job that claim returned, not {options.shown(job)}: it has the token that proves the claim"
         )
     return {"ids": [job.id], "tokens": [job.token]}
 

@@ -29,6 +29,7 @@ def _checked(dsn: str, origin: str) -> str:
     scheme, separator, rest = dsn.partition("://")
     if separator and scheme.startswith(("postgres+", "postgresql+", "postgres", "psql")):
         dsn = f"postgresql://{rest}"
+        _check_encoded(rest, origin)
     try:
         conninfo.conninfo_to_dict(dsn)
     except ProgrammingError:
@@ -38,6 +39,15 @@ def _checked(dsn: str, origin: str) -> str:
             " or host=… dbname=… user=…"
         ) from None
     return dsn
+
+
+def _check_encoded(rest: str, origin: str) -> None:
+    """Refuses what would otherwise be read as a strange host or database, and named in messages: part of a password."""
+    authority, _, path = rest.partition("?")[0].partition("/")
+    if authority.count("@") > 1 or "@" in path:
+        raise InvalidOption(
+            f"{origin} has an @ too many: in a user or password, write %40 for @, %2F for / and %3A for :"
+        )
 
 
 def redacted(dsn: str) -> str:

@@ -30,7 +30,9 @@ from howdah.errors import (
     BY_SQLSTATE,
     DatabaseUnavailable,
     InvalidOption,
+    NotPermitted,
     QueueClosed,
+    SchemaError,
     SchemaMissing,
 )
 from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, read
@@ -47,9 +49,10 @@ PREPARE_AFTER = 2
 """Statements that a connection has sent so often are prepared: then they need not be parsed and planned again."""
 
 # What a server says while it goes down, comes up or has no room; everything else is about the call.
-_UNAVAILABLE = ("08", "53300", "57P01", "57P02", "57P03")
+_UNAVAILABLE = ("08", "53", "57P01", "57P02", "57P03", "58")
 # The schema was migrated since the statement was prepared, or another backend is asked for it now.
 _STALE = ("0A000", "26000", "42P05")
+_DENIED = "42501"
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
 
 
@@ -81,6 +84,12 @@ class Database:
         """Looks at the database, as the first use of it does: raises what tells the user which command to run."""
         self._ready()
 
+    def look_after_embedded(self) -> None:
+        """Installs the schema, or brings it up to date, where nobody else would: the embedded server is ours alone."""
+        if self.configured is None:
+            with suppress(SchemaError):
+                self._ready()
+
     # Plans
 
     def run(self, plan: Plan[R], conn: object = None) -> R:
@@ -89,6 +98,15 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
             )
+        try:
+            return self._run(plan, conn)
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            if conn is not None:
+                raise
+            self.pool().drain()
+            raise _is_read_only(error) from error
+
+    def _run(self, plan: Plan[R], conn: SyncConnection | None) -> R:
         theirs: list[Exception] = []
         with _translated(self.schema, theirs), ExitStack() as stack:
             session = _SyncSession(self, conn, stack)
@@ -111,6 +129,15 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
             )
+        try:
+            return await self._arun(plan, conn)
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            if conn is not None:
+                raise
+            await (await self.apool()).drain()
+            raise _is_read_only(error) from error
+
+    async def _arun(self, plan: Plan[R], conn: AsyncConnection | None) -> R:
         theirs: list[Exception] = []
         with _translated(self.schema, theirs):
             async with AsyncExitStack() as stack:
@@ -236,11 +263,11 @@ class Database:
                     if self.configured is None and self.schema == DEFAULT_SCHEMA:
                         self.run(migrate.migrate(self.schema), conn)
                     self.run(migrate.check_version(self.schema), conn)
-                    self._prepares = self._reaches_its_backend(conn)
+                    self._prepares = self.reaches_its_backend(conn)
                 self._ready_dsn = dsn
             return self._ready_dsn
 
-    def _reaches_its_backend(self, conn: SyncConnection) -> bool:
+    def reaches_its_backend(self, conn: SyncConnection) -> bool:
         """Whether no pooler is in between: one may give each transaction to another backend, where nothing is prepared.
 
         A pooler makes up the process id by which a client may cancel what it asked for.
@@ -549,6 +576,11 @@ def _is_outage(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(_UNAVAILABLE)
 
 
+def _is_read_only(error: psycopg.Error) -> DatabaseUnavailable:
+    """What was the primary may be a standby by now; a new connection may find the one that took over."""
+    return DatabaseUnavailable(f"the server is read-only, as after a failover: {error.diag.message_primary}")
+
+
 @contextmanager
 def _translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]:
     """The driver's errors as ours. What is neither an outage nor ours (a deadlock, say) passes as it is."""
@@ -570,7 +602,12 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
         return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
     if _is_outage(error):
-        return DatabaseUnavailable(f"the database cannot be reached, or went away: {message.strip()}")
+        trouble = "cannot do it now" if state.startswith(("53", "58")) else "cannot be reached, or went away"
+        return DatabaseUnavailable(f"the database {trouble}: {message.strip()}")
+    if state == _DENIED:
+        return NotPermitted(
+            f"{message}. This login needs a role that may, of those that {migrate.command(schema)} --roles makes"
+        )
     if state in _NOT_INSTALLED:
         return SchemaMissing(
             f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."

@@ -20,6 +20,8 @@
     │   ├── JobFailed                    has the handler's traceback
     │   ├── JobCancelled
     │   └── NotEnded
+    ├── Undecodable                      what is stored cannot be read by the queue's codec
+    │   └── KeyMissing                   has the id of the key
     ├── PositionLost                     a place in the stream that this database does not know
     ├── WaitTimeout (TimeoutError)
     ├── SchemaError                      each says which command to run
@@ -27,6 +29,7 @@
     │   ├── SchemaOutdated
     │   ├── SchemaTooNew
     │   └── SchemaConflict               something that is not ours is in the way
+    ├── NotPermitted (PermissionError)   the database's login lacks the role for it
     ├── DatabaseUnavailable (ConnectionError)   an outage, not a mistake: try again
     ├── EmbeddedServerError              the embedded PostgreSQL could not be started
     └── QueueClosed
@@ -150,6 +153,21 @@ class NotEnded(NotSuccessful):
     """The job has not ended. Wait for it: queue.wait_for(job)"""
 
 
+class Undecodable(HowdahError):
+    """The queue's codec cannot read what is stored."""
+
+
+class KeyMissing(Undecodable):
+    """What is stored is encrypted with a key that was not given."""
+
+    def __init__(self, message: str | None = None, *, key_id: str | None = None) -> None:
+        super().__init__(message)
+        self.key_id = key_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), key_id=self.key_id), self.args
+
+
 class PositionLost(HowdahError):
     """This position is not one of this database's stream: it may have been restored. Begin without one."""
 
@@ -178,6 +196,10 @@ class SchemaConflict(SchemaError):
     """Something that Howdah did not make is in the way."""
 
 
+class NotPermitted(HowdahError, PermissionError):
+    """The database's login may not do this."""
+
+
 class DatabaseUnavailable(HowdahError, ConnectionError):
     """The database cannot be reached, or went away. Nothing is wrong with the call: try it again."""
 
@@ -197,4 +219,5 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ006": WorkerUnknown,
     "JQ007": ScheduleNotFound,
     "JQ008": PositionLost,
+    "JQ009": SchemaConflict,
 }

@@ -7,7 +7,7 @@ import uuid
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
-from howdah.codec import Codec, decode_text
+from howdah.codec import Codec, decoded, decoded_text
 
 EventKind: TypeAlias = Literal["event", "log", "status"]
 EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
@@ -30,16 +30,16 @@ class Event:
     token: int
     kind: EventKind
     name: str
-    data: Any
+    data: Any = dataclasses.field(repr=False)
 
 
 def event_of(row: dict[str, Any], codec: Codec) -> Event:
     """A row of the table ``events``."""
     data = row["data"]
     if row["kind"] != "status":
-        data = None if data is None else codec.decode(data)
-    elif data and data.get("error") is not None:
-        data = {**data, "error": decode_text(codec, data["error"])}
+        data = decoded(codec, data)
+    elif isinstance(data, dict) and data.get("error") is not None:
+        data = {**data, "error": decoded_text(codec, data["error"])}
     return Event(
         job_id=row["job_id"],
         job_type=row["job_type"],

@@ -20,6 +20,12 @@ def message_of(error: BaseException) -> str:
         return "(its message could not be read)"
 
 
+def loggable(error: BaseException) -> BaseException:
+    """The exception as it may stand in a log: without the details of PostgreSQL, which may repeat a whole row."""
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)
+    return error if primary is None else type(error)(primary).with_traceback(error.__traceback__)
+
+
 def traceback_of(error: BaseException | str) -> str | None:
     if isinstance(error, str) or error.__traceback__ is None:
         return None

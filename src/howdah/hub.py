@@ -362,6 +362,8 @@ class _Line:
                 self._database.run(read("echo", payload=self._nonce), other)
         except psycopg.errors.ReadOnlySqlTransaction:
             log.info("notifications do not arrive from a server that is read-only: polling instead")
+        except psycopg.errors.ProgramLimitExceeded:
+            log.info("notifications do not arrive while the server's queue of them is full: polling instead")
 
     def hear(self) -> None:
         """Takes in what has arrived. Raises if that is the end of the connection."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 
 from typing_extensions import TypeVar
 
-from howdah.codec import PLAIN, Codec, decode_text
+from howdah.codec import PLAIN, Codec, Unreadable, decoded, decoded_text
 from howdah.errors import NotRunning
 from howdah.record import Record, record_of
 
@@ -32,9 +32,9 @@ class AttemptError:
     attempt: int
     at: datetime
     kind: str
-    error: str
+    error: str = dataclasses.field(repr=False)
     worker: str | None = None
-    traceback: str | None = None
+    traceback: str | None = dataclasses.field(default=None, repr=False)
     token: int = 0
     started_at: datetime | None = None
 
@@ -169,6 +169,10 @@ class Job(Generic[T_co]):
             value = _read_now(self, name)
             object.__setattr__(self, name, value)
             return value
+
+    def __repr__(self) -> str:
+        # A job that is logged, or named in somebody's message, gives nothing of its data away.
+        return f"<Job {self.job_type!r} {self.id}: {self.status}, attempt {self.attempts} of {self.max_attempts}>"
 
     @property
     def ended(self) -> bool:
@@ -317,9 +321,10 @@ def bind(job: Job, attempt: Attempt) -> None:
 
 
 def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job:
-    """A row of the table ``live`` or of the view ``job_details`` as a job."""
+    """A row of the table ``live``, or of the views ``live_jobs`` and ``job_details``, as a job."""
     row["percent"], row["resumed"], row["record"] = row.pop("progress"), row.pop("checkpoint"), row.pop("report")
-    row.pop("stalls_at", None)
+    for name in _FOR_OTHERS:
+        row.pop(name, None)
     for name, read in _READ.items():
         row[name] = read(row.get(name), codec)
     try:
@@ -364,18 +369,26 @@ def _read_now(job: Job, name: str) -> Any:
     return _READ[name](value, codec) if name in _READ else value
 
 
+def why_unreadable(job: Job) -> str | None:
+    """Why a job cannot be run here: its data or its checkpoint cannot be read. None: they can."""
+    found = (value for value in (job.data, job.resumed) if isinstance(value, Unreadable))
+    return next((f"this job cannot be read here: {value.reason}" for value in found), None)
+
+
 def _decoded(value: Any, codec: Codec) -> Any:
-    return None if value is None else codec.decode(value)
+    return decoded(codec, value)
 
 
 def _decoded_text(value: str | None, codec: Codec) -> str | None:
-    return None if value is None else decode_text(codec, value)
+    return None if value is None else decoded_text(codec, value)
 
 
-def _errors(entries: list[dict[str, Any]] | None, codec: Codec) -> tuple[AttemptError, ...]:
-    return tuple(_attempt_error(entry, codec) for entry in entries or ())
+def _errors(entries: list[dict[str, Any]] | Unreadable | None, codec: Codec) -> tuple[AttemptError, ...]:
+    return () if isinstance(entries, Unreadable) else tuple(_attempt_error(entry, codec) for entry in entries or ())
 
 
+_FOR_OTHERS: Final = ("stalls_at", "version")
+"""Columns of which a job has no field."""
 _COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "report"}
 """The fields whose columns have other names."""
 _READ: Final[dict[str, Any]] = {
@@ -384,7 +397,7 @@ _READ: Final[dict[str, Any]] = {
     "resumed": _decoded,
     "last_error": _decoded_text,
     "errors": _errors,
-    "record": lambda report, _: record_of(report),
+    "record": lambda report, _: None if isinstance(report, Unreadable) else record_of(report),
 }
 """What is made of the columns that are not simply values."""
 _DEFAULTS: Final = {
@@ -403,9 +416,9 @@ def _attempt_error(entry: dict[str, Any], codec: Codec) -> AttemptError:
         attempt=entry["attempt"],
         at=datetime.fromisoformat(entry["at"]),
         kind=entry["kind"],
-        error=decode_text(codec, entry["error"]),
+        error=decoded_text(codec, entry["error"]),
         worker=entry.get("worker"),
-        traceback=None if traceback is None else decode_text(codec, traceback),
+        traceback=None if traceback is None else decoded_text(codec, traceback),
         token=entry.get("token", 0),
         started_at=None if entry.get("started_at") is None else datetime.fromisoformat(entry["started_at"]),
     )

@@ -2,8 +2,11 @@
 
 Everything happens in one transaction under one lock: twenty at once are one after the other, and one
 that is killed half-way has done nothing. Tables change by numbered files, each run once; functions are
-simply installed anew. Changes to tables only ever add, and clients pass over columns that they do not know, so that
-those from ``OLDEST_CLIENT`` on go on working until none is left.
+simply installed anew, and so are views, where they have changed. Changes to tables only ever add, and clients pass over
+columns that they do not know, so that those from ``OLDEST_CLIENT`` on go on working until none is left.
+
+Roles are made once, when they are asked for. From then on the schema belongs to its owner's role, by which each later
+migration knows that they are there, and keeps ownership and grants as they should be.
 """
 
 from __future__ import annotations
@@ -15,18 +18,19 @@ from collections.abc import Iterator
 from psycopg import sql
 
 from howdah import __about__, statements
-from howdah.errors import SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
+from howdah.errors import NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
 from howdah.plan import Begin, Plan, Row, Script, call, read
-from howdah.statements import render, source
+from howdah.statements import ROLES, quoted, render, source
 
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
 OLDEST_CLIENT = 3
 
-_RELATIONS = [
+RELATIONS = [
     "archive",
     "archive_counts",
     "archive_default",
     "event_counter",
+    "event_details",
     "events",
     "events_default",
     "id_counter",
@@ -34,6 +38,8 @@ _RELATIONS = [
     "jobs",
     "lane_head",
     "live",
+    "live_jobs",
+    "schedule_details",
     "schedules",
     "schema_version",
     "settings",
@@ -51,6 +57,8 @@ class Migration:
     after: int
     changed: bool
     adopted: int | None = None
+    roles: tuple[str, ...] = ()
+    """The roles that the schema has; none unless they were asked for once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,51 +70,65 @@ class Difference:
     problem: str
 
 
-def script(schema: str) -> str:
-    """The whole installation, for psql and for review. Refused by a database that has it already."""
-    record = render(source("reads/record_version"), schema)
-    for name, value in _version().items():
-        record = record.replace(f"%({name})s", sql.Literal(value).as_string())
+def script(schema: str, *, roles: bool = False) -> str:
+    """The whole installation, for psql and for review. Refused by a database that has it already.
+
+    roles: with the roles, for whoever may create them. Then a database that has the schema already gets only these.
+    """
+    version = f"Howdah {__about__.__version__}, schema version {SCHEMA_VERSION}"
     return "\n".join(
         [
-            f"-- Howdah {__about__.__version__}, schema version {SCHEMA_VERSION}, for a database without it.",
+            f"-- {version}{', with its roles.' if roles else ', for a database without it.'}",
             "-- Run: psql --set ON_ERROR_STOP=1 --file THIS_FILE",
             "BEGIN;",
             render(source("lock_migration"), schema),
             source("fix_search_path"),
-            *_files(schema, 0),
-            f"{statements.call_statement(schema, 'create_partitions', ()).decode()};",
-            f"{record.rstrip()};",
+            *(_with_roles(schema) if roles else _installation(schema)),
             "COMMIT;",
         ]
     )
 
 
-def migrate(schema: str, *, adopt: bool | None = None) -> Plan[Migration]:
+def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False) -> Plan[Migration]:
     """Installs or updates the schema. adopt: True takes over a plain table of jobs, False ignores one."""
     yield Begin()
     yield Script(render(source("lock_migration"), schema))
     standing = yield from _standing()
     installed = (yield from _installed()) if standing["installed"] else None
     before = installed["version"] if installed else 0
+    is_current = bool(installed and installed["version"] == SCHEMA_VERSION and installed["is_current"])
+    names = role_names(schema) if roles or standing["has_roles"] else ()
     if installed and installed["version"] > SCHEMA_VERSION:
         raise _too_new(schema, installed["version"])
-    if installed and installed["version"] == SCHEMA_VERSION and installed["is_current"]:
-        return Migration(schema, before, before, changed=False)
+    if is_current and not roles:
+        return Migration(schema, before, before, changed=False, roles=names)
 
     yield Script(source("fix_search_path"))
+    if names:
+        yield from _check_roles(schema)
+        yield Script(render(source("roles/1_create"), schema))
     source_schema = None if installed else _to_adopt(standing, schema, adopt)
-    if source_schema:
-        yield Script(render(source("set_aside"), source_schema))
-    for text in _files(schema, before):
-        yield Script(text)
-    yield from call("create_partitions")
-    yield from read("record_version", **_version())
+    if not is_current:
+        if source_schema:
+            yield Script(render(source("set_aside"), source_schema))
+        for text in _files(schema, before, views=not (installed and installed["has_current_views"])):
+            yield Script(text)
+        yield from call("create_partitions")
+        yield from read("record_version", **_version())
+    if names:
+        yield Script(render(source("roles/2_own"), schema))
+        yield Script(render(source("roles/3_grant"), schema))
     adopted = None
     if source_schema:
-        rows = yield from call("adopt", table=f"{_quoted(source_schema)}.adopted_jobs")
+        rows = yield from call("adopt", table=f"{quoted(source_schema)}.adopted_jobs")
         adopted = rows[0]["adopt"]
-    return Migration(schema, before, SCHEMA_VERSION, changed=True, adopted=adopted)
+    changed = not (is_current and standing["has_roles"])
+    return Migration(schema, before, SCHEMA_VERSION, changed=changed, adopted=adopted, roles=names)
+
+
+def role_names(schema: str) -> tuple[str, ...]:
+    """The roles of a schema: what it is called, and what they do."""
+    return tuple(f"{schema}_{role}" for role in ROLES)
 
 
 def check_version(schema: str) -> Plan[None]:
@@ -124,26 +146,78 @@ def check_version(schema: str) -> Plan[None]:
         raise _too_new(schema, installed["version"])
 
 
-def check(schema: str) -> Plan[list[Difference]]:
-    """Compares what is installed with a fresh installation, made for that and undone."""
+def check(schema: str, *, first: Plan[object] | None = None) -> Plan[list[Difference]]:
+    """Compares what is installed with a fresh installation, made for that and undone. first: in the same transaction."""
     yield Begin(discard=True)
+    yield from first or ()
     yield from check_version(schema)
     yield Script(source("fix_search_path"))
     fresh_schema = f"howdah_check_{secrets.token_hex(6)}"
     yield Script(render(source("lock_migration"), fresh_schema))
     for text in _files(fresh_schema, 0):
         yield Script(text)
-    fresh = yield from _fingerprint(fresh_schema)
-    found = yield from _fingerprint(schema)
+    has_roles = (yield from _standing())["has_roles"]
+    if has_roles:
+        yield Script(render(source("roles/3_grant"), fresh_schema, roles_of=schema))
+    fresh = yield from _fingerprint(fresh_schema, schema, with_grants=has_roles)
+    found = yield from _fingerprint(schema, schema, with_grants=has_roles)
     return list(_differences(fresh, found))
+
+
+def _installation(schema: str) -> Iterator[str]:
+    yield from _files(schema, 0)
+    yield f"{statements.call_statement(schema, 'create_partitions', ()).decode()};"
+    yield f"{_filled_in(render(source('reads/record_version'), schema)).rstrip()};"
+
+
+def _with_roles(schema: str) -> Iterator[str]:
+    if schema == "public":
+        raise _not_public()
+    yield render(source("roles/1_create"), schema)
+    yield render(source("roles/is_missing"), schema)
+    yield "\\if :is_missing"
+    yield from _installation(schema)
+    yield "\\endif"
+    yield _filled_in(render(source("roles/same_version"), schema))
+    yield render(source("roles/2_own"), schema)
+    yield render(source("roles/3_grant"), schema)
+
+
+def _filled_in(statement: str) -> str:
+    for name, value in _version().items():
+        statement = statement.replace(f"%({name})s", sql.Literal(value).as_string())
+    return statement
+
+
+def _check_roles(schema: str) -> Plan[None]:
+    """Raises what tells the user whom to ask, if the roles cannot be made by this login."""
+    if schema == "public":
+        raise _not_public()
+    (row,) = yield from read("may_create_roles")
+    by_hand = f"Let an administrator run, once, what this prints: {command(schema)} --roles --sql"
+    if row["missing"] and not row["may_create"]:
+        raise NotPermitted(f"login {row['login']} may not create roles. Nothing was changed. {by_hand}")
+    if not row["may_own"]:
+        owner = role_names(schema)[0]
+        raise NotPermitted(
+            f"login {row['login']} is not a member of role {owner}. Nothing was changed. Let an administrator run:"
+            f" GRANT {owner} TO {row['login']}"
+        )
 
 
 def _version() -> dict[str, int | str]:
     return {
         "version": SCHEMA_VERSION,
         "oldest_client": OLDEST_CLIENT,
-        "digest": statements.digest(),
         "howdah_version": __about__.__version__,
+        **digests(),
+    }
+
+
+def digests() -> dict[str, str]:
+    return {
+        "digest": statements.digest("tables", "views", "functions", "roles"),
+        "views_digest": statements.digest("views"),
     }
 
 
@@ -152,13 +226,15 @@ def _standing() -> Plan[Row]:
 
 
 def _installed() -> Plan[Row]:
-    return (yield from read("schema_version", digest=statements.digest()))[0]
+    return (yield from read("schema_version", **digests()))[0]
 
 
-def _files(schema: str, after: int) -> Iterator[str]:
+def _files(schema: str, after: int, *, views: bool = True) -> Iterator[str]:
     for name in statements.names("tables"):
         if int(name[:4]) > after:
             yield render(source(f"tables/{name}"), schema)
+    for name in statements.names("views") if views else ():
+        yield render(source(f"views/{name}"), schema)
     for name in statements.names("functions"):
         yield render(source(f"functions/{name}"), schema)
 
@@ -182,11 +258,13 @@ def _to_adopt(standing: Row, schema: str, adopt: bool | None) -> str | None:
     )
 
 
-def _fingerprint(schema: str) -> Plan[dict[tuple[str, str], str]]:
+def _fingerprint(schema: str, roles_of: str, *, with_grants: bool) -> Plan[dict[tuple[str, str], str]]:
     yield Script(render(source("search_here"), schema))
-    rows = yield from read(
-        "fingerprint", schema=schema, relations=_RELATIONS, functions=list(statements.names("functions"))
-    )
+    functions = list(statements.names("functions"))
+    rows = yield from read("fingerprint", schema=schema, relations=RELATIONS, functions=functions)
+    if with_grants:
+        roles = list(role_names(roles_of))
+        rows += yield from read("grants", schema=schema, relations=RELATIONS, functions=functions, roles=roles)
     return {(row["kind"], row["name"]): row["definition"] for row in rows}
 
 
@@ -200,6 +278,12 @@ def _differences(fresh: dict[tuple[str, str], str], found: dict[tuple[str, str],
         yield Difference(kind, name, "is not Howdah's")
 
 
+def _not_public() -> SchemaConflict:
+    return SchemaConflict(
+        "roles need a schema of their own, which will belong to one of them: howdah migrate --roles --schema NAME"
+    )
+
+
 def _too_new(schema: str, version: int) -> SchemaTooNew:
     return SchemaTooNew(
         f"schema {schema} has version {version}; this Howdah ({__about__.__version__}) knows version"
@@ -209,7 +293,3 @@ def _too_new(schema: str, version: int) -> SchemaTooNew:
 
 def command(schema: str) -> str:
     return "howdah migrate" if schema == "howdah" else f"howdah migrate --schema {schema}"
-
-
-def _quoted(identifier: str) -> str:
-    return '"' + identifier.replace('"', '""') + '"'

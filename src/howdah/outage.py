@@ -14,6 +14,8 @@ from howdah.errors import DatabaseUnavailable
 # Deadlocks, timeouts, no room, a server that has become read-only: nothing is wrong with the call itself.
 _TEMPORARY: Final = ("25006", "40", "53", "55P03", "57", "58")
 
+_MOMENT: Final = 1.0
+
 
 def is_temporary(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later."""
@@ -24,21 +26,27 @@ def is_temporary(error: BaseException) -> bool:
 
 
 class Outage:
-    """Whether the database can be reached. Its beginning is said once, and its end."""
+    """Whether the database can be reached. Its beginning is said once, and its end.
+
+    A server that can do some things and not others, because its disk is full, say, would come and go many times in a
+    second: it is back once nothing has failed for a moment.
+    """
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._since: float | None = None
+        self._failed_at = 0.0
 
     def began(self, error: BaseException) -> None:
+        self._failed_at = time.monotonic()
         if self._since is None:
-            self._since = time.monotonic()
+            self._since = self._failed_at
             # libpq's advice, on further lines, is for people at a terminal.
             what = next(iter(str(error).splitlines()), type(error).__name__)
             self._log.warning("%s; trying again until it is back", what, extra={"event": "database_lost"})
 
     def ended(self) -> None:
-        if self._since is not None:
+        if self._since is not None and time.monotonic() - self._failed_at > _MOMENT:
             lasted, self._since = time.monotonic() - self._since, None
             self._log.warning("the database is back after %.1f s", lasted, extra={"event": "database_back"})
 

@@ -80,13 +80,13 @@ def _when(delay: Seconds | None, at: datetime | None) -> tuple[float | None, dat
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Completed:
-    result: Any = None
+    result: Any = dataclasses.field(default=None, repr=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failed:
-    error: str
-    traceback: str | None = None
+    error: str = dataclasses.field(repr=False)
+    traceback: str | None = dataclasses.field(default=None, repr=False)
     delay: float | None = None
     at: datetime | None = None
     give_up: bool = False

@@ -22,6 +22,7 @@ from howdah import schedules as schedule_verbs
 from howdah.codec import PLAIN, Codec
 from howdah.context import Context, KnownType
 from howdah.database import DEFAULT_SCHEMA, Database
+from howdah.doctor import Diagnosis, examine
 from howdah.errors import InvalidOption
 from howdah.handler import Handler
 from howdah.hub import Hub
@@ -415,29 +416,58 @@ class JobQueue:
 
     # The schema
 
-    def migrate(self, *, adopt: bool | None = None) -> Migration:
+    def migrate(self, *, adopt: bool | None = None, roles: bool = False) -> Migration:
         """Installs the schema, or brings it up to date.
 
         adopt: what to do with a plain table ``jobs`` that is in the way or in sight: True takes over its
             jobs, False leaves it alone, None refuses to choose.
+        roles: creates the roles ``SCHEMA_owner``, ``…_producer``, ``…_worker``, ``…_viewer`` and ``…_operator``, too, and
+            gives everything to the owner. Once they are there, each migration keeps them right. Raises NotPermitted.
         """
         with self._database.connect(self._database.dsn()) as conn:
-            return self._database.run(migrate.migrate(self.schema, adopt=adopt), conn)
+            return self._database.run(migrate.migrate(self.schema, adopt=adopt, roles=roles), conn)
 
     def check_schema(self) -> Sequence[Difference]:
         """What is not as a fresh installation of this version would have it."""
         with self._database.connect(self._database.dsn()) as conn:
             return self._database.run(migrate.check(self.schema), conn)
 
-    async def amigrate(self, *, adopt: bool | None = None) -> Migration:
+    async def amigrate(self, *, adopt: bool | None = None, roles: bool = False) -> Migration:
         async with await self._database.aconnect() as conn:
-            return await self._database.arun(migrate.migrate(self.schema, adopt=adopt), conn)
+            return await self._database.arun(migrate.migrate(self.schema, adopt=adopt, roles=roles), conn)
 
     async def acheck_schema(self) -> Sequence[Difference]:
         async with await self._database.aconnect() as conn:
             return await self._database.arun(migrate.check(self.schema), conn)
 
+    def doctor(
+        self,
+        *,
+        only: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        patience: Seconds = 300,
+    ) -> Diagnosis:
+        """What is wrong with this installation, who is to blame, and what to do: a list of ``Finding``, errors first.
+
+        Empty if all is well. Its ``unseen`` lists what could not be looked at, and why.
+
+        only, ignore: codes of findings; what belongs to no wanted code is not looked at.
+        patience: how long a transaction may be open, a paused type or a waiting job wait, before it is worth a word.
+        """
+        seconds = options.span(patience, "patience").total_seconds()
+        return examine(self._database, only=only, ignore=ignore, patience=seconds)
+
+    async def adoctor(
+        self,
+        *,
+        only: Sequence[str] | None = None,
+        ignore: Sequence[str] = (),
+        patience: Seconds = 300,
+    ) -> Diagnosis:
+        return await asyncio.to_thread(self.doctor, only=only, ignore=ignore, patience=patience)
+
     amigrate.__doc__ = migrate.__doc__
+    adoctor.__doc__ = doctor.__doc__
     acheck_schema.__doc__ = check_schema.__doc__
 
     @property

@@ -19,7 +19,7 @@ import psycopg
 
 from howdah import calls, options
 from howdah import cron as fires
-from howdah.codec import Codec
+from howdah.codec import Codec, decoded
 from howdah.context import Connection, Context
 from howdah.cron import Cron, Due, Every, Missed, Rhythm
 from howdah.errors import InvalidOption, ScheduleNotFound
@@ -47,7 +47,7 @@ class Schedule:
 
     name: str
     job_type: str
-    data: Any
+    data: Any = dataclasses.field(repr=False)
     cron: str | None
     every: timedelta | None
     timezone: str
@@ -252,7 +252,7 @@ def _from_row(row: Row, codec: Codec) -> Schedule:
     return Schedule(
         name=row["name"],
         job_type=row["job_type"],
-        data=codec.decode(row["data"]),
+        data=decoded(codec, row["data"]),
         cron=row["cron"],
         every=row["every"],
         timezone=row["timezone"],

@@ -1,6 +1,7 @@
 """The SQL files, rendered for a schema.
 
-In every .sql file the word ``howdah`` is the schema's name. Rendering replaces it, and nothing else.
+In every .sql file the word ``howdah`` is the schema's name, and ``howdah_owner`` and its like are the roles that are named
+after it. Rendering replaces these, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,23 +15,39 @@ from psycopg import sql
 
 from howdah.errors import InvalidOption
 
-_SCHEMA_TOKEN = re.compile(r"\bhowdah\b")
+ROLES = ("owner", "producer", "worker", "viewer", "operator")
+
+_SCHEMA_TOKEN = re.compile(rf"\bhowdah(_(?:{'|'.join(ROLES)}))?\b")
 _SCHEMA_PATTERN = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_FOREIGN = ("information_schema",)
 _ROOT = resources.files("howdah") / "sql"
 
 
 def check_schema_name(schema: object) -> str:
-    if not isinstance(schema, str) or not _SCHEMA_PATTERN.fullmatch(schema) or schema.startswith("pg_"):
+    if (
+        not isinstance(schema, str)
+        or not _SCHEMA_PATTERN.fullmatch(schema)
+        or schema in _FOREIGN
+        or schema.startswith("pg_")
+    ):
         raise InvalidOption(
             f"{schema!r} is not a schema name for Howdah: 1 to 48 lower-case letters, digits and underscores,"
-            " beginning with a letter or an underscore, and not with pg_"
+            " beginning with a letter or an underscore, not with pg_, and not information_schema"
         )
     return schema
 
 
-def render(text: str, schema: str) -> str:
-    quoted = '"' + schema.replace('"', '""') + '"'
-    return _SCHEMA_TOKEN.sub(lambda _: quoted, text)
+def render(text: str, schema: str, *, roles_of: str | None = None) -> str:
+    """The text for a schema; with the roles of another one, if need be."""
+
+    def rendered(token: re.Match[str]) -> str:
+        return quoted(schema if token[1] is None else f"{roles_of or schema}{token[1]}")
+
+    return _SCHEMA_TOKEN.sub(rendered, text)
+
+
+def quoted(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
 
 
 @functools.cache
@@ -47,9 +64,9 @@ def names(folder: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def digest() -> str:
-    """What tells one version of the schema's files from another."""
-    paths = (f"{folder}/{name}" for folder in ("tables", "functions") for name in names(folder))
+def digest(*folders: str) -> str:
+    """What tells one version of the files of these folders from another."""
+    paths = (f"{folder}/{name}" for folder in folders for name in names(folder))
     return hashlib.sha256("\0".join(map(source, paths)).encode()).hexdigest()[:16]
 
 

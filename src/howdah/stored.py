@@ -36,5 +36,5 @@ def stored_text(context: Context, text: str | None) -> str | None:
 
 def stored_mapping(value: Mapping[str, Any], name: str) -> Any:
     if not isinstance(value, Mapping):
-        raise InvalidOption(f"{name} is a dict, not {value!r}")
+        raise InvalidOption(f"{name} is a dict, not a {type(value).__name__}")
     return to_jsonb(dict(value), codec=PLAIN, max_bytes=MAX_META_BYTES, name=name)

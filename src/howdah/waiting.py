@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from howdah import calls, options
+from howdah.codec import REDACTED, Unreadable
 from howdah.context import Context
-from howdah.errors import InvalidOption, JobCancelled, JobFailed, NotEnded, WaitTimeout
+from howdah.errors import InvalidOption, JobCancelled, JobFailed, NotEnded, NotPermitted, Undecodable, WaitTimeout
 from howdah.hub import Hub
 from howdah.job import Job, from_row
 from howdah.mailbox import Bell, LoopBell, Mailbox, ThreadBell
@@ -190,6 +191,10 @@ def value_of(context: Context, job: Job) -> Any:
     name = f"{job.job_type} {job.id}"
     match job.status:
         case "completed":
+            if job.result == REDACTED:
+                raise NotPermitted(f"{name} has completed, but this login may not see its result")
+            if isinstance(job.result, Unreadable):
+                raise Undecodable(f"the result of {name} cannot be read: {job.result.reason}")
             known = context.known.get(job.job_type)
             return job.result if known is None else known.decode_result(job.result)
         case "failed":

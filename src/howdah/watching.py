@@ -30,6 +30,7 @@ UpdateKind: TypeAlias = Literal["progress", "event", "log", "status"]
 KINDS: Final[tuple[UpdateKind, ...]] = get_args(UpdateKind)
 
 _PAGE: Final = 1_000
+_LONGEST_POSITION: Final = 200
 _POSITION: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,18}))?")
 
 
@@ -49,7 +50,7 @@ class Update:
     position: str
     attempt: int
     name: str | None = None
-    data: Any = None
+    data: Any = dataclasses.field(default=None, repr=False)
     job: Job | None = None
 
 
@@ -197,7 +198,8 @@ class _AllJobs(_Watching):
     ) -> None:
         super().__init__(hub, context, kinds)
         self._types = None if types is None else frozenset(options.job_types(types))
-        self._position = None if after is None else options.text(after, "after")
+        # Without a single character it is the beginning of all.
+        self._position = after if after in (None, "") else options.name(after, "after", _LONGEST_POSITION)
 
     def script(self, bell: type[Bell]) -> Script[None]:
         while True:

@@ -14,6 +14,9 @@ from psycopg.adapt import AdaptersMap, Dumper, Loader
 from psycopg.pq import Format
 from psycopg.types.json import Jsonb
 
+from howdah.codec import Unreadable
+from howdah.failure import describe
+
 _OIDS: Final = {name: psycopg.adapters.types[name].oid for name in ("interval", "jsonb", "timestamptz", "uuid", "int8")}
 _LENGTH: Final = struct.Struct("!i").pack
 _NULL: Final = _LENGTH(-1)
@@ -121,6 +124,26 @@ class _ClampedBinary(_Clamped):
         return data[0] >= 0x80
 
 
+class _Json(Loader):
+    """PostgreSQL takes numbers of more digits, and deeper nesting, than Python reads: one such value must not hide others."""
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        quick = psycopg.adapters.get_loader(oid, self.format)
+        assert quick is not None
+        self._quick: Callable[[Buffer], Any] = quick(oid, context).load
+
+    def load(self, data: Buffer) -> Any:
+        try:
+            return self._quick(data)
+        except (ValueError, RecursionError) as error:
+            return Unreadable(describe(error))
+
+
+class _JsonBinary(_Json):
+    format = Format.BINARY
+
+
 class Adapted:
     """What our connections write and read otherwise than the driver does."""
 
@@ -136,6 +159,8 @@ def adapt(adapters: AdaptersMap) -> None:
     adapters.register_dumper(JsonTexts, _JsonTextsDumper)
     adapters.register_loader("timestamptz", _ClampedText)
     adapters.register_loader("timestamptz", _ClampedBinary)
+    adapters.register_loader("jsonb", _Json)
+    adapters.register_loader("jsonb", _JsonBinary)
 
 
 def is_adapted(adapters: AdaptersMap) -> bool:
@@ -186,6 +211,6 @@ def _binary(name: str) -> type[Any]:
 
 
 _KINDS: Final[dict[int, type[Any]]] = {
-    _OIDS["jsonb"]: _binary("jsonb"),
+    _OIDS["jsonb"]: _JsonBinary,
     _OIDS["timestamptz"]: _ClampedBinary,
 }

@@ -27,6 +27,7 @@ NAMES = {
     "watch",
     "logs",
     "bench",
+    "doctor",
 }
 
 

@@ -14,6 +14,7 @@ from howdah.calls import BULK_SIZE
 from tests import servers
 from tests.conftest import Db
 
+BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'howdah' AND datname = current_database()"
 NOWHERE = "host=/nowhere dbname=postgres user=postgres"
 
 
@@ -154,6 +155,28 @@ def test_a_queue_goes_on_as_soon_as_the_server_is_back(own_server: servers.Serve
         # At once: a pool left to itself tries ever more rarely, up to every few minutes.
         second = queue.enqueue("mail")
         assert [job.id for job in queue.list()] == [second.id, first.id]
+
+
+def test_a_server_that_became_read_only_is_an_outage_and_left_for_the_one_that_took_over(dsn: str, db: Db) -> None:
+    async def awaited(queue: JobQueue) -> None:
+        with pytest.raises(DatabaseUnavailable, match="read-only, as after a failover"):
+            await queue.aenqueue("mail")
+
+    with JobQueue(f"{dsn} options=-cdefault_transaction_read_only=on") as queue:
+        queue.stats()
+        lost = {row["pid"] for row in db.execute(BACKENDS).fetchall()}
+        with pytest.raises(DatabaseUnavailable, match="read-only, as after a failover"):
+            queue.enqueue("mail")
+        asyncio.run(awaited(queue))
+        queue.stats()
+        assert lost.isdisjoint(row["pid"] for row in db.execute(BACKENDS).fetchall()), "it connects anew"
+
+
+def test_a_transaction_of_the_callers_that_is_read_only_is_no_outage(dsn: str, queue: JobQueue) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.read_only = True
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            queue.enqueue("mail", conn=conn)
 
 
 def test_a_server_that_cannot_be_reached_is_an_outage() -> None:

@@ -120,6 +120,16 @@ SHOWS = {
         "700 jobs wait",
         "700 jobs completed",
     ),
+    "key_rotation": (
+        "0. one key:             card 4242",
+        "1. both, old one first: card 4242, card 0005",
+        "2. both, new one first: card 4242, card 1117",
+        "   who has missed it:   cannot be read",
+        "   4242 was charged",
+        "   0005 was charged",
+        "   1117 was charged",
+        "3. the new one alone:   card 9995, cannot be read",
+    ),
     "own_loop": (
         "urgent.png   attempt 1: completed",
         "broken.png   attempt 1: failed, now pending",

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests import servers
+from tests.faults.broken import MUTANTS, Exposed, expose
 from tests.faults.case import CASES, Case
 from tests.faults.catalogue import CATALOGUE
 from tests.faults.suite import Outcome, play
@@ -27,6 +28,9 @@ def main() -> int:
         for case in CATALOGUE:
             print(f"{case.number:>2} {case.name:<24} {case.story.splitlines()[0]}")
         return 0
+    if args.broken:
+        found = [each for major in args.major for each in exposed(major)]
+        return int(not all(each.is_caught for each in found))
     cases = [CASES[name] for name in args.case] if args.case else CATALOGUE
     outcomes = [outcome for major in args.major for outcome in on_one_version(major, cases, args)]
     console = Console(width=max(Console().width, 100))
@@ -41,6 +45,19 @@ def main() -> int:
     if args.out:
         args.out.write_text(json.dumps([outcome.as_json() for outcome in outcomes], indent=1) + "\n", encoding="utf-8")
     return int(any(outcome.outcome == "failed" for outcome in outcomes))
+
+
+def exposed(major: int) -> Iterator[Exposed]:
+    """Each mutant, and what has noticed it."""
+    binaries = servers.find(major)
+    if binaries is None:
+        print(f"PostgreSQL {major} is not installed", file=sys.stderr)
+        return
+    with DurableServer(binaries) as server:
+        for mutant in MUTANTS:
+            found = expose(mutant, server)
+            print(f"{major} {mutant}: {'caught' if found.is_caught else 'NOT CAUGHT'} by {found.by}")
+            yield found
 
 
 def on_one_version(major: int, cases: Sequence[Case], args: argparse.Namespace) -> Iterator[Outcome]:
@@ -94,6 +111,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the seed of the random moments, as a failure has printed it")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the outcomes as JSON too")
     parser.add_argument("--list", action="store_true", help="tell which cases there are")
+    parser.add_argument("--broken", action="store_true", help="play the cases of the fences with these taken out")
     args = parser.parse_args()
     if unknown := [name for name in args.case if name not in CASES]:
         parser.error(f"there is no case {unknown[0]}; --list tells which there are")

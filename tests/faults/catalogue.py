@@ -17,6 +17,7 @@ MODULES: Final = (
     "contention",
     "clocks",
     "payloads",
+    "hostile",
     "upgrades",
     "connections",
 )

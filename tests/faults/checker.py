@@ -112,7 +112,8 @@ def _words_by_token(job: Ended, last: int) -> Iterator[str]:
     said = job.result.get("token") if job.status == "completed" and isinstance(job.result, dict) else None
     if said is not None and said != last:
         yield f"{job.id} has the result of token {said}, and its last claim had {last}"
-    if (said := token_in(job.current_stage)) is not None and said > last:
+    # A claim begins with nothing said.
+    if (said := token_in(job.current_stage)) is not None and said != last:
         yield f"{job.id} has the progress of token {said}, and its last claim had {last}"
     for error in job.errors or ():
         said = token_in(error.get("error"))
@@ -133,7 +134,7 @@ def _runs_overlap_only_with_a_reason(evidence: Evidence) -> Iterator[str]:
             if times > 1:
                 yield f"{id}: the claim with token {token} was started {times} times"
         for first, second in itertools.pairwise(starts):
-            if _still_ran(first, second, entries) and (reason := _no_reason(first, history[id], evidence)):
+            if _still_ran(first, second, entries) and (reason := _no_reason(first, second, history[id], evidence)):
                 yield f"{id}: token {second.token} began while token {first.token} ran: {reason}"
 
 
@@ -142,9 +143,13 @@ def _still_ran(first: Entry, second: Entry, entries: Sequence[Entry]) -> bool:
     return any(entry.token == first.token and entry.at > second.at for entry in entries)
 
 
-def _no_reason(first: Entry, history: Sequence[Transition], evidence: Evidence) -> str | None:
+def _no_reason(first: Entry, second: Entry, history: Sequence[Transition], evidence: Evidence) -> str | None:
     """Why it should have been left alone; None if there was a reason to take the job from it."""
-    taken = next((each for each in history if each.ends_a_hold and each.token_before == first.token), None)
+    claim = next((each for each in history if each.is_claim and each.token == second.token), None)
+    if claim is None:
+        return "nobody has claimed it with that token"
+    before = (each for each in history if each.n < claim.n and each.ends_a_hold)
+    taken = next((each for each in before if each.token_before == first.token), None)
     if taken is None:
         return "it was never taken back"
     if taken.deadline_at is not None and taken.deadline_at <= taken.at:

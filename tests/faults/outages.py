@@ -1,3 +1,93 @@
 """Cases in which the server is gone: crashed, failed over, full, or without a session that there was."""
 
 from __future__ import annotations
+
+import os
+import time
+
+from psycopg.conninfo import make_conninfo
+
+from tests.faults.case import case
+from tests.faults.small_disk import CrampedServer, SmallDisk
+from tests.faults.stage import Stage
+from tests.standby import Standby
+from tests.worker.processes import until
+
+
+@case(22, "pg-crash-loop", checks="I1 I2 I3 I4 I5 I7", own_server=True)
+def pg_crash_loop(stage: Stage) -> None:
+    """The server is stopped without a word and started again, ten times, and everybody goes on."""
+    workers = stage.start(stage.scaled(4, 2), concurrency=10)
+    pids = [worker.pid for worker in workers]
+    with stage.producing() as producer:
+        for number in range(stage.scaled(10, 2)):
+            acknowledged = len(producer.acknowledged)
+            until(lambda: len(producer.acknowledged) >= acknowledged + stage.scaled(500, 50), "jobs are added again")  # noqa: B023
+            stage.server.halt("immediate")
+            stage.fault()
+            time.sleep(stage.chance.uniform(0, 0.5 if number % 2 else stage.scaled(4, 0.5)))
+            stage.server.start()
+            stage.fleet.reconnect()
+    stage.fleet.await_drained()
+    assert [worker.pid for worker in workers if worker.is_running] == pids, "no worker has ended"
+
+
+@case(23, "backend-kills", checks="I1 I2 I3 I4 I5 I7")
+def backend_kills(stage: Stage) -> None:
+    """Every 200 ms a session, whosever it is, is ended by the server."""
+    workers = stage.start(stage.scaled(4, 2), concurrency=10)
+    with stage.producing():
+        for _ in range(stage.scaled(100, 15)):
+            time.sleep(0.2)
+            ended = stage.execute(
+                "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                " AND pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY random() LIMIT 1) AS victim"
+            )
+            stage.fault(len(ended))
+    stage.fleet.await_drained()
+    assert all(worker.is_running for worker in workers), "no worker has ended"
+
+
+@case(29, "failover", checks="I1 I2 I3 I4 I5 I7", own_server=True, settings={"wal_level": "replica"})
+def failover(stage: Stage) -> None:
+    """A standby is promoted, while the old primary stays reachable, first in everybody's list, and read-only."""
+    with Standby(stage.server) as standby:
+        hosts = f"{stage.server.home},{standby.home}"
+        everywhere = make_conninfo(stage.dsn, host=hosts, target_session_attrs="read-write")
+        workers = [
+            stage.fleet.start(stage.new_name(), dsn=everywhere, concurrency=10) for _ in range(stage.scaled(4, 2))
+        ]
+        for worker in workers:
+            worker.await_ready()
+        with stage.producing(dsn=everywhere) as producer:
+            until(lambda: len(producer.acknowledged) >= stage.scaled(1_000, 100), "the load is there")
+            standby.take_over()
+            stage.fault()
+            stage.follow(make_conninfo(stage.dsn, host=str(standby.home)))
+            moved_at = len(producer.acknowledged)
+            until(lambda: len(producer.acknowledged) >= moved_at + stage.scaled(1_000, 100), "jobs are added there")
+        stage.fleet.await_drained()
+        assert all(worker.is_running for worker in workers), "no worker has ended"
+        stage.keep_evidence()
+
+
+@case(39, "disk-full", checks="I1 I2 I3 I5 I7")
+def disk_full(stage: Stage) -> None:
+    """The server's disk fills up under load, and is freed again: nothing was promised that is not there."""
+    stage.needs(os.getuid() == 0, "a small disk can be mounted by root only")
+    with SmallDisk() as disk, CrampedServer(stage.server.binaries, disk) as server:
+        stage.move_to(server)
+        workers = stage.start(2, concurrency=10)
+        with stage.producing() as producer:
+            until(lambda: len(producer.acknowledged) >= 100, "the load is there")
+            disk.fill()
+            stage.fault()
+            until(lambda: producer.refused >= stage.scaled(100, 5), "nothing more can be added")
+            disk.free()
+            server.revive()
+            stage.fleet.reconnect()
+            acknowledged = len(producer.acknowledged)
+            until(lambda: len(producer.acknowledged) >= acknowledged + 50, "jobs are added again")
+        stage.fleet.await_drained()
+        assert all(worker.is_running for worker in workers), "no worker has ended"
+        stage.keep_evidence()

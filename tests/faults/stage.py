@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from howdah import JobQueue
 from tests.faults import evidence
@@ -45,6 +44,7 @@ class Stage:
         self.verdict = Verdict(0, 0, 0, None, ())
         """Of a case that is not audited, because it is about too many jobs: what it has found out itself."""
         self._count = 0
+        self._kept: Evidence | None = None
 
     def scaled(self, full: T, quick: T) -> T:
         """How much of something there is, in either form."""
@@ -115,12 +115,29 @@ class Stage:
         return moment
 
     def evidence(self) -> Evidence:
-        return evidence.gather(self.dsn, self.acknowledged, self.fleet.ledger.entries(), self.deaths)
+        return self._kept or evidence.gather(self.dsn, self.acknowledged, self.fleet.ledger.entries(), self.deaths)
+
+    def keep_evidence(self) -> None:
+        """For a case whose server does not outlive it."""
+        self._kept = self.evidence()
+
+    # Other servers
+
+    def move_to(self, server: Server) -> None:
+        """Plays on another server, from the beginning."""
+        self.server = server
+        self.follow(prepared(self.case, server))
+        self.queue.close()
+        self.queue = JobQueue(self.dsn)
+
+    def follow(self, dsn: str) -> None:
+        """The same database is elsewhere from now on."""
+        self.dsn = self.fleet.dsn = dsn
+        self.fleet.reconnect()
 
 
-@contextlib.contextmanager
-def staged(case: Case, server: Server, *, quick: bool, seed: int) -> Iterator[Stage]:
-    """A stage that is cleared away afterwards."""
+def prepared(case: Case, server: Server) -> str:
+    """A database for the case, with an empty queue and the audit in it."""
     name = f"fault_{case.number}_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(server.dsn, autocommit=True) as conn:
         conn.execute(f"CREATE DATABASE {name}".encode())
@@ -129,14 +146,24 @@ def staged(case: Case, server: Server, *, quick: bool, seed: int) -> Iterator[St
         queue.migrate()
     if case.audited:
         evidence.install(dsn)
+    return dsn
+
+
+@contextlib.contextmanager
+def staged(
+    case: Case, server: Server, *, quick: bool, seed: int, broken: Callable[[str], None] | None = None
+) -> Iterator[Stage]:
+    """A stage that is cleared away afterwards; with something broken in its database, if given (see broken.py)."""
+    dsn = prepared(case, server)
+    if broken is not None:
+        broken(dsn)
     with tempfile.TemporaryDirectory(prefix="howdah-fault-") as folder:
         stage = Stage(case, server, dsn, Path(folder), quick=quick, seed=seed)
-        with stage.queue, stage.fleet:
-            yield stage
+        try:
+            with stage.fleet:
+                yield stage
+        finally:
+            stage.queue.close()
     if not case.own_server:
         with psycopg.connect(server.dsn, autocommit=True) as conn:
-            conn.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-
-def is_root() -> bool:
-    return os.getuid() == 0
+            conn.execute(f"DROP DATABASE {conninfo_to_dict(dsn)['dbname']} WITH (FORCE)".encode())

@@ -1,4 +1,8 @@
-"""The life of a job, as the design's table has it: a model in plain Python, written from the table and not from the SQL."""
+"""The life of a job, as the design's table has it: a model in plain Python, written from the table and not from the SQL.
+
+What a verb makes of status, attempts, token, crashes and interruptions is in ``tests/model/table.py``, by which the
+protocol is explored too. Here is the rest: times, places, leases, and what is told.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import dataclasses
 import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+
+from tests.model.table import HELD, LIVE, Life, Limits, after
 
 LEASE = timedelta(seconds=15.5)
 UNREGISTERED_LEASE = timedelta(seconds=600.5)
@@ -38,7 +44,6 @@ class ModelJob:
     lease_until: datetime | None = None
     deadline_at: datetime | None = None
     cancel_requested_at: datetime | None = None
-    finals: int = 0
     errors: int = 0
     has_report: bool = False
     events: int = 0
@@ -46,11 +51,16 @@ class ModelJob:
 
     @property
     def live(self) -> bool:
-        return self.status in ("pending", "claimed", "running")
+        return self.status in LIVE
 
     @property
     def held(self) -> bool:
-        return self.status in ("claimed", "running")
+        return self.status in HELD
+
+    @property
+    def life(self) -> Life:
+        asked = self.cancel_requested_at is not None
+        return Life(self.status, self.attempts, self.token, self.crashes, self.interruptions, asked)
 
     def note(self, count: int = 1) -> None:
         """So many events more, of whatever kind."""
@@ -99,23 +109,17 @@ class Model:
         return job.id, True
 
     def cancel(self, job: ModelJob) -> bool:
-        if job.status in ("pending", "claimed"):
-            job.token += 1
+        if not self._move(job, "cancel"):
+            return False
+        if job.status == "cancelled":
             job.note_if_it_spoke()
-            self._end(job, "cancelled")
-            return True
-        if job.status == "running" and job.cancel_requested_at is None:
-            job.cancel_requested_at = self.now
-            return True
-        return False
+        return True
 
     def retry(self, job: ModelJob) -> bool:
-        if job.live or self._holder_of_key(job):
+        if self._holder_of_key(job) or not self._move(job, "retry"):
             return False
-        job.status, job.attempts, job.token = "pending", 0, job.token + 1
-        job.crashes = job.interruptions = 0
         job.run_at = job.first_due_at = self.now
-        job.cancel_requested_at = job.expires_at = None
+        job.expires_at = None
         job.note_if_it_spoke()
         return True
 
@@ -142,33 +146,29 @@ class Model:
     def claim(self, worker: str, job_types: Iterable[str], limit: int, start: int) -> list[Claim]:
         claimed = self.claimable(job_types, limit)
         for place, job in enumerate(claimed):
-            job.status, job.worker = "claimed", worker
-            job.attempts, job.token = job.attempts + 1, job.token + 1
+            self._move(job, "claim_and_start" if place < start else "claim")
+            job.worker = worker
             job.claimed_at = max(self.now, job.claimed_at + MICROSECOND) if job.claimed_at else self.now
             job.lease_until = None if worker in self.workers else self.now + UNREGISTERED_LEASE
-            # A suspect runs apart from others: it waits until that is arranged.
-            if place < start and not job.crashes:
-                self._begin(job)
         return [Claim(job.id, job.token) for job in claimed]
 
-    # What a worker says of its claim; None means that it is refused
+    # What a worker says of its claim; False means that it is refused
 
     def start(self, claim: Claim) -> bool:
-        job = self._valid(claim, "claimed")
+        job = self._moved(claim, "start")
         if job:
-            self._begin(job)
             self._renew(job)
         return job is not None
 
     def progress(self, claim: Claim) -> bool:
-        job = self._valid(claim, "claimed", "running")
+        job = self._moved(claim, "report")
         if job:
             self._renew(job)
             job.has_report = True
         return job is not None
 
     def tell(self, claim: Claim, *, events: int, logs: int) -> bool:
-        job = self._valid(claim, "claimed", "running")
+        job = self._moved(claim, "report")
         if job:
             self._renew(job)
             job.note(events + logs)
@@ -176,45 +176,27 @@ class Model:
         return job is not None
 
     def complete(self, claim: Claim) -> bool:
-        job = self._valid(claim, "claimed", "running")
+        job = self._moved(claim, "complete")
         if job:
             job.note_if_it_spoke()
-            self._end(job, "completed")
         return job is not None
 
     def fail(self, claim: Claim, *, give_up: bool) -> bool:
-        job = self._valid(claim, "claimed", "running")
-        if job:
-            self._spend(job, give_up=give_up, run_at=self.now + RETRY_AFTER, token=0)
-        return job is not None
+        return self._settled(self._fenced(claim), "give_up" if give_up else "fail", self.now + RETRY_AFTER)
 
     def snooze(self, claim: Claim, run_at: datetime) -> bool:
-        job = self._valid(claim, "running")
-        if job:
-            self._refund(job, run_at)
-        return job is not None
+        return self._settled(self._fenced(claim), "snooze", run_at)
 
     def release(self, claim: Claim, *, interrupted: bool) -> bool:
-        job = self._valid(claim, "claimed", "running") if interrupted else self._valid(claim, "claimed")
-        if job and job.status == "running":
-            job.interruptions += 1
-        if job and job.status == "running" and job.interruptions > MAX_INTERRUPTIONS:
-            self._spend(job, run_at=job.run_at)
-        elif job:
-            self._refund(job, job.run_at, is_news=job.status == "running")
-        return job is not None
+        return self._settled(self._fenced(claim), "interrupt" if interrupted else "release")
 
     def crash(self, claim: Claim) -> bool:
-        job = self._valid(claim, "running")
-        if job:
-            self._died_while_it_ran(job)
-        return job is not None
+        return self._settled(self._fenced(claim), "crash")
 
     def abandon(self, claim: Claim) -> bool:
-        job = self._valid(claim, "claimed", "running")
+        job = self._moved(claim, "abandon")
         if job:
             job.note()
-            self._end(job, "cancelled")
         return job is not None
 
     # Workers
@@ -249,31 +231,27 @@ class Model:
             del self.workers[worker]
         for job in self._held():
             if job.lease_until is not None and job.lease_until < self.now:
-                self._spend(job, run_at=job.run_at)
+                self._settled(job, "lease_passed")
         for job in self._held():
-            if job.status == "running" and job.deadline_at is not None and job.deadline_at < self.now:
-                self._spend(job, run_at=self.now + RETRY_AFTER)
+            if job.deadline_at is not None and job.deadline_at < self.now:
+                self._settled(job, "timed_out", self.now + RETRY_AFTER)
         for job in self._held():
-            if job.cancel_requested_at is not None and job.cancel_requested_at < self.now - CANCEL_GRACE:
-                job.token += 1
+            overdue = job.cancel_requested_at is not None and job.cancel_requested_at < self.now - CANCEL_GRACE
+            if overdue and self._move(job, "cancel_overdue"):
                 job.note()
-                self._end(job, "cancelled")
         for job in self.jobs.values():
-            if job.status == "pending" and job.expires_at is not None and job.expires_at <= self.now:
+            expired = job.expires_at is not None and job.expires_at <= self.now
+            if (expired and self._move(job, "expire")) or self._move(job, "use_up"):
                 job.note_if_it_spoke()
-                self._end(job, "cancelled")
-            elif job.status == "pending" and job.attempts >= job.max_attempts:
-                job.note_if_it_spoke()
-                self._end(job, "failed")
 
     def recover_stale_jobs(self, timeout: timedelta) -> int:
         recovered = 0
         for job in self._held():
             worker = self.workers.get(job.worker or "")
             if worker and worker.heartbeat_at < self.now - max(timeout, LEASE):
-                self._worker_died(job)
+                self._settled(job, "worker_died")
             elif not worker and job.claimed_at is not None and job.claimed_at < self.now - timeout:
-                self._spend(job, run_at=job.run_at)
+                self._settled(job, "lease_passed")
             else:
                 continue
             recovered += 1
@@ -282,18 +260,13 @@ class Model:
     # The statements of plain SQL clients
 
     def plain_complete(self, job: ModelJob) -> bool:
-        if not job.held:
-            return False
-        job.token += 1
-        job.note_if_it_spoke()
-        self._end(job, "completed")
-        return True
+        changed = self._move(job, "plain_complete")
+        if changed:
+            job.note_if_it_spoke()
+        return changed
 
     def plain_fail(self, job: ModelJob) -> bool:
-        if not job.held:
-            return False
-        self._spend(job, run_at=self.now + RETRY_AFTER)
-        return True
+        return self._settled(job, "plain_fail", self.now + RETRY_AFTER)
 
     def plain_recover(self) -> int:
         recovered = 0
@@ -303,14 +276,10 @@ class Model:
                 continue
             recovered += 1
             if worker:
-                self._worker_died(job)
-            elif job.cancel_requested_at is not None:
-                job.token += 1
-                job.note()
-                self._end(job, "cancelled")
+                self._settled(job, "worker_died")
             else:
+                self._move(job, "plain_recover")
                 job.note()
-                self._back(job, job.run_at)
         return recovered
 
     # What these share
@@ -331,16 +300,16 @@ class Model:
         same = (o for o in self.jobs.values() if o.live and o.job_type == job.job_type and o.key == job.key)
         return next(same, None) if job.key is not None else None
 
-    def _valid(self, claim: Claim, *statuses: str) -> ModelJob | None:
+    def _fenced(self, claim: Claim) -> ModelJob | None:
         job = self.jobs[claim.id]
-        return job if job.token == claim.token and job.status in statuses else None
+        return job if job.token == claim.token else None
+
+    def _moved(self, claim: Claim, verb: str) -> ModelJob | None:
+        job = self._fenced(claim)
+        return job if job and self._move(job, verb) else None
 
     def _held(self) -> list[ModelJob]:
         return [job for job in self.jobs.values() if job.held]
-
-    def _begin(self, job: ModelJob) -> None:
-        job.status = "running"
-        job.deadline_at = self.now + job.timeout if job.timeout else None
 
     def _renew(self, job: ModelJob) -> None:
         if job.lease_until is not None:
@@ -355,42 +324,35 @@ class Model:
     def _take_back(self, worker: str) -> None:
         for job in self._held():
             if job.worker == worker:
-                self._worker_died(job)
+                self._settled(job, "worker_died")
 
-    def _worker_died(self, job: ModelJob) -> None:
-        if job.status == "claimed":
-            self._refund(job, job.run_at)
-        else:
-            self._died_while_it_ran(job)
-
-    def _died_while_it_ran(self, job: ModelJob) -> None:
-        job.crashes += 1
-        self._spend(job, give_up=job.crashes >= MAX_CRASHES, run_at=job.run_at)
-
-    def _refund(self, job: ModelJob, run_at: datetime, *, is_news: bool = False) -> None:
-        if is_news or job.cancel_requested_at is not None:
+    def _settled(self, job: ModelJob | None, verb: str, run_at: datetime | None = None) -> bool:
+        """Ends a claim without success. An attempt that counts leaves an error; one handed back unbegun is no news."""
+        before = job and job.life
+        if job is None or before is None or not self._move(job, verb, run_at):
+            return False
+        unbegun = before.status == "claimed" and verb in ("worker_died", "interrupt")
+        refunded = unbegun or verb in ("snooze", "release")
+        if verb == "interrupt" and not unbegun:
+            refunded = job.interruptions <= MAX_INTERRUPTIONS
+        job.errors += not refunded
+        if job.status != "pending" or not (unbegun or verb in ("snooze", "release")):
             job.note()
-        if job.cancel_requested_at is not None:
-            job.token += 1
-            self._end(job, "cancelled")
-        else:
-            job.attempts -= 1
-            self._back(job, run_at)
+        return True
 
-    def _spend(self, job: ModelJob, *, run_at: datetime, give_up: bool = False, token: int = 1) -> None:
-        job.errors += 1
-        job.note()
-        if job.cancel_requested_at is not None or give_up or job.attempts >= job.max_attempts:
-            job.token += token
-            self._end(job, "cancelled" if job.cancel_requested_at is not None else "failed")
-        else:
-            self._back(job, run_at, token)
-
-    def _back(self, job: ModelJob, run_at: datetime, token: int = 1) -> None:
-        job.status, job.run_at, job.token = "pending", run_at, job.token + token
-        job.worker = job.lease_until = job.deadline_at = None
-
-    def _end(self, job: ModelJob, status: str) -> None:
-        job.status = status
-        job.finals += 1
-        job.lease_until = job.deadline_at = None
+    def _move(self, job: ModelJob, verb: str, run_at: datetime | None = None) -> bool:
+        """Changes a job as the table has it; False if that changes nothing."""
+        before = job.life
+        life = after(verb, before, Limits(job.max_attempts, MAX_CRASHES, MAX_INTERRUPTIONS))
+        if life is None:
+            return False
+        job.status, job.attempts, job.token, job.crashes, job.interruptions, asked = life
+        if asked != before.cancel_asked:
+            job.cancel_requested_at = self.now if asked else None
+        if life.status == "running" and before.status != "running":
+            job.deadline_at = self.now + job.timeout if job.timeout else None
+        elif not job.held:
+            job.lease_until = job.deadline_at = None
+        if life.status == "pending":
+            job.worker, job.run_at = None, run_at or job.run_at
+        return True

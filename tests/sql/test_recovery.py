@@ -101,3 +101,18 @@ def test_a_lease_that_would_break_the_sweep_is_refused(db: Db, lease: str) -> No
         db.execute("SELECT register_worker('w', %s, %s::interval)", (OLD, lease))
     with pytest.raises(Exception, match="lease is"):
         db.execute("SELECT claim('w', ARRAY['x'], p_lease => %s::interval)", (lease,))
+
+
+def test_a_job_that_was_added_before_its_type_had_a_timeout_is_stopped_by_it(
+    db: Db, queue: JobQueue, clock: TestClock
+) -> None:
+    """As its worker would: but that may be blocked by the very handler, and go on beating."""
+    db.execute("SELECT register_worker('w', %s)", (OLD,))
+    ((job, _),) = run_jobs(db, "w", 1)
+    db.execute("SELECT declare_type('x', p_timeout => '10 seconds')")
+    clock.advance(9)
+    db.execute("SELECT heartbeat('w', %s)", (OLD,))
+    assert queue.recover() == []
+    clock.advance(2)
+    (recovered,) = queue.recover()
+    assert (recovered.id, recovered.reason) == (job, "timed out after 00:00:10")

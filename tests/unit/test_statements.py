@@ -18,7 +18,9 @@ FUNCTIONS = statements.names("functions")
 
 def test_the_files_are_found_as_the_package_finds_them() -> None:
     assert {
-        f"{folder}/{name}" for folder in ("tables", "functions", "reads") for name in statements.names(folder)
+        f"{folder}/{name}"
+        for folder in ("tables", "views", "functions", "roles", "reads")
+        for name in statements.names(folder)
     } <= set(FILES)
     assert len(FUNCTIONS) > 30
 
@@ -34,7 +36,7 @@ def test_rendering_for_another_schema_leaves_nothing_of_the_default_one(path: st
 @pytest.mark.parametrize("path", FILES)
 def test_rendering_for_the_default_schema_changes_nothing_but_quotes(path: str) -> None:
     rendered = statements.render(statements.source(path), "howdah")
-    assert rendered.replace('"howdah"', "howdah") == statements.source(path)
+    assert re.sub(r'"(howdah(_\w+)?)"', r"\1", rendered) == statements.source(path)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -46,8 +48,19 @@ def test_a_function_file_has_one_function_with_a_comment_and_nothing_for_public(
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_nothing_runs_with_the_rights_of_its_owner(path: str) -> None:
-    assert not re.search(r"security\s+definer", statements.source(path), re.IGNORECASE)
+def test_what_runs_with_the_rights_of_its_owner_has_a_search_path_of_its_own(path: str) -> None:
+    text = statements.source(path)
+    if re.search(r"security\s+definer", text, re.IGNORECASE):
+        assert path.startswith("functions/")
+        assert re.search(r"SECURITY DEFINER\nSET search_path = pg_catalog, pg_temp\n", text)
+
+
+def test_roles_are_rendered_after_their_schema() -> None:
+    text = "GRANT USAGE ON SCHEMA howdah TO howdah_viewer, howdah_operators; SELECT howdah_version"
+    assert statements.render(text, "acme") == (
+        'GRANT USAGE ON SCHEMA "acme" TO "acme_viewer", howdah_operators; SELECT howdah_version'
+    )
+    assert statements.render("howdah.live, howdah_owner", "fresh", roles_of="acme") == '"fresh".live, "acme_owner"'
 
 
 @pytest.mark.parametrize("path", FILES)
@@ -62,7 +75,25 @@ def test_a_schema_name_is_lower_case_letters_digits_and_underscores(schema: str)
 
 @pytest.mark.parametrize(
     "schema",
-    ["", "a" * 49, "Howdah", "1a", "a-b", "a b", 'a"b', "a;b", "a.b", "a\n", "é", "pg_mine", "pg_", None, 5, b"howdah"],
+    [
+        "",
+        "a" * 49,
+        "Howdah",
+        "1a",
+        "a-b",
+        "a b",
+        'a"b',
+        "a;b",
+        "a.b",
+        "a\n",
+        "é",
+        "pg_mine",
+        "pg_",
+        "information_schema",
+        None,
+        5,
+        b"howdah",
+    ],
     ids=repr,
 )
 def test_any_other_schema_name_is_refused(schema: Any) -> None:

@@ -13,9 +13,9 @@ from tests import servers
 class DurableServer(servers.Server):
     """Durable, unlike its parent; with settings of its own, if given."""
 
-    def __init__(self, binaries: Path, settings: Mapping[str, str] | None = None, home: Path | None = None) -> None:
+    def __init__(self, binaries: Path, settings: Mapping[str, str] | None = None, folder: str | None = None) -> None:
         self._own = dict(settings or {})
-        super().__init__(binaries, home)
+        super().__init__(binaries, folder)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -33,6 +33,6 @@ class DurableServer(servers.Server):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not (self.home / "data" / "postmaster.pid").exists():
+        if not Path(self.data, "postmaster.pid").exists():
             self.start()
         self.stop()

@@ -197,8 +197,11 @@ class Fleet:
         )
 
     def await_drained(self) -> None:
-        """Waits until every job has ended."""
-        until(lambda: not self._left(), f"every job has ended, of which {self._left()} have not")
+        """Waits until every job has ended, for as long as there are fewer and fewer of them."""
+        left = self._left()
+        while left:
+            until(lambda: self._left() < left, f"every job has ended, of which {left} have not")  # noqa: B023
+            left = self._left()
 
     def _left(self) -> int:
         return int(self.rows("SELECT count(*) AS jobs FROM howdah.live")[0]["jobs"])

@@ -59,3 +59,13 @@ def drain_as_a_supervisor_would(fleet: Fleet) -> int:
 
     until(is_drained, "every job has ended")
     return len(workers) - 1
+
+
+def test_a_suspect_whose_handler_no_child_would_find_runs_alone_in_its_worker(
+    dsn: str, queue: JobQueue, tmp_path: Path
+) -> None:
+    with Fleet(dsn, tmp_path, "handlers_elsewhere") as fleet:
+        job = queue.enqueue("die_at_first")
+        assert drain_as_a_supervisor_would(fleet) == 1
+        ended = queue.get(job)
+        assert (ended.status, ended.attempts) == ("completed", 2), ended.last_error

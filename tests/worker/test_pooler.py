@@ -4,66 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from howdah import JobQueue
-
-PORT = 6432
+from tests.pooler import pgbouncer
 
 
 @pytest.fixture
 def pooled_dsn(dsn: str) -> Iterator[str]:
     """The test's database through a PgBouncer of its own."""
-    program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-    if program is None:
-        message = "PgBouncer is not installed here (Debian: apt-get install pgbouncer)"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    server = conninfo_to_dict(dsn)
-    with tempfile.TemporaryDirectory(prefix="howdah-pooler-") as folder:
-        Path(folder).chmod(0o777)
-        ini = Path(folder, "pgbouncer.ini")
-        target = " ".join(f"{name}={value}" for name, value in server.items())
-        ini.write_text(
-            f"[databases]\npooled = {target}\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = {folder}\n"
-            f"listen_port = {PORT}\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 5\n",
-            encoding="utf-8",
-        )
-        account = ["-u", "nobody"] if os.getuid() == 0 else []
-        process = subprocess.Popen(
-            [program, *account, str(ini)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            pooled = f"host={folder} port={PORT} user=postgres dbname=pooled"
-            _wait_until_it_answers(pooled, process)
-            yield pooled
-        finally:
-            process.terminate()
-            process.wait(10)
-
-
-def _wait_until_it_answers(dsn: str, process: subprocess.Popen[bytes]) -> None:
-    while True:
-        assert process.poll() is None, "PgBouncer ended"
-        try:
-            psycopg.connect(dsn, connect_timeout=2).close()
-        except psycopg.OperationalError:
-            continue
-        return
+    with pgbouncer(dsn) as pooled:
+        yield pooled
 
 
 def test_a_worker_behind_a_pooler_polls_says_so_once_and_leaves_no_lock_behind(

@@ -15,6 +15,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from howdah.bench.handlers import JOB_TYPES
+from howdah.bench.soak import job_types as soak
 from howdah.bench.statement import statement
 from howdah.errors import HowdahError, InvalidInput, SchemaError
 from howdah.queue import JobQueue
@@ -78,6 +79,10 @@ class Arena:
             time.sleep(_LOOK_EVERY)
         return time.monotonic()
 
+    def rows(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
+        """What a statement of the bench's own answers."""
+        return self._conn.execute(statement(name, self.schema), parameters).fetchall()
+
     def connection(self) -> psycopg.Connection[dict[str, Any]]:
         """One of its own, for what is asked beside the jobs."""
         return self._conn
@@ -114,7 +119,7 @@ class Arena:
     def _foreign_types(self) -> list[str]:
         # Killed before it was installed, there is nothing in it.
         with contextlib.suppress(psycopg.errors.UndefinedTable):
-            rows = self._conn.execute(statement("foreign", self.schema), {"ours": list(JOB_TYPES)})
+            rows = self._conn.execute(statement("foreign", self.schema), {"ours": [*JOB_TYPES, *soak.JOB_TYPES]})
             return [row["job_type"] for row in rows]
         return []
 

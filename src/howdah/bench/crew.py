@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
+from psycopg.conninfo import make_conninfo
+
 from howdah.bench.arena import Arena
 from howdah.bench.tally import Sample, Tally, shared_file
 from howdah.bench.worker_process import Errand
@@ -27,17 +29,26 @@ _COMMAND: Final = ("-P", "-m", "howdah.bench.worker_process")
 
 
 class Member:
-    """One worker process, and its tally."""
+    """One worker process, and its tally. ``name``: what its connections are called at the server."""
 
-    def __init__(self, arena: Arena, types: Sequence[str], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        arena: Arena,
+        types: Sequence[str],
+        options: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         file = shared_file()
         try:
             self.tally = Tally(file)
             self._log: IO[bytes] = tempfile.TemporaryFile(prefix="howdah-bench-")  # noqa: SIM115
-            errand = Errand(dsn=arena.dsn, schema=arena.schema, types=tuple(types), tally=file, options=options)
+            dsn = arena.dsn if name is None else make_conninfo(arena.dsn, application_name=name)
+            errand = Errand(dsn=dsn, schema=arena.schema, types=tuple(types), tally=file, options=options)
             self._process = subprocess.Popen(
                 [sys.executable, *_COMMAND],
-                env=os.environ | errand.as_environment(),
+                env={**os.environ, **errand.as_environment(), **(environment or {})},
                 stdin=subprocess.PIPE,
                 stdout=self._log,
                 stderr=self._log,
@@ -52,15 +63,24 @@ class Member:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def check(self) -> None:
         """Raises if it has ended."""
-        if self._process.poll() is not None:
-            raise HowdahError(
-                f"a worker of the bench has ended by itself, with exit code {self._process.returncode}.{self._said()}"
-            )
+        if self.ended:
+            raise HowdahError(self.story())
+
+    def story(self) -> str:
+        """Of one that has ended, though nobody had asked it to."""
+        return f"a worker of the bench has ended by itself, with exit code {self._process.returncode}.{self._said()}"
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def ask_to_end(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        self.send(signal.SIGTERM)
 
     def end(self, patience: float) -> None:
         """Waits for its end for so long, and then kills it."""

@@ -14,6 +14,8 @@ from howdah.bench.scale import Scale
 Bar: TypeAlias = tuple[str, float, float, float, str]
 """A label, the median, the lowest, the highest, and the group, which has a colour of its own; "" where there is one only."""
 Point: TypeAlias = tuple[float, float]
+Span: TypeAlias = tuple[str, float, float, str]
+"""A label, from when, until when, and what it was."""
 
 _WIDTH: Final = 760
 _MARGIN: Final = 20
@@ -27,6 +29,9 @@ _PLOT_HEIGHT: Final = 280
 _CHARACTER: Final = 7.2
 """About the width of one, at the size of labels: what draws the text is not known here."""
 _WIDEST_LABEL: Final = 320
+_THINNEST: Final = 3.0
+_FEW_POINTS: Final = 40
+"""More of them would hide the line that they are on."""
 
 _COLOURS: Final = (
     ("#2f6fde", "#6ea8fe"),
@@ -43,7 +48,7 @@ _COLOURS: Final = (
 _STYLE: Final = (
     "text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}"
     ".title{font-size:16px;font-weight:600}.faint{fill:#59636e}.small{font-size:12px}"
-    ".paper{fill:#ffffff}.grid{stroke:#d8dee4}.spread{stroke:#1f2328;stroke-width:1.5}"
+    ".paper{fill:#ffffff}.grid{stroke:#d8dee4}.spread{stroke:#1f2328;stroke-width:1.5}.mark{stroke:#8c959f;stroke-dasharray:2 3}"
     + "".join(f".c{n}{{fill:{light}}}.s{n}{{stroke:{light}}}" for n, (light, _) in enumerate(_COLOURS))
     + "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#9da7b3}.paper{fill:#0d1117}"
     ".grid{stroke:#30363d}.spread{stroke:#e6edf3}"
@@ -157,7 +162,10 @@ def line_panel(
     *,
     log_x: bool = False,
     log_y: bool = False,
+    x: Scale | None = None,
+    marks: Sequence[float] = (),
 ) -> Panel:
+    """``x``: the scale that it shares with other panels. ``marks``: where something happened, as lines from top to bottom."""
     points = [point for each in series.values() for point in each]
     if not points:
         raise ValueError("there is nothing to draw")
@@ -168,28 +176,56 @@ def line_panel(
     bottom = top + _PLOT_HEIGHT
     vertical = Scale.over((y for _, y in points), bottom, top, log=log_y)
     left = _MARGIN + max(len(_tick(tick)) for tick in vertical.ticks) * _CHARACTER + 10
-    horizontal = Scale.over((x for x, _ in points), left, _WIDTH - _MARGIN - 30, log=log_x)
+    horizontal = x or Scale.over((x for x, _ in points), left, _WIDTH - _MARGIN - 30, log=log_x)
     drawn = [
         element
         for name, each in series.items()
         for element in _curve(name, sorted(each), classes[name], horizontal, vertical)
     ]
-    axes = (*_x_axis(horizontal, top, bottom, x_label), *_y_axis(vertical, left, horizontal.end, y_label))
-    return Panel(title, bottom + _AXIS_HEIGHT, (*legend, *axes, *drawn))
+    axes = (*_x_axis(horizontal, top, bottom, x_label), *_y_axis(vertical, horizontal.start, horizontal.end, y_label))
+    lines = [_line("mark", horizontal.at(mark), top, horizontal.at(mark), bottom) for mark in marks]
+    return Panel(title, bottom + _AXIS_HEIGHT, (*legend, *axes, *lines, *drawn))
 
 
 def _curve(name: str, points: Sequence[Point], colour: int, horizontal: Scale, vertical: Scale) -> list[str]:
     places = [(_number(horizontal.at(x)), _number(vertical.at(y))) for x, y in points]
     path = " ".join(f"{x},{y}" for x, y in places)
+    radius = 3.5 if len(points) <= _FEW_POINTS else 1.5
     dots = [
-        f'<circle class="c{colour}" cx="{left}" cy="{top}" r="3.5">'
+        f'<circle class="c{colour}" cx="{left}" cy="{top}" r="{radius}">'
         f"<title>{_text_of(f'{name}: {shown(y)} at {_tick(x)}')}</title></circle>"
         for (left, top), (x, y) in zip(places, points, strict=True)
     ]
     return [f'<polyline class="s{colour}" fill="none" stroke-width="2" points="{path}"/>', *dots]
 
 
-# What both have
+# Spans
+
+
+def span_panel(title: str, x_label: str, spans: Sequence[Span], x: Scale) -> Panel:
+    """A row for each label: what happened, when, and for how long."""
+    classes = _classes(label for label, *_ in spans)
+    top = float(_TITLE_HEIGHT)
+    bottom = top + len(classes) * _ROW_HEIGHT
+    drawn = [_text(_MARGIN, 18, title, "title"), *_x_axis(x, top, bottom, x_label)]
+    for row, label in enumerate(classes):
+        drawn.append(_text(x.start - 10, top + (row + 0.5) * _ROW_HEIGHT + 4, label, anchor="end"))
+    for label, begin, end, said in spans:
+        middle = top + (classes[label] + 0.5) * _ROW_HEIGHT
+        width = max(x.at(end) - x.at(begin), _THINNEST)
+        place = f'x="{_number(x.at(begin))}" y="{_number(middle - _BAR_HEIGHT / 2)}" width="{_number(width)}"'
+        drawn.append(
+            f'<rect class="c{classes[label]}" {place} height="{_BAR_HEIGHT}" rx="1"><title>{_text_of(said)}</title></rect>'
+        )
+    return Panel(title, bottom + _AXIS_HEIGHT, tuple(drawn))
+
+
+def time_scale(values: Iterable[float], label: float = 90) -> Scale:
+    """For panels one below the other that share it: all of them begin where there is room for labels."""
+    return Scale.over(values, _MARGIN + label, _WIDTH - _MARGIN - 30)
+
+
+# What all have
 
 
 def _head(title: str, classes: Mapping[str, int]) -> tuple[list[str], float]:

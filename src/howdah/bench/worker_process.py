@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from howdah.bench import handlers
+from howdah.bench.soak import handlers as soak
 from howdah.bench.tally import Tally
 from howdah.queue import JobQueue
 from howdah.worker.event_loop import loop_factory
@@ -46,10 +47,18 @@ def main() -> int:
 
 
 async def _work(errand: Errand) -> int:
-    async with JobQueue(errand.dsn, errand.schema) as queue:
-        handlers.register(queue, Tally(errand.tally))
+    async with _queue(errand) as queue:
         report = await queue.run_worker(signals=True, types=errand.types, **errand.options)
     return report.exit_code
+
+
+def _queue(errand: Errand) -> JobQueue:
+    if set(errand.types) <= set(soak.queue.handlers):
+        soak.queue.connect_to(errand.dsn, errand.schema)
+        return soak.queue
+    queue = JobQueue(errand.dsn, errand.schema)
+    handlers.register(queue, Tally(errand.tally))
+    return queue
 
 
 def _end_with_the_bench() -> None:

@@ -21,11 +21,12 @@ from howdah.bench.machine import Machine, Server
 from howdah.bench.measured import Figure, shown
 from howdah.bench.run import Listener, Result, run
 from howdah.bench.scenario import Options, Round, Scenario
+from howdah.cli import soak
 from howdah.cli.command import HELP_WIDTH, Command
 from howdah.cli.connect import open_queue
 from howdah.cli.interruption import interrupted_once
 from howdah.cli.moment import now
-from howdah.cli.output import answers, plain, print_json, remark, remarks, say, table, text
+from howdah.cli.output import answers, json_line, plain, print_json, remark, remarks, say, table, text
 from howdah.errors import InvalidInput
 
 _LIMITS: Final = {
@@ -50,7 +51,9 @@ _WIDTHS: Final = {"": 26, "median": 9, "min": 9, "max": 9, "unit": 0}
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = _Help
     usual = Options()
-    parser.add_argument("what", metavar="WHAT", nargs="*", help=f"{', '.join(catalogue.WHAT)} (default: all)")
+    parser.add_argument(
+        "what", metavar="WHAT", nargs="*", help=f"{', '.join(catalogue.WHAT)} (default: all); or {soak.NAME}, alone"
+    )
     parser.add_argument(
         "--jobs", metavar="N", type=int, help="jobs in a round (default: as many as take a few seconds here)"
     )
@@ -62,7 +65,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how often each is repeated, after one round that does not count (default: {usual.rounds})",
     )
     parser.add_argument(
-        "--processes", metavar="N", type=int, default=usual.processes, help="worker processes (default: 1)"
+        "--processes", "--workers", metavar="N", type=int, help="worker processes (default: 1; in soak, 3)"
     )
     parser.add_argument(
         "--concurrency", metavar="N", type=int, help="handlers at once in each of them (default: as howdah work has it)"
@@ -74,11 +77,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rate",
         metavar="N",
         type=int,
-        default=usual.rate,
-        help=f"how many jobs come in a second, in mixed (default: {usual.rate})",
+        help=f"how many jobs come in a second, in mixed (default: {usual.rate}) and in soak (default: 200)",
     )
     parser.add_argument("--keep", action="store_true", help="leave the schema there, with the jobs of the last of them")
     parser.add_argument("--plot", metavar="FILE.svg", type=Path, help="draw the figures, too")
+    soak.add_arguments(parser)
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -117,26 +120,68 @@ class _Report:
 
 
 def _run(args: argparse.Namespace) -> int:
+    return _soak(args) if soak.NAME in args.what else _bench(args)
+
+
+def _bench(args: argparse.Namespace) -> int:
     options = _options(args)
     scenarios = _scenarios(args.what)
-    _check_plot(args.plot)
-    with interrupted_once(), open_queue(args, args.schema or DEFAULT_SCHEMA) as queue:
-        with Arena(queue, keep=args.keep) as arena:
-            report = _measured(arena, scenarios, options)
-        if not arena.could_be_dropped:
-            remark(
-                f"howdah: schema {arena.schema} could not be dropped, because somebody looks at it in an open transaction;"
-                " the next bench replaces it"
-            )
+    _refuse_what_is_for_soak(args)
+    _check_file("--plot", args.plot)
+    with _arena(args) as arena:
+        report = _measured(arena, scenarios, options)
     if args.plot is not None:
         args.plot.write_text(_picture(report), encoding="utf-8")
     if args.json:
         print_json(report.as_data())
     else:
         _print_report(report)
+    _say_what_is_kept(args, arena)
+    return 0
+
+
+def _soak(args: argparse.Namespace) -> int:
+    if set(args.what) != {soak.NAME}:
+        raise InvalidInput(f"{soak.NAME} runs alone: it is no measure of speed")
+    for name in ("jobs", "concurrency", "payload"):
+        if getattr(args, name):
+            raise InvalidInput(f"--{name} is not for {soak.NAME}, whose jobs and workers are what they are")
+    _options(args)
+    options = soak.options_of(args)
+    _check_file("--plot", args.plot)
+    _check_file("--out", args.out)
+    with _arena(args) as arena:
+        report = soak.run(arena, options)
+    data = report.as_data()
+    if args.out is not None:
+        args.out.write_text(json_line(data), encoding="utf-8")
+    if args.plot is not None:
+        args.plot.write_text(report.picture(), encoding="utf-8")
+    if args.json:
+        print_json(data)
+    else:
+        report.print()
+    if report.soaked.interrupted:
+        remark("howdah: interrupted: this is what was seen until then")
+    _say_what_is_kept(args, arena)
+    return report.exit_code
+
+
+@contextlib.contextmanager
+def _arena(args: argparse.Namespace) -> Iterator[Arena]:
+    with interrupted_once(), open_queue(args, args.schema or DEFAULT_SCHEMA) as queue:
+        with Arena(queue, keep=args.keep) as arena:
+            yield arena
+        if not arena.could_be_dropped:
+            remark(
+                f"howdah: schema {arena.schema} could not be dropped, because somebody looks at it in an open transaction;"
+                " the next bench replaces it"
+            )
+
+
+def _say_what_is_kept(args: argparse.Namespace, arena: Arena) -> None:
     if args.keep:
         remark(f"schema {arena.schema} is kept: howdah stats --schema {arena.schema}")
-    return 0
 
 
 def _measured(arena: Arena, scenarios: Sequence[Scenario], options: Options) -> _Report:
@@ -157,20 +202,26 @@ def _options(args: argparse.Namespace) -> Options:
     for name, (least, most) in _LIMITS.items():
         if chosen[name] is not None and not least <= chosen[name] <= most:
             raise InvalidInput(f"--{name} is {chosen[name]:,}; the bench takes {least:,} to {most:,}")
-    return Options(**chosen)
+    return Options(**{name: value for name, value in chosen.items() if value is not None})
 
 
 def _scenarios(what: Sequence[str]) -> list[Scenario]:
     for each in what:
         if each not in catalogue.WHAT:
-            raise InvalidInput(f"there is no bench {each!r}: choose from {', '.join(catalogue.WHAT)}")
+            raise InvalidInput(f"there is no bench {each!r}: choose from {', '.join(catalogue.WHAT)}, {soak.NAME}")
     return catalogue.chosen(what)
 
 
-def _check_plot(file: Path | None) -> None:
+def _refuse_what_is_for_soak(args: argparse.Namespace) -> None:
+    for name in ("minutes", "faults", "seed", "out"):
+        if getattr(args, name) is not None:
+            raise InvalidInput(f"--{name} is for {soak.NAME} alone: howdah bench {soak.NAME} --{name} …")
+
+
+def _check_file(option: str, file: Path | None) -> None:
     """Before minutes are spent."""
     if file is not None and (not file.parent.is_dir() or file.is_dir()):
-        raise InvalidInput(f"--plot is a file that can be written, and {file} is not")
+        raise InvalidInput(f"{option} is a file that can be written, and {file} is not")
 
 
 # How far it is
@@ -318,11 +369,16 @@ COMMAND = Command(
         drain-batch: working off jobs that wait, by coroutines, functions and batches that do nothing. pickup: how long a
         job waits for an idle worker. progress: what it costs to report. mixed: all at once, at a steady rate. Workers are
         processes of their own. All of it takes some minutes and keeps the server busy: not for one that others
-        need just now.
+        need just now. soak, which runs alone, is no measure of speed: minutes or hours of mixed work with random faults,
+        after which every job is accounted for, and what has grown is told.
     """,
     examples=(
         ("howdah bench", "everything"),
         ("howdah bench drain pickup --processes 2", "two of them, with two worker processes"),
+        (
+            "howdah bench soak --minutes 60 --plot soak.svg",
+            "an hour with faults: is anything lost, does anything grow?",
+        ),
         ("howdah bench --json --plot bench.svg > bench.json", "all rounds for a program, and a chart"),
     ),
     add_arguments=_add_arguments,

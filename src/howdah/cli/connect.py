@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
+from howdah.codec import Codec
 from howdah.database import DEFAULT_SCHEMA
+from howdah.encryption import ENVIRONMENT, EncryptedCodec
 from howdah.queue import JobQueue
 
 
@@ -15,4 +17,9 @@ def chosen_schema(args: argparse.Namespace) -> str:
 
 
 def open_queue(args: argparse.Namespace, schema: str | None = None) -> JobQueue:
-    return JobQueue(args.dsn, schema or chosen_schema(args))
+    return JobQueue(args.dsn, schema or chosen_schema(args), codec=chosen_codec())
+
+
+def chosen_codec() -> Codec | None:
+    """Keys of the environment. Whoever looks at a queue wants to see what is not encrypted, too."""
+    return EncryptedCodec.from_environment(allow_plain=True) if os.environ.get(ENVIRONMENT) else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
+from howdah.cli.output import readable_json
 from howdah.cli.span import format_span
 from howdah.cli.status import STYLES
 from howdah.job import FINAL_STATUSES
@@ -69,15 +69,11 @@ def brief(said: str, most: int) -> str:
     return f"{first} (+{more})" if others else first
 
 
-def compact_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def log_text(happening: Happening) -> str:
     """The logger and the message; whatever else a client of its own kept, as it is."""
     data = happening.data
     if not isinstance(data, dict) or "message" not in data:
-        return compact_json(data)
+        return readable_json(data)
     return f"{data['logger']}: {data['message']}" if data.get("logger") else str(data["message"])
 
 
@@ -90,7 +86,7 @@ def _event_text(happening: Happening) -> str:
     if happening.name == LEFT_OUT and isinstance(happening.data, dict):
         events, logs = (happening.data.get(each) or 0 for each in ("events", "logs"))
         return f"too much to keep: {events} events and {logs} log lines of this attempt were left out"
-    return f"{happening.name} {compact_json(happening.data)}" if happening.data else str(happening.name)
+    return f"{happening.name} {readable_json(happening.data)}" if happening.data else str(happening.name)
 
 
 def _status_text(happening: Happening) -> str:

@@ -26,7 +26,7 @@ def parse_json(document: str, where: str) -> Any:
 def json_argument(document: str) -> Any:
     """``parse_json``, for an option of argparse."""
     try:
-        return parse_json(document, repr(document))
+        return parse_json(document, "this")
     except InvalidInput as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -48,10 +48,10 @@ def read_json_lines(path: str | None) -> Iterator[Any]:
 def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     """``key=value`` as data: a value that is JSON is taken as such, any other is a string."""
     data: dict[str, Any] = {}
-    for pair in pairs:
+    for number, pair in enumerate(pairs, start=1):
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise InvalidInput(f"--data takes key=value, not {pair!r}")
+            raise InvalidInput(f"--data takes key=value, and number {number} of them is not so")
         data[key] = _json_or_string(value)
     return data
 

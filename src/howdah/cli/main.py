@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -14,6 +15,7 @@ from howdah.cli import parser
 from howdah.cli.output import be_lenient, forget, remark, say
 from howdah.cli.safe import presentable
 from howdah.errors import DatabaseUnavailable, EmbeddedServerError, HowdahError, InvalidInput, SchemaError
+from howdah.failure import loggable
 
 NOT_DONE: Final = 1
 INTERRUPTED: Final = 130
@@ -52,12 +54,13 @@ def _run(argv: Sequence[str] | None) -> int:
         return 0
     code: int = args.run(args)
     # Here, where a closed pipe can still be met, and not when Python ends.
-    sys.stdout.flush()
+    with contextlib.suppress(ValueError):  # a handler has closed it
+        sys.stdout.flush()
     return code
 
 
 def _report(error: HowdahError | psycopg.Error) -> int:
     if os.environ.get("HOWDAH_DEBUG", "0") not in ("", "0"):
-        sys.stderr.write(presentable("".join(traceback.format_exception(error))))
-    remark(f"howdah: {str(error).strip()}")
+        sys.stderr.write(presentable("".join(traceback.format_exception(loggable(error)))))
+    remark(f"howdah: {str(loggable(error)).strip()}")
     return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), NOT_DONE)

@@ -10,7 +10,7 @@ from howdah import migrate
 from howdah.cli.command import Command
 from howdah.cli.connect import chosen_schema, open_queue
 from howdah.cli.output import answers, plain, print_json, say, table, text
-from howdah.errors import SchemaMissing, SchemaOutdated
+from howdah.errors import InvalidInput, SchemaMissing, SchemaOutdated
 from howdah.migrate import Difference, Migration
 from howdah.statements import check_schema_name
 
@@ -24,6 +24,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check", action="store_true", help="change nothing; tell what is not as it should be, and exit with 1 then"
     )
     parser.add_argument(
+        "--roles",
+        action="store_true",
+        help="create roles for the schema, too: owner, producer, worker, viewer, operator",
+    )
+    parser.add_argument(
         "--adopt",
         action=argparse.BooleanOptionalAction,
         help="a plain table jobs is there already: take its jobs over, or leave it alone",
@@ -31,23 +36,28 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.roles and args.check:
+        raise InvalidInput("--check sees by itself whether there are roles: leave --roles out")
     if args.sql:
-        return _print_script(chosen_schema(args))
+        return _print_script(chosen_schema(args), roles=args.roles)
     return _check(args) if args.check else _migrate(args)
 
 
-def _print_script(schema: str) -> int:
-    sys.stdout.write(migrate.script(check_schema_name(schema)))
+def _print_script(schema: str, *, roles: bool) -> int:
+    sys.stdout.write(migrate.script(check_schema_name(schema), roles=roles))
     return 0
 
 
 def _migrate(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        migration = queue.migrate(adopt=args.adopt)
+        migration = queue.migrate(adopt=args.adopt, roles=args.roles)
     if args.json:
         print_json(plain(migration))
     else:
         say(_account_of(migration))
+        if args.roles:
+            say(f"its roles are {', '.join(migration.roles)}")
+            say(f"to give one to a login: GRANT {migration.roles[1]} TO NAME")
     return 0
 
 
@@ -60,7 +70,8 @@ def _account_of(migration: Migration) -> str:
     elif migration.before < migration.after:
         done = f"brought {where} from version {migration.before} to {migration.after}"
     else:
-        done = f"renewed the functions of {where} (version {migration.after})"
+        what = "functions and roles" if migration.roles else "functions"
+        done = f"renewed the {what} of {where} (version {migration.after})"
     return done if migration.adopted is None else f"{done}, and adopted {_jobs(migration.adopted)}"
 
 
@@ -107,12 +118,15 @@ COMMAND = Command(
         Safe to run at every deployment, by any number of processes at once: it is one transaction under one
         lock, and does nothing where there is nothing to do. Workers of the version before go on working.
         Where a plain table named jobs exists already, it refuses until --adopt or --no-adopt says what is meant.
+        With --roles, it also creates five roles without a login, named after the schema, and gives everything to the
+        owner among them; later migrations keep them right. Who may not create roles lets an administrator run what
+        --roles --sql prints.
     """,
     examples=(
         ("howdah migrate", "install or update the schema howdah"),
         ("howdah migrate --check", "in a pipeline: is the database as it should be?"),
         ("howdah migrate --sql > howdah.sql", "read it first, or let your own tool run it"),
-        ("howdah migrate --adopt", "take over the jobs of a plain table jobs"),
+        ("howdah migrate --roles", "with roles, to be granted to logins"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -73,7 +73,17 @@ def table(*headers: str, right: Sequence[str] = (), flexible: Sequence[str] = ()
 
 def print_json(value: Any) -> None:
     """One line of JSON, in ASCII: what a terminal would act upon is escaped by that."""
-    sys.stdout.write(json.dumps(value, default=_as_json) + "\n")
+    sys.stdout.write(json_line(value))
+
+
+def json_line(value: Any) -> str:
+    return json.dumps(value, default=_as_json) + "\n"
+
+
+def readable_json(value: Any, indent: int | None = None) -> str:
+    """JSON for people. What it holds is not safe yet."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(value, indent=indent, ensure_ascii=False, separators=separators, default=_as_json)
 
 
 def plain(value: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from howdah import __about__
 from howdah.cli import (
     bench,
     change,
+    doctor,
     enqueue,
     health,
     listing,
@@ -36,7 +37,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     "get them done": (work.COMMAND, health.COMMAND),
     "see how they are": (listing.COMMAND, show.COMMAND, watch.COMMAND, logs.COMMAND, stats.COMMAND, top.COMMAND),
     "change what happens": (change.CANCEL, change.RETRY, pause.PAUSE, pause.RESUME),
-    "keep house": (recover.COMMAND, prune.COMMAND, psql.COMMAND, bench.COMMAND),
+    "keep house": (recover.COMMAND, prune.COMMAND, doctor.COMMAND, psql.COMMAND, bench.COMMAND),
 }
 COMMANDS: Final = tuple(command for group in GROUPS.values() for command in group)
 

@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
 from howdah import embedded
 from howdah.cli.command import Command
 from howdah.cli.connect import open_queue
@@ -20,15 +22,23 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     program = shutil.which("psql") or str(embedded.psql_program())
     with open_queue(args) as queue:
-        environment = os.environ | {"PGOPTIONS": f"-c search_path={queue.schema}"}
+        dsn, password = _apart(queue.dsn)
+        environment = os.environ | {"PGOPTIONS": f"-c search_path={queue.schema}"} | password
         # Ctrl-C is psql's: it cancels a query there.
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             return subprocess.call(
-                [program, queue.dsn, *args.arguments], env=environment, preexec_fn=_interruptible, close_fds=True
+                [program, dsn, *args.arguments], env=environment, preexec_fn=_interruptible, close_fds=True
             )
         finally:
             signal.signal(signal.SIGINT, previous)
+
+
+def _apart(dsn: str) -> tuple[str, dict[str, str]]:
+    """The DSN without its password, and that for the environment: a command line can be read by everybody on the machine."""
+    parts = conninfo_to_dict(dsn)
+    password = parts.pop("password", None)
+    return make_conninfo("", **parts), {} if password is None else {"PGPASSWORD": str(password)}
 
 
 def _interruptible() -> None:

@@ -17,7 +17,7 @@ _JOINERS: Final = frozenset("\u200c\u200d")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _PASSWORDS: Final = (
     (re.compile(r"(://[^\s/@:]*:)[^\s/@]*(?=@)"), r"\1***"),
-    (re.compile(r"(\bpassword\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&'\"]+)", re.IGNORECASE), r"\1***"),
+    (re.compile(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&'\"]+)", re.IGNORECASE), r"\1***"),
 )
 
 

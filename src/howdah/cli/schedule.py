@@ -17,7 +17,7 @@ from howdah.cli.connect import open_queue
 from howdah.cli.job_json import job_as_json
 from howdah.cli.json_input import parse_json, read_pairs, read_stdin
 from howdah.cli.moment import full, relative
-from howdah.cli.output import answers, cut, plain, print_json, remark, say, table, text
+from howdah.cli.output import answers, cut, plain, print_json, readable_json, remark, say, table, text
 from howdah.cli.priority import CHOICES, describe_priority, parse_priority
 from howdah.cli.safe import safe_lines
 from howdah.cli.span import parse_span
@@ -224,7 +224,7 @@ def _print_schedule(schedule: Schedule) -> None:
             grid.add_row(text(name), text(value))
     answers().print(Padding(grid, (0, 0, 0, 2), expand=False))
     say(text("data", "bold"))
-    for line in safe_lines(json.dumps(schedule.data, indent=2, ensure_ascii=False)).split("\n"):
+    for line in safe_lines(readable_json(schedule.data, indent=2)).split("\n"):
         answers().print(Text(f"    {line}"), soft_wrap=True)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -19,7 +18,7 @@ from howdah.cli.connect import open_queue
 from howdah.cli.happening import level_number
 from howdah.cli.job_json import job_as_json
 from howdah.cli.moment import full, relative
-from howdah.cli.output import answers, print_json, text
+from howdah.cli.output import answers, print_json, readable_json, text
 from howdah.cli.priority import describe_priority
 from howdah.cli.progress_bar import bar, sparkline
 from howdah.cli.safe import safe_lines
@@ -97,7 +96,7 @@ def _print_job(console: Console, job: Job, place: Place | None, events: _Kept, *
         value = getattr(job, field)
         if value is not None:
             _print_section(console, title_of_it)
-            _print_indented(console, _readable_json(value))
+            _print_indented(console, readable_json(value, indent=2))
     _print_timeline(console, job, events, whole=whole)
     if job.errors:
         _print_section(console, "errors")
@@ -215,10 +214,6 @@ def _print_indented(console: Console, written: str, style: str = "") -> None:
     # Line by line and not wrapped: what was indented in the original stays so, and can be copied.
     for line in safe_lines(written).split("\n"):
         console.print(Text("    ") + Text(line, style), soft_wrap=True)
-
-
-def _readable_json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 COMMAND = Command(

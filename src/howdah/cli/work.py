@@ -22,6 +22,8 @@ from howdah.cli.source_tree import SourceTree
 from howdah.cli.span import parse_span
 from howdah.cli.supervisor import LAST_WORDS, Supervisor
 from howdah.cli.target import load_queue
+from howdah.codec import PLAIN
+from howdah.encryption import ENVIRONMENT
 from howdah.errors import InvalidInput
 from howdah.queue import JobQueue
 from howdah.worker import Worker, WorkerOptions, WorkerReport
@@ -171,6 +173,8 @@ def _work(args: argparse.Namespace, leash: Leash | None) -> int:
         leash.watch(WorkerOptions.checked(**settings).grace + LAST_WORDS)
     queue = load_queue(args.target)
     keep_logs()
+    if os.environ.get(ENVIRONMENT) and queue._context.codec is PLAIN:
+        log.warning("%s is set, but this queue has no codec: it will not understand what is encrypted", ENVIRONMENT)
     if args.dsn is not None or args.schema is not None:
         queue.connect_to(dsn=args.dsn, schema=args.schema)
     worker = queue.worker(**settings)

@@ -151,6 +151,15 @@ def attend(context: Context, holds: Sequence[Hold]) -> Plan[list[Word]]:
     return [Word(**row) for row in rows]
 
 
+def is_held(hold: Hold) -> Plan[bool]:
+    job_id, token = hold
+    return bool((yield from call("is_held", id=job_id, token=token))[0]["is_held"])
+
+
+def disown(context: Context, boot: uuid.UUID, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
+    return _ids((yield from call("disown", worker_id=context.worker_id, boot=boot, **_fences(holds))))
+
+
 def sweep(context: Context) -> Plan[list[Row]]:
     return (yield from call("recover", worker_id=context.worker_id))
 

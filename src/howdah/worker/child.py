@@ -12,9 +12,11 @@ import asyncio
 import contextlib
 import contextvars
 import importlib
+import json
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -27,7 +29,6 @@ from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job
 from howdah.outcome import Completed, Ending, Failed, Interrupted
-from howdah.payload import clean_text
 from howdah.plan import Plan
 from howdah.worker import endings, log_capture
 from howdah.worker.binding import bound
@@ -76,6 +77,11 @@ class Settled(msgspec.Struct, tag="settled"):
 SETTLED = b'{"type":"settled"'
 
 
+def packed(message: Any) -> bytes:
+    """A message for the pipe. Not by msgspec: it has neither lone surrogates, which errors may hold, nor all numbers."""
+    return json.dumps(msgspec.to_builtins(message)).encode()
+
+
 class Stopped(BaseException):
     """Raised in the handler when its worker tells it to stop."""
 
@@ -95,7 +101,7 @@ def main(pipe: Connection, module: str) -> None:
         with contextlib.suppress(OSError):  # the worker is gone already
             child.send({"ready": os.getpid()})
         while True:
-            assignment = msgspec.json.decode(runner.run(inbox.get()), type=Assignment)
+            assignment = msgspec.convert(json.loads(runner.run(inbox.get())), type=Assignment)
             with contextlib.suppress(OSError):
                 child.send({"begins": assignment.name})
             child.perform(runner, assignment)
@@ -234,7 +240,7 @@ class _Child:
 
     def send(self, message: Any) -> None:
         with self._sending:
-            self._pipe.send_bytes(msgspec.json.encode(message))
+            self._pipe.send_bytes(packed(message))
 
     def perform(self, runner: asyncio.Runner, assignment: Assignment) -> None:
         ending, by_handler = self._ending(runner, assignment)
@@ -242,7 +248,7 @@ class _Child:
         self.send(
             {
                 "kind": type(ending).__name__,
-                "ending": _sendable(ending),
+                "ending": msgspec.to_builtins(ending),
                 "completed_by_handler": by_handler,
                 "used_up": self._used_up,
             }
@@ -320,30 +326,34 @@ class _Child:
         return self._resources[id(queue)]
 
 
-def _sendable(ending: Ending) -> dict[str, Any]:
-    """As JSON has it: a message may hold what is not Unicode. A result was looked at already."""
-    fields: dict[str, Any] = msgspec.to_builtins(ending)
-    if isinstance(ending, Completed):
-        return fields
-    return {name: clean_text(value) if isinstance(value, str) else value for name, value in fields.items()}
-
-
 def find_handler(assignment: Assignment) -> Handler[Any, Any]:
     """The handler of this name in the module that defines its function."""
-    module = importlib.import_module(assignment.module)
+    found = _handler_in(importlib.import_module(assignment.module), assignment.qualname, assignment.name)
+    if found is None:
+        raise ImportError(
+            f"{assignment.module} has no handler {assignment.name!r} when a child process imports it: register it at the"
+            " top level of the module"
+        )
+    return found
+
+
+def will_be_found(handler: Handler[Any, Any]) -> bool:
+    """Whether a child process will, as far as can be seen here: it may be registered in another module than its function's."""
+    module = sys.modules.get(handler.function.__module__)
+    return handler.is_importable and _handler_in(module, handler.function.__qualname__, handler.name) is not None
+
+
+def _handler_in(module: object, qualname: str, name: str) -> Handler[Any, Any] | None:
     found: Any = module
-    for part in assignment.qualname.split("."):
+    for part in qualname.split("."):
         found = getattr(found, part, None)
-    if isinstance(found, Handler) and found.name == assignment.name:
+    if isinstance(found, Handler) and found.name == name:
         return found
-    for value in tuple(vars(module).values()):
-        handler = _handlers_of(value).get(assignment.name)
+    for value in tuple(getattr(module, "__dict__", {}).values()):
+        handler = _handlers_of(value).get(name)
         if isinstance(handler, Handler):
             return handler
-    raise ImportError(
-        f"{assignment.module} has no handler {assignment.name!r} when a child process imports it: register it at the"
-        " top level of the module"
-    )
+    return None
 
 
 def _handlers_of(value: object) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
+import json
 import multiprocessing
 import os
 import signal
@@ -24,7 +25,7 @@ from howdah.errors import HowdahError
 from howdah.handler import Handler
 from howdah.job import Job
 from howdah.outcome import Crashed, Ending, Interrupted
-from howdah.worker.child import STOP_SIGNAL, Assignment, Said, Settled, main
+from howdah.worker.child import STOP_SIGNAL, Assignment, Said, Settled, main, packed
 from howdah.worker.run import Run
 
 _ENDINGS: dict[str, Any] = {
@@ -164,7 +165,7 @@ class Child:
     async def perform(self, assignment: Assignment, run: Run) -> Ending:
         assert self._loop is not None
         try:
-            self._pipe.send_bytes(msgspec.json.encode(assignment))
+            self._pipe.send_bytes(packed(assignment))
         except OSError:
             self._died()
         if not self.alive:
@@ -206,7 +207,7 @@ class Child:
 
     def _receive(self) -> None:
         try:
-            message = msgspec.json.decode(self._pipe.recv_bytes())
+            message = json.loads(self._pipe.recv_bytes())
         except (EOFError, OSError):
             self._died()
             return

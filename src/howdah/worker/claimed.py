@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from howdah.codec import Unreadable
 from howdah.wire import WireRows, clamped
 
 
@@ -30,7 +31,11 @@ class ClaimedRows:
         try:
             return self._wired.value(row, column)
         except KeyError:
-            return _value(column, (self._wired.value(row, "rare") or {})[column])
+            rare = self._wired.value(row, "rare") or {}
+            if isinstance(rare, Unreadable):
+                # Which of them is to blame is not known. Who goes on from a checkpoint must not begin anew.
+                rare = {"checkpoint": rare}
+            return _value(column, rare[column])
 
 
 def _value(column: str, value: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from howdah.context import Context
 from howdah.database import Database
 from howdah.errors import DatabaseUnavailable
-from howdah.failure import describe
+from howdah.failure import describe, loggable
 from howdah.job import Job
 from howdah.outage import Backoff
 from howdah.outcome import Ending, Failed
@@ -177,8 +177,8 @@ class Completer:
                 await self._write_reports()
             except DatabaseUnavailable:
                 return  # the worker ends, and what is not written comes back when its lease has passed
-            except Exception:
-                log.exception("the completer failed unexpectedly; it goes on")
+            except Exception as error:
+                log.error("the completer failed unexpectedly; it goes on", exc_info=loggable(error))
                 self._something.set()
                 await asyncio.sleep(0.1)
             if self._starts or self._endings or self._settling:
@@ -246,17 +246,21 @@ class Completer:
     async def _insist(self, ended: Ended, error: Exception) -> None:
         """Writes one ending, however long that takes; what cannot be stored at all becomes a failure that can."""
         job, ending = ended
-        backoff = Backoff()
+        backoff, refusals = Backoff(), 0
         while True:
-            if ending is ended.ending and is_about_the_value(error):
-                log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, describe(error))
-                ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}")
+            if is_about_the_value(error) and refusals < 2:
+                refusals += 1
+                reason = describe(loggable(error))
+                log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, reason)
+                # Refused again: it is the job's retry policy that is wrong, and without one there is no next attempt.
+                give_up = refusals == 2
+                ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}", give_up=give_up)
             try:
                 if await self._reports.write(self._through_pool, {hold_of(job)}, alone=True):
                     raise TimeoutError
                 statuses = await self._database.arun(calls.end(self._context, [(hold_of(job), ending)]))
-            except Exception as again:  # noqa: BLE001
-                error = again
+            except Exception as refused:  # noqa: BLE001
+                error = refused
                 if self._closing:
                     return
                 await asyncio.sleep(backoff.next())
@@ -305,8 +309,8 @@ class Completer:
             raise
         except TimeoutError:
             return None
-        except Exception:
-            log.exception("a write was refused by the database")
+        except Exception as error:
+            log.error("a write was refused by the database", exc_info=loggable(error))
             return None
 
     async def _through_pool(self, plan: Callable[[], Plan[R]]) -> R:

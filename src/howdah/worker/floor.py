@@ -18,17 +18,17 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from howdah.calls import UNREADABLE_DELAY
 from howdah.codec import PLAIN
 from howdah.context import Context
 from howdah.database import Database
-from howdah.failure import describe
+from howdah.failure import describe, loggable
 from howdah.handler import AnyHandler
-from howdah.job import Job
+from howdah.job import Job, why_unreadable
 from howdah.outage import Backoff
 from howdah.outcome import CompletedByHandler, Crashed, Ending, Failed, Interrupted
 from howdah.payload import clean_text
-from howdah.plan import read
-from howdah.worker import endings
+from howdah.worker import calls, endings
 from howdah.worker.calls import Claim, Hold
 from howdah.worker.children import Child, ChildNotBorn, Children
 from howdah.worker.completer import Completer, Written
@@ -123,7 +123,10 @@ class Floor:
 
     def arrived(self, crew: Crew, claim: Claim, *, by_age: bool = False) -> None:
         """Takes in what a claim brought; ``by_age``: what has waited longest, and waits here for nobody."""
-        jobs = claim.jobs if self._context.codec is PLAIN else [job for job in claim.jobs if self._can_be_read(job)]
+        jobs: Sequence[Job] = claim.jobs
+        # Alone, a job fails by itself when it is read. In a batch it would take the others with it.
+        if self._context.codec is not PLAIN or isinstance(crew, BatchCrew):
+            jobs = [job for job in jobs if self._can_be_read(job)]
         self.pace.came(jobs)
         begun: list[Job] = []
         suspects: list[Job] = []
@@ -146,14 +149,11 @@ class Floor:
         self._fill_soon(crew)
 
     def _can_be_read(self, job: Job) -> bool:
-        try:
-            _ = job.data, job.resumed, job.last_error, job.errors
-        except Exception as error:  # noqa: BLE001
-            # One that the codec cannot read must not take the others with it.
+        reason = why_unreadable(job)
+        if reason is not None:
             self.held[hold_of(job)] = job
-            self.completer.end(job, Failed(f"the codec could not read this job: {describe(error)}"))
-            return False
-        return True
+            self.completer.end(job, Failed(reason, delay=UNREADABLE_DELAY))
+        return reason is None
 
     # Jobs start
 
@@ -333,7 +333,7 @@ class Floor:
         backoff = Backoff()
         while True:
             try:
-                held = await self._database.arun(read("held", id=job.id, token=job.token))
+                held = await self._database.arun(calls.is_held(hold_of(job)))
             except Exception as error:  # noqa: BLE001
                 log.warning("cannot see yet whether %s %s was completed: %s", job.job_type, job.id, describe(error))
                 await asyncio.sleep(backoff.next())
@@ -356,7 +356,7 @@ class Floor:
                 status = status or "completed"
             self._report.written(ending, status)
             if status != "completed" or log.isEnabledFor(logging.DEBUG):
-                _tell(job, ending, status)
+                _tell(job, ending, status, is_private=self._context.codec is not PLAIN)
         for job_type in {job.job_type for job, _, _ in batch} & self._handlers.keys():
             self._changed(self._crew_by_type[job_type], self._handlers[job_type])
 
@@ -437,11 +437,11 @@ class Floor:
     def _spawned_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("unexpected: %s", describe(error), exc_info=error)
+            log.error("unexpected, beside the jobs that run", exc_info=loggable(error))
 
 
-def _tell(job: Job, ending: Ending, status: str | None) -> None:
-    """Logs how a job ended. Its arguments are never part of that."""
+def _tell(job: Job, ending: Ending, status: str | None, *, is_private: bool) -> None:
+    """Logs how a job ended. Its arguments are never part of that; nor, where values are encrypted, its error."""
     if status is None and not isinstance(ending, Interrupted):
         log.warning(
             "the end of %s %s came too late and changed nothing: the job was no longer this worker's",
@@ -457,7 +457,7 @@ def _tell(job: Job, ending: Ending, status: str | None) -> None:
             job.attempts,
             job.max_attempts,
             status,
-            _one_line(ending.error),
+            f"howdah show {job.id} has the error" if is_private else _one_line(ending.error),
             extra=_about(job, "failed"),
         )
     elif log.isEnabledFor(logging.DEBUG):

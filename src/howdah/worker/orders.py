@@ -2,7 +2,8 @@
 
 A job may have been cancelled, or may no longer be this worker's: its handler is told. And the answer to
 a claim may have been lost on its way: then the database says that this worker holds a job of which it
-knows nothing. Seen twice in a row, with no claim under way, such a job is handed back.
+knows nothing. Seen twice in a row, with no claim under way, such a job is handed back, unless another process has
+this worker's name by now: then it is that one's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from howdah.context import Context
 from howdah.job import Job
-from howdah.outcome import Interrupted
 from howdah.worker import calls
 from howdah.worker.calls import Hold, Word
 from howdah.worker.link import Link
@@ -34,6 +34,7 @@ class Orders(Service):
         context: Context,
         *,
         interval: float,
+        boot: Callable[[], uuid.UUID],
         held: Mapping[Hold, Job],
         run_of: Callable[[Job], Run | None],
         claims_under_way: Callable[[], bool],
@@ -43,6 +44,7 @@ class Orders(Service):
         self._link = link
         self._context = context
         self._interval = interval
+        self._boot = boot
         self._held = held
         self._run_of = run_of
         self._claims_under_way = claims_under_way
@@ -90,5 +92,6 @@ class Orders(Service):
         self._strikes = strikes
         forgotten = [hold for hold, seen in strikes.items() if seen >= 2]
         if forgotten:
-            log.warning("handing back %d jobs that a lost answer had left behind", len(forgotten))
-            await self._link.run(calls.release(self._context, [(hold, Interrupted()) for hold in forgotten]))
+            back = await self._link.run(calls.disown(self._context, self._boot(), forgotten))
+            if back:
+                log.warning("handed back %d jobs that a lost answer had left behind", len(back))

@@ -20,7 +20,7 @@ import psycopg
 
 from howdah.context import Context
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput
-from howdah.failure import describe
+from howdah.failure import describe, loggable
 from howdah.plan import Plan
 from howdah.worker import calls
 from howdah.worker.calls import Hold, Told
@@ -94,8 +94,8 @@ class Reports:
                 await self._write_events(persist, parts)
         except DatabaseUnavailable:
             raise
-        except Exception:
-            log.exception("unexpected, while what was said of %d jobs was written", len(taken))
+        except Exception as error:
+            log.error("unexpected, while what was said of %d jobs was written", len(taken), exc_info=loggable(error))
         finally:
             left = {each.tracker.hold for each in taken if self._put_back(each)}
         done = {each.tracker.hold for each in taken} - left
@@ -144,8 +144,8 @@ class Reports:
         said = tracker.unwritten()
         try:
             run(self.last_words(tracker))
-        except Exception:
-            log.warning("what was said of job %s could not be written yet", tracker.hold[0], exc_info=True)
+        except Exception as error:
+            log.warning("what was said of job %s could not be written yet", tracker.hold[0], exc_info=loggable(error))
             return False
         tracker.report_is_written()
         tracker.is_written(said.told[-1].number if said.told else 0)
@@ -239,7 +239,7 @@ class Reports:
             "the %s of job %s was refused by the database, and is lost: %s",
             what,
             taken.tracker.hold[0],
-            describe(error),
+            describe(loggable(error)),
             extra={"event": "report_refused", "job_id": str(taken.tracker.hold[0])},
         )
 

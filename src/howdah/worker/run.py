@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from howdah import calls as verbs
 from howdah.context import Context
 from howdah.database import Database
+from howdah.failure import loggable
 from howdah.job import Job, bind
 from howdah.plan import Plan
 from howdah.worker.calls import Hold
@@ -66,14 +67,14 @@ class Desk:
     def write_rest(self, tracker: Tracker, conn: Any) -> None:
         try:
             self._database.run(self.post.rest(tracker), conn)
-        except Exception:  # noqa: BLE001
-            _warn_of_the_rest(tracker)
+        except Exception as error:  # noqa: BLE001
+            _warn_of_the_rest(tracker, error)
 
     async def awrite_rest(self, tracker: Tracker, conn: Any) -> None:
         try:
             await self._database.arun(self.post.rest(tracker), conn)
-        except Exception:  # noqa: BLE001
-            _warn_of_the_rest(tracker)
+        except Exception as error:  # noqa: BLE001
+            _warn_of_the_rest(tracker, error)
 
     def checkpoint(self, job: Job, data: Any) -> None:
         self._database.run(verbs.checkpoint(self.context, job, data))
@@ -216,8 +217,9 @@ class Run:
         return tracker
 
 
-def _warn_of_the_rest(tracker: Tracker) -> None:
-    log.warning("job %s ends before all that was said of it could be written", tracker.hold[0], exc_info=True)
+def _warn_of_the_rest(tracker: Tracker, error: Exception) -> None:
+    about = loggable(error)
+    log.warning("job %s ends before all that was said of it could be written", tracker.hold[0], exc_info=about)
 
 
 def _warn_of_an_overtaking(tracker: Tracker) -> None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from howdah.errors import DatabaseUnavailable
+from howdah.failure import loggable
 from howdah.outage import Backoff
 
 log = logging.getLogger("howdah.worker")
@@ -49,8 +50,9 @@ class Service:
                 await self._step()
             except DatabaseUnavailable:
                 await self.pause(self._backoff.next())
-            except Exception:
-                log.exception("%s failed unexpectedly; it goes on", self.name, extra={"event": "service_failed"})
+            except Exception as error:
+                about = {"event": "service_failed"}
+                log.error("%s failed unexpectedly; it goes on", self.name, exc_info=loggable(error), extra=about)
                 await self.pause(self._backoff.next())
             else:
                 self._backoff.reset()

@@ -1,6 +1,6 @@
 """Suspects: jobs that were running when a worker died. Each runs apart from others until it ends.
 
-A few at a time, each in a child process of its own; where the handler cannot be imported by a child,
+A few at a time, each in a child process of its own; where a child would not find the handler,
 alone in this worker. Until its turn comes a suspect is only claimed, so that it loses nothing by waiting.
 """
 
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from howdah.job import Job
+from howdah.worker.child import will_be_found
 from howdah.worker.crew import Crew
 
 Begin = Callable[[Crew, Job], None]
@@ -61,7 +62,7 @@ class Suspects:
         while self._line and self._lonely is None and len(self._running) < self._slots:
             crew, job = self._line.popleft()
             self._running.add(job.id)
-            if crew.handlers[job.job_type].is_importable:
+            if will_be_found(crew.handlers[job.job_type]):
                 self._begin(crew, job)
             else:
                 self._lonely = job.id

@@ -158,6 +158,7 @@ class Worker:
             self._chores,
             self.context,
             interval=self.options.heartbeat,
+            boot=lambda: self._heartbeat.boot,
             held=self._floor.held,
             run_of=self._floor.run_of,
             claims_under_way=lambda: any(claimer.in_flight for claimer in self._claimers),

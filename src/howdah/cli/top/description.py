@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from howdah.cli.happening import brief, in_words, style_of
 from howdah.cli.moment import full, stamp
-from howdah.cli.output import cut, text
+from howdah.cli.output import cut, readable_json, text
 from howdah.cli.priority import describe_priority
 from howdah.cli.progress_bar import sparkline
 from howdah.cli.safe import safe_lines
@@ -104,7 +103,7 @@ def _section(title: str, content: RenderableType | None) -> tuple[RenderableType
 def _json(value: Any) -> RenderableType | None:
     if value is None:
         return None
-    return _lines(json.dumps(value, indent=2, ensure_ascii=False), "", first=True)
+    return _lines(readable_json(value, indent=2), "", first=True)
 
 
 def _errors(errors: Sequence[AttemptError]) -> RenderableType | None:

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION howdah.abandon(
     p_tokens bigint[],
     p_reasons text[] DEFAULT NULL
 ) RETURNS TABLE (id uuid, status varchar)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.attend(p_worker_id varchar, p_ids uuid[], p_tokens bigint[])
 RETURNS TABLE (id uuid, token bigint, word text)
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.cancel(p_ids uuid[], p_reason text DEFAULT NULL)
 RETURNS TABLE (id uuid, status varchar)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off

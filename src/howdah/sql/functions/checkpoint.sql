@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.checkpoint(p_id uuid, p_token bigint, p_checkpoint jsonb) RETURNS boolean
-LANGUAGE sql VOLATILE
+LANGUAGE sql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH changed AS (

@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION howdah.claim(
     p_suspects boolean DEFAULT true,
     p_ahead_types varchar[] DEFAULT NULL
 ) RETURNS SETOF howdah.live
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 -- A plan made while the table was empty must not read all of it once it is full.
 SET enable_seqscan = off

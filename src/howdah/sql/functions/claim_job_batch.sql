@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION howdah.claim_job_batch(
     p_job_types varchar(50)[],
     p_batch_size int DEFAULT 10
 ) RETURNS SETOF howdah.jobs
-LANGUAGE sql VOLATILE
+LANGUAGE sql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT

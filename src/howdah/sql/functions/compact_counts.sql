@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.compact_counts(p_rows int DEFAULT 1000) RETURNS int
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

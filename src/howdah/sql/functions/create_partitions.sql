@@ -1,7 +1,7 @@
 -- A day's table is made beside the archive (or the events) and then attached, which completions do not notice; only
 -- the default partition is locked for it, for at most 100 ms, and that is empty as a rule.
 CREATE OR REPLACE FUNCTION howdah.create_partitions() RETURNS TABLE (day date, created boolean, reason text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 SET timezone = 'UTC'

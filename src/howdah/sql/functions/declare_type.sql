@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION howdah.declare_type(
     p_max_crashes int DEFAULT NULL,
     p_fail_stalled boolean DEFAULT false
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

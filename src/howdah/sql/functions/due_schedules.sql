@@ -3,7 +3,7 @@ RETURNS TABLE (
     name varchar, cron text, every interval, timezone text, missed text, next_run_at timestamptz, planned boolean,
     now timestamptz
 )
-LANGUAGE sql STABLE
+LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT s.name, s.cron, s.every, s.timezone, s.missed, s.next_run_at, s.planned, howdah.clock()

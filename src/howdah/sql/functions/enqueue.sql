@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
     timeout interval, expires_at timestamptz, retry_policy jsonb
 )
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column

@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION howdah.enqueue_many(
     p_return_ids boolean DEFAULT false,
     p_expires_in interval DEFAULT NULL
 ) RETURNS TABLE (enqueued bigint, ids uuid[])
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
@@ -44,6 +44,8 @@ BEGIN
         )
         SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
     ELSE
+        -- Behind a bulk of several calls, whose keys are in no order: see queue_up.
+        PERFORM pg_advisory_xact_lock_shared('howdah.live'::regclass::oid::int, 96 + abs(hashtext(p_job_type) % 32));
         WITH added AS (
             INSERT INTO howdah.live (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key, timeout,

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.fire_schedule(
     p_name varchar, p_expected timestamptz, p_instants timestamptz[], p_next_run_at timestamptz DEFAULT NULL
 ) RETURNS TABLE (instant timestamptz, job_id uuid, created boolean)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 -- So that moments in JSON are written in it.
 SET timezone = 'UTC'

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION howdah.heartbeat(
     p_leaked int DEFAULT NULL,
     p_pace jsonb DEFAULT NULL
 ) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.jobs_insert() RETURNS trigger
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

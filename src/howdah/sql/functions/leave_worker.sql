@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.leave_worker(p_worker_id varchar, p_boot uuid) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

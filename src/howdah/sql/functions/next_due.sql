@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.next_due(p_job_types varchar[]) RETURNS interval
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.next_fire(p_leave_out varchar[] DEFAULT '{}') RETURNS interval
-LANGUAGE sql STABLE
+LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT min(s.next_run_at) - howdah.clock()

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.pause_schedule(p_name varchar) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

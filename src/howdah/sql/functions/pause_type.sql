@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.pause_type(p_job_type varchar, p_because text DEFAULT NULL) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.place(p_id uuid)
 RETURNS TABLE (ahead bigint, exact boolean, per_second float8, starts_at timestamptz, because text)
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off

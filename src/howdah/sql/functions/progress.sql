@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION howdah.progress(
     p_dones float8[] DEFAULT NULL,
     p_totals float8[] DEFAULT NULL
 ) RETURNS TABLE (id uuid)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 -- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
 -- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.

@@ -2,7 +2,7 @@
 -- fail within 100 ms, and completions, which never touch an old day, do not notice the try.
 CREATE OR REPLACE FUNCTION howdah.prune(p_keep interval DEFAULT NULL)
 RETURNS TABLE (day date, dropped boolean, reason text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 AS $$
@@ -41,10 +41,11 @@ BEGIN
         EXCEPTION
             WHEN lock_not_available THEN
                 dropped := false;
-                SELECT 'in use by ' || string_agg(DISTINCT format(
-                    'pid %s (%s, %s, since %s)', a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'),
-                    a.state, to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"')
-                ), ', ')
+                -- State and time are not told of somebody else's session.
+                SELECT 'in use by ' || string_agg(DISTINCT format('pid %s (%s)', a.pid, concat_ws(
+                    ', ', coalesce(nullif(a.application_name, ''), 'unnamed'), a.state,
+                    'since ' || to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"')
+                )), ', ')
                 INTO reason
                 FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
                 WHERE l.relation IN (

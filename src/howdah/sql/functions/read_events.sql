@@ -34,7 +34,7 @@ DECLARE
     v_after_n bigint;
     v_rest_n bigint;
     v_rest_seen pg_snapshot;
-    v_events howdah.events[];
+    v_events howdah.event_details[];
     v_xmax xid8;
     v_xip xid8[];
 BEGIN
@@ -82,12 +82,12 @@ BEGIN
     IF v_n IS NULL THEN
         -- Few, as a rule: what came since the last look. By their transactions, and put in order here.
         WITH fresh AS MATERIALIZED (
-            SELECT e FROM howdah.events AS e WHERE e.xact >= v_xmax
+            SELECT e FROM howdah.event_details AS e WHERE e.xact >= v_xmax
             UNION ALL
-            SELECT e FROM howdah.events AS e WHERE e.xact = ANY (v_xip)
+            SELECT e FROM howdah.event_details AS e WHERE e.xact = ANY (v_xip)
             UNION ALL
             -- By n, and by no index of transactions: hence the coalesce.
-            SELECT e FROM howdah.events AS e
+            SELECT e FROM howdah.event_details AS e
             WHERE e.n > v_after_n AND coalesce(e.xact < v_xmax, false) AND e.xact <> ALL (v_xip)
         )
         SELECT array_agg(page.e ORDER BY (page.e).n) INTO v_events FROM (
@@ -101,7 +101,7 @@ BEGIN
     ELSE
         -- Many, perhaps: page by page along their order.
         SELECT array_agg(page.e ORDER BY (page.e).n) INTO v_events FROM (
-            SELECT e FROM howdah.events AS e
+            SELECT e FROM howdah.event_details AS e
             WHERE e.n > v_n AND e.n <= v_rest_n AND pg_visible_in_snapshot(e.xact, v_rest_seen)
                 AND (e.xact >= v_xmax OR e.xact = ANY (v_xip) OR e.n > v_after_n)
                 AND (p_job_types IS NULL OR e.job_type = ANY (p_job_types)) AND (p_kinds IS NULL OR e.kind = ANY (p_kinds))

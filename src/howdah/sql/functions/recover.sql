@@ -3,7 +3,7 @@
 -- Whoever sweeps by hand is believed.
 CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000, p_worker_id varchar DEFAULT NULL)
 RETURNS TABLE (id uuid, status varchar, reason text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off
@@ -50,7 +50,10 @@ BEGIN
                     WHERE w.worker_id = j.worker_id AND w.registered_at <= j.claimed_at
                 )
                 WHEN 'lease passed' THEN j.lease_until < howdah.lease_clock()
-                WHEN 'timed out' THEN j.status = 'running' AND j.deadline_at < howdah.clock()
+                -- A job that was added before its type had a timeout has no deadline of its own.
+                WHEN 'timed out' THEN j.status = 'running' AND coalesce(
+                    j.deadline_at, j.started_at + (SELECT t.timeout FROM howdah.types AS t WHERE t.job_type = j.job_type)
+                ) < howdah.clock()
                 WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at
                     < howdah.clock() - (SELECT s.cancel_grace FROM howdah.settings AS s)
                 WHEN 'stalled' THEN v_judges AND j.status = 'running' AND (j.report ->> 'token')::bigint = j.token

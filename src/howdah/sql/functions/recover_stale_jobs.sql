@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.recover_stale_jobs(p_timeout interval) RETURNS int
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET jit = off

@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION howdah.register_worker(
     p_meta jsonb DEFAULT NULL,
     p_again boolean DEFAULT false
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

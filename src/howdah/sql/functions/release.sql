@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION howdah.release(
     p_tokens bigint[],
     p_interrupted boolean DEFAULT false
 ) RETURNS TABLE (id uuid, status varchar)
-LANGUAGE sql VOLATILE
+LANGUAGE sql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT s.id, s.status

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.reprioritise(p_ids uuid[], p_priority int) RETURNS TABLE (id uuid)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.resume_schedule(p_name varchar, p_next_run_at timestamptz DEFAULT NULL) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

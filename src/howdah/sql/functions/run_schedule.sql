@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.run_schedule(p_name varchar) RETURNS TABLE (job_id uuid, created boolean)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 -- So that moments in JSON are written in it.
 SET timezone = 'UTC'

@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION howdah.schedule(
     priority int, max_attempts int, timeout interval, retry_policy jsonb, next_run_at timestamptz, last_run_at timestamptz,
     last_job_id uuid, paused_at timestamptz, created_at timestamptz, created boolean
 )
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column

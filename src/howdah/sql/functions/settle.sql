@@ -90,7 +90,7 @@ BEGIN
                     format('interrupted %s times by workers that stopped', held.new_interruptions)
                 WHEN p_cause = 'lease passed' THEN
                     format('the lease of worker %s passed without a sign of life', coalesce(held.worker_id, '(unnamed)'))
-                WHEN p_cause = 'timed out' THEN format('timed out after %s', held.timeout)
+                WHEN p_cause = 'timed out' THEN format('timed out after %s', coalesce(held.timeout, t.timeout))
                 WHEN p_cause = 'stalled' THEN format(
                     'stalled: nothing was reported for %s s',
                     round(extract(epoch FROM howdah.clock())::numeric - (held.report ->> 'at')::numeric)

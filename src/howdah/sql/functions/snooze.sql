@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION howdah.snooze(
     p_run_ats timestamptz[] DEFAULT NULL,
     p_delays interval[] DEFAULT NULL
 ) RETURNS TABLE (id uuid, status varchar, run_at timestamptz)
-LANGUAGE sql VOLATILE
+LANGUAGE sql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT s.id, s.status, s.run_at

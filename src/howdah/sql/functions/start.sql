@@ -2,7 +2,7 @@ CREATE OR REPLACE FUNCTION howdah.start(
     p_ids uuid[],
     p_tokens bigint[]
 ) RETURNS TABLE (id uuid)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 -- By id = ANY and a merge join, whatever the planner knows: a plan made for a table that was empty must hold for a full
 -- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.

@@ -14,7 +14,7 @@ RETURN (
             ELSE s.seen::text
         END,
         '@', coalesce((
-            SELECT e.n FROM howdah.events AS e WHERE s.own IS NULL OR e.xact <> s.own ORDER BY e.n DESC LIMIT 1
+            SELECT e.n FROM howdah.event_details AS e WHERE s.own IS NULL OR e.xact <> s.own ORDER BY e.n DESC LIMIT 1
         ), 0)
     )
     FROM (SELECT pg_current_snapshot() AS seen, pg_current_xact_id_if_assigned() AS own) AS s

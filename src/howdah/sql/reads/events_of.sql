@@ -3,7 +3,7 @@
 SELECT w.after, e.*
 FROM unnest(%(ids)s::uuid[], %(afters)s::int[], %(sinces)s::timestamptz[]) AS w (id, after, since)
 CROSS JOIN LATERAL (
-    SELECT * FROM howdah.events AS e
+    SELECT * FROM howdah.event_details AS e
     WHERE e.job_id = w.id AND e.seq > w.after AND e.at >= w.since AND e.at >= %(since)s::timestamptz
         AND e.kind = ANY (%(kinds)s::text[])
     ORDER BY e.seq LIMIT %(limit)s::int

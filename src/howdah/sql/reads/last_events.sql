@@ -1,5 +1,5 @@
 SELECT * FROM (
-    SELECT * FROM howdah.events
+    SELECT * FROM howdah.event_details
     WHERE job_id = %(id)s AND seq > %(after)s::int AND (%(kinds)s::text[] IS NULL OR kind = ANY (%(kinds)s::text[]))
     ORDER BY seq DESC LIMIT %(limit)s::int
 ) AS last_ones

@@ -1,6 +1,10 @@
 -- What stands where Howdah is, or is to be, installed; and whether a plain table of jobs is in sight.
 SELECT
     to_regclass('howdah.schema_version') IS NOT NULL AS installed,
+    EXISTS (
+        SELECT FROM pg_catalog.pg_namespace AS n
+        WHERE n.oid = to_regnamespace('howdah') AND n.nspowner = to_regrole('howdah_owner')
+    ) AS has_roles,
     (
         SELECT n.nspname FROM pg_catalog.pg_class AS c
         JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace

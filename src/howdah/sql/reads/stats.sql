@@ -16,11 +16,8 @@ FROM (
         j.job_type, j.status, count(*) AS jobs,
         count(*) FILTER (WHERE j.status = 'pending' AND j.run_at > howdah.clock()) AS scheduled,
         min(j.run_at) FILTER (WHERE j.status = 'pending' AND j.run_at <= howdah.clock()) AS oldest_due,
-        count(*) FILTER (
-            WHERE j.status = 'running' AND (j.report ->> 'token')::bigint = j.token
-                AND to_timestamp((j.report ->> 'stalls')::float8) < howdah.clock()
-        ) AS stalled
-    FROM howdah.live AS j
+        count(*) FILTER (WHERE j.stalls_at < howdah.clock()) AS stalled
+    FROM howdah.live_jobs AS j
     GROUP BY j.job_type, j.status
     UNION ALL
     SELECT c.job_type, c.status, sum(c.jobs), 0, NULL, 0

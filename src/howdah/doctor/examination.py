@@ -1,0 +1,270 @@
+"""The examination: one check after the other, each in a transaction that is undone, none of which can spoil the others.
+
+What may not be looked at, or takes too long, is told as ``Unseen`` and is no finding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from datetime import datetime, timezone
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from howdah import migrate, statements
+from howdah.database import Database, SyncConnection
+from howdah.doctor import lanes, server, sessions, storage, workers
+from howdah.doctor.catalogue import CATALOGUE
+from howdah.doctor.finding import Diagnosis, Finding, Unseen
+from howdah.doctor.patient import Judge, Patient
+from howdah.doctor.words import quoted
+from howdah.errors import DatabaseUnavailable, InvalidOption
+from howdah.plan import Begin, Plan, Row, read
+
+R = TypeVar("R")
+
+_OUTAGES: Final = ("08", "53300", "57P01", "57P02", "57P03")
+_TRIES: Final = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """A statement of ``sql/reads/doctor``, what it is asked with, and who judges its rows."""
+
+    name: str
+    codes: tuple[str, ...]
+    judge: Judge
+    arguments: Callable[[Patient], Mapping[str, Any]] = lambda _: {}
+    of_sessions: bool = False
+    """Whether others' sessions are seen only by members of pg_read_all_stats."""
+
+
+def _patience(patient: Patient) -> dict[str, Any]:
+    return {"patience": patient.patience}
+
+
+def _settings(_: Patient) -> dict[str, Any]:
+    return {"names": list(server.SETTINGS)}
+
+
+_DURABILITY: Final = (
+    "fsync-off",
+    "full-page-writes-off",
+    "damaged-pages-zeroed",
+    "commits-not-durable",
+    "tracking-off",
+    "settings-harmful",
+)
+
+OF_THE_SERVER: Final = (
+    Check("settings", _DURABILITY, server.settings, _settings),
+    Check("settings", ("autovacuum-off",), storage.autovacuum, lambda _: {"names": ["autovacuum"]}),
+    Check("connections", ("connections-scarce",), server.connections),
+    Check("notifications", ("notifications-piling-up",), sessions.notifications),
+    Check("slots", ("slot-retains-wal",), sessions.slots),
+    Check("sessions", ("xmin-held",), sessions.old_transactions, _patience, of_sessions=True),
+    Check("prepared", ("xmin-held",), sessions.prepared_transactions, _patience),
+)
+
+OF_THE_QUEUE: Final = (
+    Check(
+        "locks",
+        ("table-locked",),
+        sessions.locks,
+        lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
+        of_sessions=True,
+    ),
+    Check("role_settings", ("commits-not-durable", "settings-harmful"), server.role_settings, _settings),
+    Check("replication", ("xmin-held",), sessions.replication),
+    Check("budget", ("connections-overcommitted",), server.budget),
+    Check(
+        "tables",
+        ("table-unlogged", "autovacuum-off", "vacuum-behind", "wraparound-near"),
+        storage.tables,
+    ),
+    Check(
+        "indexes",
+        ("index-missing", "index-invalid"),
+        storage.indexes,
+        lambda _: {"expected": storage.expected_indexes()},
+    ),
+    Check("partitions", ("partitions-missing",), storage.partitions),
+    Check("strays", ("default-partition-used",), storage.strays),
+    Check("lanes", ("type-unhandled", "type-paused", "lane-stuck"), lanes.lanes, _patience),
+    Check(
+        "overdue",
+        ("job-orphaned", "lease-passed", "deadline-passed", "cancel-overdue", "job-expired", "job-spent"),
+        lanes.overdue,
+    ),
+    Check("failures", ("type-failing",), lanes.failures),
+    Check("schedules", ("schedule-overdue", "schedule-unhandled"), lanes.schedules),
+    Check("workers", ("worker-dead", "loop-blocked", "handlers-leaked", "versions-mixed"), workers.workers),
+)
+_VERSION: Final = Check(
+    "version",
+    ("schema-outdated", "schema-newer", "schema-drift"),
+    storage.version,
+    lambda _: migrate.digests(),
+)
+_OBJECTS: Final = Check(
+    "objects",
+    ("schema-drift",),
+    storage.objects,
+    lambda _: {"relations": migrate.RELATIONS, "functions": list(statements.names("functions"))},
+)
+
+
+def chosen(only: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
+    """The codes that are asked for."""
+    for code in (*(only or ()), *ignore):
+        if code not in CATALOGUE:
+            near = difflib.get_close_matches(code, CATALOGUE, 1)
+            meant = f"did you mean {near[0]}?" if near else "howdah doctor --list names them all"
+            raise InvalidOption(f"there is no finding {code!r}: {meant}")
+    return frozenset(CATALOGUE if only is None else only) - frozenset(ignore)
+
+
+def examine(
+    database: Database, *, only: Sequence[str] | None = None, ignore: Sequence[str] = (), patience: float
+) -> Diagnosis:
+    wanted = chosen(only, ignore)
+    database.look_after_embedded()
+    with database.connect(database.dsn()) as conn:
+        return _Examination(database, conn, wanted, patience).diagnosis()
+
+
+class _Examination:
+    """One look at everything that was asked for."""
+
+    def __init__(self, database: Database, conn: SyncConnection, wanted: Set[str], patience: float) -> None:
+        self._database = database
+        self._conn = conn
+        self._wanted = wanted
+        self._findings: list[Finding] = []
+        self._unseen: list[Unseen] = []
+        before = datetime.now(timezone.utc)
+        there = database.run(_look("clock"), conn)[0]["now"]
+        self._clock = before, there, datetime.now(timezone.utc)
+        (self._server,) = database.run(_look("server"), conn)
+        self._patient = Patient(
+            database.schema,
+            patience,
+            self._server["role"],
+            self._server["database"],
+            "pooler-in-transaction-mode" in wanted and _changes_sessions(database, conn),
+        )
+
+    def diagnosis(self) -> Diagnosis:
+        self._findings += server.clock(*self._clock)
+        self._findings += server.read_only(self._patient, [self._server])
+        self._findings += server.pooler(self._patient)
+        for check in OF_THE_SERVER:
+            self._run(check)
+        if self._server["installed"]:
+            self._compare()
+            for check in OF_THE_QUEUE:
+                self._run(check)
+        else:
+            self._findings.append(storage.missing(self._patient))
+        order = {code: place for place, code in enumerate(CATALOGUE)}
+        found = [finding for finding in self._findings if finding.code in self._wanted]
+        found.sort(key=lambda finding: (finding.severity, order[finding.code]))
+        return Diagnosis(found, self._unseen)
+
+    def _run(self, check: Check) -> Sequence[Row] | None:
+        """Judges what a check sees; None if it cannot look."""
+        if self._wanted.isdisjoint(check.codes):
+            return None
+        rows = self._try(_look(check.name, **check.arguments(self._patient)), check.codes)
+        if rows is None:
+            return None
+        self._findings += check.judge(self._patient, rows)
+        if check.of_sessions and self._server["others_are_here"] and not self._server["sees_all"]:
+            remedy = f"GRANT pg_read_all_stats TO {quoted(self._patient.role)};"
+            self._unsee(check.codes, "what other roles' sessions do is hidden from this one", remedy)
+        return rows
+
+    def _compare(self) -> None:
+        """With what a fresh installation would be, where one can be made; else by names alone."""
+        rows = self._run(_VERSION)
+        if rows is None or not storage.is_as_installed(rows) or "schema-drift" not in self._wanted:
+            return
+        differences = self._try(_fresh(self._database.schema), _OBJECTS.codes)
+        if differences is None:
+            self._run(_OBJECTS)
+        else:
+            self._findings += storage.drift(self._patient, differences)
+
+    def _try(self, plan: Plan[R], codes: Sequence[str]) -> R | None:
+        answer = self._database.run(_attempt(plan), self._conn)
+        if isinstance(answer, psycopg.Error):
+            because = answer.diag.message_primary or str(answer)
+            remedy = _REMEDIES.get(answer.sqlstate or "", "if it stays so, report it with this message")
+            self._unsee(codes, because, remedy)
+            return None
+        return answer
+
+    def _unsee(self, codes: Sequence[str], because: str, remedy: str) -> None:
+        missed = tuple(code for code in codes if code in self._wanted)
+        self._unseen.append(Unseen(codes=missed, because=because, remedy=remedy))
+
+
+_REMEDIES: Final = {
+    "42501": "ask as the owner of the schema, or be granted it",
+    "57014": "it took longer than 15 seconds: ask again when the server has less to do",
+    "55P03": "somebody has locked the table: see table-locked, or ask again",
+    "25006": "ask on a server that can be written to",
+    "42P01": "bring the schema up to date: howdah migrate",
+    "42703": "bring the schema up to date: howdah migrate",
+    "42883": "bring the schema up to date: howdah migrate",
+}
+
+
+def _attempt(plan: Plan[R]) -> Plan[R | psycopg.Error]:
+    """What a plan answers, or why it cannot. An outage is everybody's."""
+    try:
+        return (yield from plan)
+    except psycopg.Error as error:
+        if (error.sqlstate or "08").startswith(_OUTAGES):
+            raise
+        return error
+
+
+def _look(name: str, /, **arguments: Any) -> Plan[list[Row]]:
+    yield Begin(discard=True)
+    if name != "settings":
+        yield from read("doctor/patience")
+    return (yield from read(f"doctor/{name}", **arguments))
+
+
+def _fresh(schema: str) -> Plan[list[migrate.Difference]]:
+    """The comparison, with the patience of any other check."""
+    return (yield from migrate.check(schema, first=read("doctor/patience")))
+
+
+def _changes_sessions(database: Database, conn: SyncConnection) -> bool:
+    """Whether two clients at once get one and the same session, or one of them two: so does a pooler in transaction mode.
+
+    Nothing is left behind in these sessions, as LISTEN or a lock would be.
+    """
+    if database.reaches_its_backend(conn):
+        return False
+    ours = _sessions(database, conn)
+    try:
+        with database.connect(database.dsn()) as other:
+            theirs = _sessions(database, other)
+    except DatabaseUnavailable:
+        # There is no second one to be had: who was given the first one keeps it.
+        return len(ours) > 1
+    return len(ours | theirs) < 2 or len(ours) > 1 or len(theirs) > 1
+
+
+def _sessions(database: Database, conn: SyncConnection) -> set[int]:
+    return {database.run(read("backend"), conn)[0]["pid"] for _ in range(_TRIES)}
+
+
+def checks() -> Iterator[Check]:
+    """All of them."""
+    yield from (*OF_THE_SERVER, _VERSION, _OBJECTS, *OF_THE_QUEUE)

@@ -1,0 +1,176 @@
+"""Jobs: those that nobody takes, those that nobody takes back, and what should come again and does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from howdah import cron
+from howdah.doctor.catalogue import finding
+from howdah.doctor.finding import Finding
+from howdah.doctor.patient import Patient
+from howdah.doctor.words import count, listed, span
+from howdah.errors import InvalidOption
+from howdah.plan import Row
+
+RESTART: Final = 30.0
+"""Seconds that a type may be without a worker: two leases, in which one is replaced by another."""
+LATE: Final = 60.0
+FAILURES: Final = 20
+FAILING_SHARE: Final = 0.5
+
+_OVERDUE: Final = {
+    "orphaned": ("job-orphaned", "is held by a worker that is gone", "are held by workers that are gone"),
+    "lease": ("lease-passed", "is held by a lease that has passed", "are held by leases that have passed"),
+    "deadline": ("deadline-passed", "runs on behind its deadline", "run on behind their deadlines"),
+    "cancel": ("cancel-overdue", "was cancelled, and runs on", "were cancelled, and run on"),
+    "expired": ("job-expired", "has expired, and is still there", "have expired, and are still there"),
+    "spent": ("job-spent", "waits with no attempts left", "wait with no attempts left"),
+}
+
+
+def lanes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    for row in rows:
+        if row["paused_for"] is not None:
+            yield from _paused(patient, row)
+        elif row["workers"]:
+            yield from _stuck(patient, row)
+        elif row["seconds"] >= RESTART and not _has_a_loop_of_its_own(row):
+            yield from _unhandled(patient, row)
+
+
+def _paused(patient: Patient, row: Row) -> Iterator[Finding]:
+    waited = min(row["paused_for"], row["seconds"])
+    if waited >= patient.patience:
+        because = f" ({row['paused_because']})" if row["paused_because"] else ""
+        yield finding(
+            "type-paused",
+            what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, and the type has been paused for"
+            f" {span(row['paused_for'])}{because}",
+            culprit=f"the pause of {row['job_type']}",
+            remedy=patient.command("resume", row["job_type"]),
+            **_lane(row),
+        )
+
+
+def _stuck(patient: Patient, row: Row) -> Iterator[Finding]:
+    if row["moves"] or row["seconds"] < patient.patience:
+        return
+    if row["is_full"]:
+        why = "every slot of its workers is taken"
+        remedy = "more workers or slots for it, or --fair-share 0.1, so that jobs of low priority are not starved"
+    else:
+        why = "its workers have room"
+        remedy = "look at the logs of these workers, and restart them"
+    yield finding(
+        "lane-stuck",
+        what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, the first for {span(row['seconds'])}; no"
+        f" job of it was taken lately, and {why}",
+        culprit=f"worker {listed(row['workers'])}",
+        remedy=remedy,
+        workers=row["workers"],
+        **_lane(row),
+    )
+
+
+def _unhandled(patient: Patient, row: Row) -> Iterator[Finding]:
+    others = count(row["living"], "living worker")
+    yield finding(
+        "type-unhandled",
+        what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, the first for {span(row['seconds'])}, and"
+        f" {'no worker lives' if not row['living'] else f'none of the {others} handles it'}",
+        culprit=f"type {row['job_type']}{'' if row['declared'] else ', which no worker has ever had a handler for'}",
+        remedy="howdah work MODULE:QUEUE, with a handler of this name. If the name is wrong:"
+        f" {patient.command('list', '--type', row['job_type'], '--status', 'pending')}, and howdah cancel",
+        **_lane(row),
+    )
+
+
+def _has_a_loop_of_its_own(row: Row) -> bool:
+    """Whoever claims by himself need not register: then only what was completed tells of him."""
+    return bool(row["moves"] or (row["completed_lately"] and not row["declared"]))
+
+
+def _lane(row: Row) -> dict[str, object]:
+    return {"job_type": row["job_type"], "jobs": row["jobs"], "seconds": row["seconds"]}
+
+
+def _are(row: Row) -> str:
+    return "is" if row["jobs"] == 1 else "are"
+
+
+def overdue(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    for row in rows:
+        code, one, many = _OVERDUE[row["cause"]]
+        holders = f"worker {listed(row['workers'])}" if row["workers"] else f"job {row['first_id']}"
+        yield finding(
+            code,
+            what=f"{count(row['jobs'], 'job')} {one if row['jobs'] == 1 else many}, for {span(row['seconds'])}",
+            culprit=holders,
+            remedy=patient.sweep(row["living"]),
+            jobs=row["jobs"],
+            first_id=row["first_id"],
+            job_types=row["job_types"],
+            workers=row["workers"] or [],
+            seconds=row["seconds"],
+        )
+
+
+def failures(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    for row in rows:
+        if row["failed"] >= FAILURES and row["failed"] >= FAILING_SHARE * row["ended"]:
+            yield finding(
+                "type-failing",
+                what=f"{row['failed']:,} of {row['ended']:,} jobs of type {row['job_type']} that ended today or yesterday have"
+                " failed for good",
+                culprit=f"type {row['job_type']}",
+                remedy=f"{patient.command('list', '--type', row['job_type'], '--status', 'failed')}, howdah show ID; and once it is"
+                " mended, howdah retry",
+                job_type=row["job_type"],
+                failed=row["failed"],
+                ended=row["ended"],
+            )
+
+
+def schedules(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    for row in rows:
+        if row["late"] is not None and row["late"] >= LATE:
+            yield _late(patient, row)
+        elif row["living"] and not row["is_handled"] and not row["was_worked_on"]:
+            yield finding(
+                "schedule-unhandled",
+                what=f"schedule {row['name']} adds jobs of type {row['job_type']}, which no living worker handles",
+                culprit=f"schedule {row['name']}",
+                remedy=f"start a worker with a handler of this name, or {patient.command('schedule', 'delete', row['name'])}",
+                schedule=row["name"],
+                job_type=row["job_type"],
+            )
+
+
+def _late(patient: Patient, row: Row) -> Finding:
+    reason = _unreadable(row)
+    if reason is not None:
+        why, remedy = (
+            f"cannot be read: {reason}",
+            f"mend it: {patient.command('schedule', 'add', row['name'], row['job_type'])} …",
+        )
+    elif not row["living"]:
+        why, remedy = "waits for a worker: none lives", "howdah work MODULE:QUEUE"
+    else:
+        why, remedy = "was not fired by any of the living workers", "their logs say why: look for schedule_failed"
+    return finding(
+        "schedule-overdue",
+        what=f"schedule {row['name']} should have fired {span(row['late'])} ago, and {why}",
+        culprit=f"schedule {row['name']}",
+        remedy=remedy,
+        schedule=row["name"],
+        seconds=row["late"],
+    )
+
+
+def _unreadable(row: Row) -> str | None:
+    try:
+        cron.rhythm(row["cron"], row["every"], row["timezone"])
+    except InvalidOption as error:
+        return str(error)
+    return None

@@ -1,0 +1,41 @@
+"""What is known before the checks begin."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from howdah.doctor.finding import Finding
+from howdah.doctor.words import command
+from howdah.plan import Row
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Patient:
+    """The installation that is looked at, and by whom.
+
+    patience: seconds that something may last before it is worth a word.
+    behind_pooler: whether each transaction may come to another session of the server.
+    """
+
+    schema: str
+    patience: float
+    role: str
+    database: str
+    behind_pooler: bool
+
+    def command(self, *words: str) -> str:
+        return command(self.schema, *words)
+
+    def sweep(self, living: int) -> str:
+        """What to do where the sweep has not been."""
+        if not living:
+            return f"no worker lives, and nobody sweeps: start one, or run {self.command('recover')}"
+        return (
+            f"run {self.command('recover')}. Workers live and should have done it: look at their logs,"
+            " and for a transaction that keeps the rows locked"
+        )
+
+
+Judge: TypeAlias = Callable[[Patient, Sequence[Row]], Iterable[Finding]]

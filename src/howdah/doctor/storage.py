@@ -1,0 +1,230 @@
+"""The schema and its tables: whether everything is there, and whether it is kept clean."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from howdah import __about__, statements
+from howdah.doctor.catalogue import finding
+from howdah.doctor.finding import Finding
+from howdah.doctor.patient import Patient
+from howdah.doctor.words import count, listed, quoted, span
+from howdah.migrate import SCHEMA_VERSION, Difference
+from howdah.plan import Row
+
+MANY_DEAD: Final = 10_000
+DEAD_PER_LIVE: Final = 2
+VACUUMED_WITHIN: Final = 600.0
+"""Seconds, or more where the caller has more patience. Autovacuum looks every minute, unless told otherwise."""
+NEVER_FROZEN: Final = 2
+"""Times the age at which the server freezes a table by itself."""
+
+
+def missing(patient: Patient) -> Finding:
+    return finding(
+        "schema-missing",
+        what=f"Howdah is not installed in schema {patient.schema} of database {patient.database}",
+        culprit=f"database {patient.database}",
+        remedy=f"{patient.command('migrate')}, or name another schema: --schema NAME",
+    )
+
+
+def version(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    (row,) = rows
+    there, by = row["version"], row["installed_by"]
+    facts = {"version": there, "known": SCHEMA_VERSION, "installed_by": by, "oldest_client": row["oldest_client"]}
+    if there > SCHEMA_VERSION or (there == SCHEMA_VERSION and not row["is_current"] and _is_later(by)):
+        works = "it works, but this client" if row["oldest_client"] <= SCHEMA_VERSION else "this client"
+        yield finding(
+            "schema-newer",
+            what=f"schema {patient.schema} was installed by Howdah {by} (version {there}); {works} is"
+            f" {__about__.__version__} and knows version {SCHEMA_VERSION}",
+            culprit=f"the Howdah {__about__.__version__} that asks",
+            remedy="pip install --upgrade howdah, here and wherever else it is older",
+            **facts,
+        )
+    elif there < SCHEMA_VERSION or not row["is_current"]:
+        older = f"has version {there}; this Howdah needs {SCHEMA_VERSION}"
+        same = "has functions of another Howdah, or was made for another PostgreSQL"
+        yield finding(
+            "schema-outdated",
+            what=f"schema {patient.schema} {older if there < SCHEMA_VERSION else same}",
+            culprit=f"schema {patient.schema}, installed by Howdah {by}",
+            remedy=f"{patient.command('migrate')}: old workers go on meanwhile",
+            **facts,
+        )
+
+
+def is_as_installed(rows: Sequence[Row]) -> bool:
+    """Whether a comparison with a fresh installation says anything."""
+    return bool(rows[0]["version"] == SCHEMA_VERSION and rows[0]["is_current"])
+
+
+def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Finding]:
+    """Of indexes others tell."""
+    others = [each for each in differences if each.kind != "index"]
+    if others:
+        first = others[0]
+        more = f", and {count(len(others) - 1, 'other thing')}" if len(others) > 1 else ""
+        said = [f"{each.kind} {each.name} {each.problem}" for each in others]
+        yield finding(
+            "schema-drift",
+            what=f"in schema {patient.schema}, {first.kind} {first.name} {first.problem}{more}",
+            culprit=listed([f"{each.kind} {each.name}" for each in others]),
+            remedy=_mended(patient, others),
+            differences=said,
+        )
+
+
+def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
+    migrated = patient.command("migrate")
+    if all(each.kind == "function" for each in differences):
+        row = quoted(patient.schema, "schema_version")
+        return f"UPDATE {row} SET digest = ''; and then {migrated}, which installs the functions anew"
+    return (
+        f"compare with {patient.command('migrate', '--sql')}, and undo what was changed by hand;"
+        f" {patient.command('migrate', '--check')} lists everything"
+    )
+
+
+def objects(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    yield from drift(patient, [Difference(row["kind"], row["name"], "is missing") for row in rows])
+
+
+def indexes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    made = _index_statements()
+    for row in rows:
+        name = quoted(patient.schema, row["name"])
+        if row["problem"] == "missing":
+            yield finding(
+                "index-missing",
+                what=f"index {name} is missing: what it is for reads the whole table, and locks out what it should keep apart",
+                culprit=f"index {name}",
+                remedy=statements.render(made[row["name"]], patient.schema),
+                index=row["name"],
+            )
+        else:
+            ours = row["name"] in made or row["name"].endswith("_pkey")
+            yield finding(
+                "index-invalid",
+                what=f"index {name} of {quoted(patient.schema, row['relation'])} is not valid: no query uses it",
+                culprit=f"index {name}, which somebody began to make, and which failed",
+                remedy=f"REINDEX INDEX CONCURRENTLY {name};" if ours else f"DROP INDEX CONCURRENTLY {name};",
+                index=row["name"],
+            )
+
+
+@functools.cache
+def _index_statements() -> dict[str, str]:
+    """How each index of ours is made, by its name: without a lock, where PostgreSQL can."""
+    made = {}
+    for file in statements.names("tables"):
+        for match in re.finditer(
+            r"^CREATE (UNIQUE )?INDEX (\w+) ON (\S+) [^;]+;", statements.source(f"tables/{file}"), re.M
+        ):
+            partitioned = match[3].endswith((".archive", ".events"))
+            head = f"CREATE {match[1] or ''}INDEX"
+            text = " ".join(match[0].split())
+            made[match[2]] = text if partitioned else text.replace(head, f"{head} CONCURRENTLY", 1)
+    return made
+
+
+def expected_indexes() -> list[str]:
+    return sorted(_index_statements())
+
+
+def autovacuum(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+    for row in rows:
+        if row["setting"] == "off":
+            yield finding(
+                "autovacuum-off",
+                what="autovacuum is off: dead rows are never removed, and claims get slower and slower",
+                culprit=f"the server's settings ({row['source']})",
+                remedy="ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();",
+            )
+
+
+def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    oldest = max(rows, key=lambda row: int(row["transactions"]), default=None)
+    for row in rows:
+        name = quoted(patient.schema, row["name"])
+        if row["is_unlogged"]:
+            yield finding(
+                "table-unlogged",
+                what=f"{name} is unlogged: a crash of the server empties it",
+                culprit=f"table {name}",
+                remedy=f"ALTER TABLE {name} SET LOGGED; in a quiet moment, because it is rewritten",
+            )
+        if row["is_left_out"]:
+            yield finding(
+                "autovacuum-off",
+                what=f"autovacuum leaves {name} out: its dead rows are never removed",
+                culprit=f"table {name}",
+                remedy=f"ALTER TABLE {name} RESET (autovacuum_enabled);",
+            )
+        if _is_behind(patient, row):
+            last = "never vacuumed" if row["last_vacuum"] is None else f"last vacuumed {span(row['seconds'])} ago"
+            yield finding(
+                "vacuum-behind",
+                what=f"{name} has {row['dead_rows']:,} dead rows beside {row['live_rows']:,} live ones, and was {last}",
+                culprit=f"table {name}, or an autovacuum that is busy elsewhere",
+                remedy=f"VACUUM {name}; and if it comes again: more autovacuum_max_workers, or a lower"
+                " autovacuum_vacuum_cost_delay",
+                dead_rows=row["dead_rows"],
+                live_rows=row["live_rows"],
+                last_vacuum=row["last_vacuum"],
+            )
+    if oldest is not None and oldest["transactions"] > NEVER_FROZEN * oldest["freeze_at"]:
+        name = quoted(patient.schema, oldest["name"])
+        yield finding(
+            "wraparound-near",
+            what=f"{name} was not frozen for {oldest['transactions']:,} transactions; from 2,000 million on, the server takes no"
+            " writes any more",
+            culprit=f"table {name}, or who keeps it from being frozen (see xmin-held)",
+            remedy=f"VACUUM (FREEZE) {name}; as its owner",
+            transactions=oldest["transactions"],
+        )
+
+
+def _is_behind(patient: Patient, row: Row) -> bool:
+    many = row["dead_rows"] >= MANY_DEAD and row["dead_rows"] >= DEAD_PER_LIVE * row["live_rows"]
+    return bool(many and row["seconds"] >= min(VACUUMED_WITHIN, 2 * patient.patience))
+
+
+def partitions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    for row in rows:
+        if row["missing"]:
+            days = listed([str(day) for day in row["missing"]])
+            name = quoted(patient.schema, row["parent"])
+            yield finding(
+                "partitions-missing",
+                what=f"{name} has no partition for {days}: what ends then goes to {name}_default",
+                culprit="that no worker has run lately, or that somebody keeps the table locked",
+                remedy=f"{patient.command('prune')}, which also makes the days ahead; workers do it about once an hour",
+                days=row["missing"],
+            )
+
+
+def strays(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    for table, number in rows[0].items():
+        if number:
+            name = quoted(patient.schema, f"{table}_default")
+            yield finding(
+                "default-partition-used",
+                what=f"{count(number, 'row')} {'lies' if number == 1 else 'lie'} in {name}, because there was no partition for"
+                " their day",
+                culprit="that no worker ran before that day, or that somebody kept the table locked",
+                remedy=f"{patient.command('prune')} moves them once their day is over. What is there of today stays until then",
+                rows=number,
+            )
+
+
+def _is_later(version: str) -> bool:
+    return _numbers(version) > _numbers(__about__.__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]

@@ -1,0 +1,89 @@
+"""Numbers, names and other people's statements, as they stand in a finding."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+from psycopg import sql
+
+_LONGEST: Final = 80
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<comment>--[^\n]*|/\*)
+    | (?P<escaped>[eE]'(?:[^'\\]|''|\\.)*(?:'|\\?$))
+    | (?P<text>(?:[uU]&|[bBnNxX])?'(?:[^']|'')*(?:'|$))
+    | (?P<name>"(?:[^"]|"")*(?:"|$)|[^\W\d]\w*)
+    | (?P<dollar>\$(?P<tag>[^\W\d]?\w*)\$.*?(?:\$(?P=tag)\$|$))
+    | (?P<parameter>\$\d+)
+    | (?P<number>\d[\w.]*)
+    | (?P<space>\s+)
+    | (?P<other>.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_HIDDEN: Final = {"text": "'…'", "escaped": "'…'", "dollar": "'…'", "number": "?", "space": " ", "comment": " "}
+
+
+def span(seconds: float) -> str:
+    """A span of time in its largest unit."""
+    for unit, length in _UNITS:
+        if seconds >= 2 * length:
+            return f"{int(seconds / length):,}{unit}"
+    return f"{max(seconds, 0):.0f}s"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def size(octets: int) -> str:
+    return f"{octets / 2**30:.1f} GB" if octets >= 2**30 else f"{octets / 2**20:.0f} MB"
+
+
+def listed(names: list[str], most: int = 5) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def quoted(*names: str) -> str:
+    """Names as SQL has them: a part in quotes only where it needs them."""
+    plain = re.compile(r"[a-z_][a-z0-9_]*")
+    return ".".join(name if plain.fullmatch(name) else sql.Identifier(name).as_string() for name in names)
+
+
+def literal(value: object) -> str:
+    return sql.Literal(value).as_string()
+
+
+def command(schema: str, *words: str) -> str:
+    """A command line of ours, for this schema."""
+    line = shlex.join(("howdah", *words))
+    return line if schema == "howdah" else f"{line} --schema {schema}"
+
+
+def statement(query: str | None) -> str:
+    """The beginning of somebody's statement, without any value in it: it may be a secret."""
+    said = " ".join(_without_values(query or "").split())
+    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+
+
+def _without_values(query: str) -> str:
+    parts, position = [], 0
+    while token := _TOKEN.match(query, position):
+        kind = token.lastgroup if token.lastgroup != "tag" else "dollar"
+        parts.append(_HIDDEN.get(kind or "", token[0]))
+        position = _end_of_comment(query, token.end()) if token[0] == "/*" else token.end()
+    return "".join(parts)
+
+
+def _end_of_comment(query: str, position: int) -> int:
+    """Comments contain others."""
+    depth = 1
+    for mark in re.compile(r"/\*|\*/").finditer(query, position):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(query)

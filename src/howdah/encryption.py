@@ -1,0 +1,171 @@
+"""A codec that encrypts what is stored: ``JobQueue(codec=EncryptedCodec(keys))``. Needs the extra ``howdah[encryption]``.
+
+Each value is sealed on its own, by AES-256-GCM under a key of its own, which is derived from the given key and from a
+random nonce of 192 bits as XAES-256-GCM says (C2SP). So nonces are simply random: with the 96 bits of plain AES-GCM a busy
+queue would have to change its key every few days, because two equal nonces under one key break it.
+
+What is stored is ``{"howdah.sealed": "base64 of nonce and ciphertext", "key": "id of the key"}``. The id is derived from
+the key, so that there is nothing to number and nothing to mix up. Values are not compressed: the length of what attacker
+and user wrote together would tell of what the user wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from howdah.errors import HowdahError, InvalidOption, KeyMissing, Undecodable
+
+ENVIRONMENT: Final = "HOWDAH_ENCRYPTION_KEYS"
+KEY_BYTES: Final = 32
+
+_SEALED: Final = "howdah.sealed"
+_FIELDS: Final = frozenset({_SEALED, "key"})
+_NONCE: Final = 24
+_TAG: Final = 16
+# Says what the ciphertext is, and in which format: it opens nowhere else, even under the same key.
+_PURPOSE: Final = b"howdah 1"
+
+
+def new_key() -> str:
+    """A new random key, as text."""
+    return base64.urlsafe_b64encode(os.urandom(KEY_BYTES)).decode()
+
+
+class EncryptedCodec:
+    """Encrypts with the first key, and decrypts with whichever was used.
+
+    keys: each 32 random bytes, or these as urlsafe base64 (``new_key()`` makes one). Also one key alone, or one text with
+        commas between them.
+    allow_plain: values that are not encrypted are read as they are: those from before encryption was switched on. Whoever
+        can write to the tables can then put values there that nobody with a key has made.
+    """
+
+    def __init__(self, keys: str | bytes | Iterable[str | bytes], *, allow_plain: bool = False) -> None:
+        made = [_Key(secret) for secret in _secrets(keys)]
+        if not made:
+            raise InvalidOption("no key was given: howdah.encryption.new_key() makes one")
+        self._keys = {key.id: key for key in made}
+        if len(self._keys) < len(made):
+            raise InvalidOption("the same key was given twice")
+        self._first = made[0]
+        self._allow_plain = allow_plain
+
+    @classmethod
+    def from_environment(
+        cls, name: str = ENVIRONMENT, *, allow_plain: bool = False, environ: Mapping[str, str] = os.environ
+    ) -> EncryptedCodec:
+        """With the keys of an environment variable, commas between them."""
+        if not environ.get(name, "").strip():
+            raise InvalidOption(f"{name} is not set: it holds the keys of this queue, with commas between them")
+        return cls(environ[name], allow_plain=allow_plain)
+
+    @property
+    def key_ids(self) -> list[str]:
+        """The ids of the keys, as they stand beside what was encrypted with them; the first is the one that encrypts."""
+        return list(self._keys)
+
+    def encode(self, value: Any) -> Any:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return {_SEALED: base64.b64encode(self._first.seal(text.encode())).decode(), "key": self._first.id}
+
+    def decode(self, value: Any) -> Any:
+        """The value. Raises KeyMissing, or Undecodable where it was changed or never encrypted."""
+        if not isinstance(value, dict) or value.keys() != _FIELDS:
+            if self._allow_plain:
+                return value
+            raise Undecodable(
+                "this value is not encrypted, and allow_plain=True was not said: it was stored by somebody without a key"
+            )
+        key = self._keys.get(value["key"]) if isinstance(value["key"], str) else None
+        if key is None:
+            key_id = str(value["key"])[:40]
+            raise KeyMissing(
+                f"this value is encrypted with the key {key_id}, which was not given; there are: {', '.join(self._keys)}",
+                key_id=key_id,
+            )
+        return json.loads(key.open(value[_SEALED]))
+
+    def __repr__(self) -> str:
+        return f"EncryptedCodec({', '.join(self._keys)})"
+
+
+class _Key:
+    """A key of XAES-256-GCM."""
+
+    def __init__(self, secret: bytes) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ModuleNotFoundError as error:
+            raise HowdahError("encryption needs an extra. Run: pip install 'howdah[encryption]'") from error
+        self.id = hashlib.sha256(b"howdah key id" + secret).hexdigest()[:12]
+        self._aes_gcm = AESGCM
+        self._invalid = InvalidTag
+        # Single blocks of what only we choose, as CMAC has them.
+        self._block = Cipher(algorithms.AES(secret), modes.ECB())
+        self._mask = _doubled(self._block.encryptor().update(bytes(16)))
+
+    def seal(self, text: bytes) -> bytes:
+        nonce = os.urandom(_NONCE)
+        sealed: bytes = self._derived(nonce).encrypt(nonce[12:], text, _PURPOSE)
+        return nonce + sealed
+
+    def open(self, sealed: Any) -> bytes:
+        try:
+            message = base64.b64decode(sealed, validate=True)
+            if len(message) < _NONCE + _TAG:
+                raise ValueError("too short")
+            nonce = message[:_NONCE]
+            opened: bytes = self._derived(nonce).decrypt(nonce[12:], message[_NONCE:], _PURPOSE)
+        except (self._invalid, ValueError, TypeError) as error:
+            raise Undecodable(f"this value was changed after it was encrypted (with the key {self.id})") from error
+        return opened
+
+    def _derived(self, nonce: bytes) -> Any:
+        blocks = b"".join(
+            bytes(a ^ b for a, b in zip(self._mask, b"\0" + number + b"X\0" + nonce[:12], strict=True))
+            for number in (b"\1", b"\2")
+        )
+        return self._aes_gcm(self._block.encryptor().update(blocks))
+
+
+def _doubled(block: bytes) -> bytes:
+    """Times two in the field that CMAC counts in."""
+    doubled = int.from_bytes(block) << 1
+    return (doubled & ((1 << 128) - 1) ^ (0x87 if doubled >> 128 else 0)).to_bytes(16)
+
+
+def _secrets(keys: str | bytes | Iterable[str | bytes]) -> list[bytes]:
+    if isinstance(keys, str):
+        keys = [part for each in keys.split(",") if (part := each.strip())]
+    elif isinstance(keys, bytes):
+        keys = [keys]
+    # No message shows what was given: it may be a key with a slip of the pen.
+    try:
+        return [_secret(key, number) for number, key in enumerate(keys, start=1)]
+    except TypeError:
+        raise InvalidOption(f"keys are str or bytes, not a {type(keys).__name__}") from None
+
+
+def _secret(key: object, number: int) -> bytes:
+    if isinstance(key, str):
+        try:
+            secret = base64.b64decode(f"{key}{'=' * (-len(key) % 4)}", altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            raise InvalidOption(
+                f"key {number} is not urlsafe base64: howdah.encryption.new_key() makes a key"
+            ) from None
+    elif isinstance(key, bytes):
+        secret = key
+    else:
+        raise InvalidOption(f"key {number} is a {type(key).__name__}: a key is a str or bytes")
+    if len(secret) != KEY_BYTES:
+        raise InvalidOption(f"key {number} has {len(secret)} bytes: a key has {KEY_BYTES}")
+    return secret

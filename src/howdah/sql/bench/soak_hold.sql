@@ -1,0 +1,2 @@
+-- From now on this transaction has a snapshot and an id: nothing that dies after it can be removed.
+SELECT pg_current_xact_id()

@@ -1,0 +1,1 @@
+SELECT j.id FROM howdah.live AS j

@@ -1,0 +1,1 @@
+SELECT w.pid FROM howdah.workers AS w

@@ -1,0 +1,13 @@
+-- Who listens cannot be seen from outside. But a listener that holds the queue up is in a transaction, or does not read
+-- what it is sent.
+SELECT
+    pg_notification_queue_usage() AS usage, a.pid, a.usename::text AS role, a.application_name AS application,
+    host(a.client_addr) AS client, a.state, a.query,
+    extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds
+FROM (SELECT) AS it
+LEFT JOIN LATERAL (
+    SELECT * FROM pg_stat_activity AS s
+    WHERE s.pid <> pg_backend_pid() AND s.backend_type = 'client backend'
+        AND (s.xact_start IS NOT NULL OR s.wait_event = 'ClientWrite')
+    ORDER BY s.wait_event = 'ClientWrite' DESC, s.xact_start LIMIT 1
+) AS a ON true

@@ -1,0 +1,33 @@
+-- What the roles may do here, and what does not belong to the owner of the schema.
+WITH part AS (
+    SELECT n.nspname AS name, n.nspowner AS owner, n.nspacl AS acl, 'schema' AS kind, n.nspowner
+    FROM pg_catalog.pg_namespace AS n WHERE n.oid = %(schema)s::regnamespace
+    UNION ALL
+    SELECT c.relname, c.relowner, c.relacl, 'relation', n.nspowner
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.oid = %(schema)s::regnamespace AND c.relname = ANY (%(relations)s::text[])
+    UNION ALL
+    SELECT format('%%s.%%s', c.relname, a.attname), c.relowner, a.attacl, 'column', n.nspowner
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attacl IS NOT NULL
+    WHERE n.oid = %(schema)s::regnamespace AND c.relname = ANY (%(relations)s::text[])
+    UNION ALL
+    SELECT p.proname, p.proowner, coalesce(p.proacl, acldefault('f', p.proowner)), 'function', n.nspowner
+    FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.oid = %(schema)s::regnamespace AND p.proname = ANY (%(functions)s::text[])
+)
+SELECT
+    'grant' AS kind,
+    format(
+        '%%s on %%s to %%s', entry.privilege_type, CASE part.kind WHEN 'schema' THEN 'the schema' ELSE part.name END,
+        coalesce(r.rolname, 'PUBLIC')
+    ) AS name,
+    '' AS definition
+FROM part
+CROSS JOIN LATERAL aclexplode(part.acl) AS entry
+LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = entry.grantee
+WHERE entry.grantee <> part.owner AND (entry.grantee = 0 OR r.rolname = ANY (%(roles)s::text[]))
+UNION ALL
+SELECT 'owner', part.name, (part.owner = part.nspowner)::text FROM part WHERE part.kind IN ('relation', 'function')
+ORDER BY 1, 2

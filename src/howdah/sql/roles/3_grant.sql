@@ -1,0 +1,104 @@
+-- Who may do what. A function that is not named here is for the owner alone: it is part of others, or an administrator's.
+
+-- What was granted before, by hand or by a version that saw it otherwise. Other roles' grants are somebody's own, and stay.
+DO $$
+DECLARE
+    v_change text;
+BEGIN
+    FOR v_change IN
+        SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', granted.what, coalesce(g.role::text, 'PUBLIC'))
+        FROM (
+            SELECT format('SCHEMA %I', n.nspname) AS what, n.nspacl AS acl
+            FROM pg_catalog.pg_namespace AS n WHERE n.oid = 'howdah'::regnamespace
+            UNION ALL
+            SELECT format('%s %s', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass), c.relacl
+            FROM pg_catalog.pg_class AS c WHERE c.relnamespace = 'howdah'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
+            UNION ALL
+            SELECT format('TABLE %s', c.oid::regclass), a.attacl
+            FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid
+            WHERE c.relnamespace = 'howdah'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND a.attacl IS NOT NULL
+            UNION ALL
+            SELECT format('ROUTINE %s', p.oid::regprocedure), p.proacl
+            FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'howdah'::regnamespace
+        ) AS granted
+        CROSS JOIN LATERAL aclexplode(granted.acl) AS entry
+        JOIN (
+            VALUES
+                (0::oid, NULL), (to_regrole('howdah_producer'), to_regrole('howdah_producer')),
+                (to_regrole('howdah_worker'), to_regrole('howdah_worker')), (to_regrole('howdah_viewer'), to_regrole('howdah_viewer')),
+                (to_regrole('howdah_operator'), to_regrole('howdah_operator'))
+        ) AS g (grantee, role) ON g.grantee = entry.grantee
+    LOOP
+        EXECUTE v_change;
+    END LOOP;
+END
+$$;
+
+-- Everybody finds the schema, and learns its version.
+GRANT USAGE ON SCHEMA howdah TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
+GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
+
+-- To add jobs. A status of one's own is not among the columns: who adds a job does not also end it.
+GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many TO howdah_producer, howdah_worker;
+GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
+
+-- To run them.
+GRANT EXECUTE ON FUNCTION
+    howdah.abandon,
+    howdah.attend,
+    howdah.checkpoint,
+    howdah.claim,
+    howdah.claim_job_batch,
+    howdah.complete,
+    howdah.crash,
+    howdah.declare_type,
+    howdah.disown,
+    howdah.due_schedules,
+    howdah.fail,
+    howdah.fall_asleep,
+    howdah.fire_schedule,
+    howdah.heartbeat,
+    howdah.is_held,
+    howdah.leave_worker,
+    howdah.next_due,
+    howdah.next_fire,
+    howdah.progress,
+    howdah.record_events,
+    howdah.register_worker,
+    howdah.release,
+    howdah.snooze,
+    howdah.start,
+    howdah.stay_awake
+TO howdah_worker;
+
+-- To see what is going on, without what is in it: see the views.
+GRANT SELECT ON
+    howdah.jobs, howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details,
+    howdah.types, howdah.workers, howdah.settings, howdah.archive_counts
+TO howdah_viewer, howdah_operator;
+GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
+GRANT EXECUTE ON FUNCTION
+    howdah.lease_clock, howdah.place, howdah.read_events, howdah.start_watching, howdah.stop_watching, howdah.stream_position
+TO howdah_viewer, howdah_operator;
+
+-- To interfere.
+GRANT EXECUTE ON FUNCTION
+    howdah.cancel,
+    howdah.delete_schedule,
+    howdah.pause_schedule,
+    howdah.pause_type,
+    howdah.reprioritise,
+    howdah.reschedule,
+    howdah.resume_schedule,
+    howdah.resume_type,
+    howdah.retry,
+    howdah.run_schedule
+TO howdah_operator;
+GRANT UPDATE (archive_retention, archive_days_ahead, cancel_grace, max_crashes, max_interruptions)
+    ON howdah.settings TO howdah_operator;
+
+-- What several of them need.
+GRANT EXECUTE ON FUNCTION howdah.channel, howdah.clock TO howdah_worker, howdah_viewer, howdah_operator;
+GRANT EXECUTE ON FUNCTION
+    howdah.compact_counts, howdah.create_partitions, howdah.prune, howdah.recover, howdah.recover_stale_jobs, howdah.schedule
+TO howdah_worker, howdah_operator;

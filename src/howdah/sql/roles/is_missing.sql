@@ -1,0 +1,1 @@
+SELECT to_regclass('howdah.schema_version') IS NULL AS is_missing \gset

@@ -1,0 +1,77 @@
+-- What is a user's own (data, results, errors, keys, …) is shown to those who may read the table behind it, and to others as
+-- [redacted]. Whether one may is asked once for each of these columns by a statement, not by a row: hence the SELECT.
+-- Only functions of PostgreSQL's own: whoever reads a view needs the right to call all that it calls.
+CREATE OR REPLACE VIEW howdah.live_jobs AS
+SELECT
+    id,
+    job_type,
+    priority,
+    status,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN data
+        ELSE '"[redacted]"'
+    END AS data,
+    progress,
+    current_stage,
+    events_count,
+    CASE WHEN status <> 'pending' THEN worker_id END::varchar(100) AS worker_id,
+    CASE WHEN status <> 'pending' THEN claimed_at END AS claimed_at,
+    created_at,
+    started_at,
+    NULL::timestamptz AS completed_at,
+    attempts,
+    max_attempts,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN last_error
+        WHEN last_error IS NOT NULL THEN '[redacted]'
+    END AS last_error,
+    token,
+    run_at,
+    first_due_at,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN key
+        WHEN key IS NOT NULL THEN '[redacted]'
+    END AS key,
+    order_key,
+    timeout,
+    deadline_at,
+    expires_at,
+    lease_until,
+    crashes,
+    interruptions,
+    cancel_requested_at,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN result
+        WHEN result IS NOT NULL THEN '"[redacted]"'
+    END AS result,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN checkpoint
+        WHEN checkpoint IS NOT NULL THEN '"[redacted]"'
+    END AS checkpoint,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN errors
+        WHEN errors IS NOT NULL THEN (
+            SELECT jsonb_agg(
+                e.entry || '{"error": "[redacted]"}'
+                || CASE WHEN e.entry ? 'traceback' THEN '{"traceback": "[redacted]"}'::jsonb ELSE '{}' END
+                ORDER BY e.place
+            )
+            FROM jsonb_array_elements(errors) WITH ORDINALITY AS e (entry, place)
+        )
+    END AS errors,
+    retry_policy,
+    parent_id,
+    workflow_id,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN meta
+        WHEN meta IS NOT NULL THEN '{"redacted": true}'
+    END AS meta,
+    NULL::timestamptz AS finished_at,
+    report,
+    CASE
+        WHEN status = 'running' AND (report ->> 'token')::bigint = token THEN to_timestamp((report ->> 'stalls')::float8)
+    END AS stalls_at,
+    concat_ws(' ', ctid, xmin) AS version
+FROM howdah.live;
+COMMENT ON VIEW howdah.live_jobs IS
+    'Jobs that have not ended, as job_details shows them, without a look into the archive. version changes with each change of the job.';

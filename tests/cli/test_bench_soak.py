@@ -1,0 +1,144 @@
+"""``howdah bench soak``: every fault happens, nothing is lost by any, and all of it is told. No figure is checked for its size."""
+
+from __future__ import annotations
+
+import json
+import signal
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.bench.soak import director
+from howdah.bench.soak.accounts import Ended
+from howdah.bench.soak.faults import KINDS, schedule
+from howdah.bench.soak.sample import Sample
+from tests.cli.runner import howdah, schema_of_its_own
+from tests.cli.test_bench import SCHEMA, Bench, refused, schemas
+
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(autouse=True)
+def no_schema(dsn: str) -> Iterator[None]:
+    with schema_of_its_own(dsn, SCHEMA):
+        yield
+
+
+def test_every_fault_happens_and_nothing_is_lost_or_doubled(dsn: str, tmp_path: Path) -> None:
+    picture, out = tmp_path / "soak.svg", tmp_path / "soak.json"
+    options = ("--minutes", "0.08", "--rate", "40", "--seed", "5", "--json")
+    outcome = howdah("bench", "soak", *options, "--plot", str(picture), "--out", str(out), dsn=dsn)
+    assert outcome.code == 0, outcome.err
+    (report,) = outcome.lines
+    assert json.loads(out.read_text()) == report
+    check_the_accounts(report)
+    check_the_faults(report)
+    check_the_samples(report)
+    check_the_picture(picture)
+    assert "soak: seed 5" in outcome.err
+    assert SCHEMA not in schemas(dsn)
+
+
+def check_the_accounts(report: dict[str, Any]) -> None:
+    found = report["accounts"]
+    assert report["sound"], found["wrong"]
+    assert (found["lost"], found["doubled"], found["unfinished"], found["wrong"]) == (0, 0, 0, [])
+    ended = found["completed"] + found["failed_as_planned"] + found["failed_by_faults"]
+    assert found["acknowledged"] <= ended <= found["acknowledged"] + found["unanswered"]
+    assert ended > 400, "those of the burst, and some beside them"
+    assert found["failed_as_planned"] > 0
+    assert report["fallen"] == []
+
+
+def check_the_faults(report: dict[str, Any]) -> None:
+    planned = schedule(5, 60 * 0.08, KINDS)
+    assert {fault["kind"] for fault in report["faults"]} == set(KINDS)
+    assert len(report["faults"]) == len(planned)
+    assert all(fault["until"] >= fault["at"] >= 0 for fault in report["faults"])
+    stopped = next(fault for fault in report["faults"] if fault["kind"] == "stop")
+    assert stopped["until"] - stopped["at"] > report["options"]["lease"]
+    assert {each["kind"] for each in report["recoveries"]} == {"kill", "stop"}
+    assert report["options"]["seed"] == 5
+    assert report["options"]["faults"] == list(KINDS)
+
+
+def check_the_samples(report: dict[str, Any]) -> None:
+    samples = report["samples"]
+    assert all(set(each) == set(Sample.__dataclass_fields__) for each in samples)
+    assert [each["seconds"] for each in samples] == sorted(each["seconds"] for each in samples)
+    last = samples[-1]
+    assert (last["waiting"], last["held"]) == (0, 0)
+    assert last["archived"] == report["accounts"]["completed"] + sum(
+        report["accounts"][name] for name in ("failed_as_planned", "failed_by_faults")
+    )
+    assert last["faults"] == len(report["faults"])
+    assert last["table_bytes"] > 0
+    assert last["connections"] > 0
+    assert max(worker["worker"] for worker in last["workers"]) >= 4, "two have been replaced"
+    assert all(each["workers"][0]["worker"] == 0 for each in samples), "one is never disturbed"
+    assert {change["name"] for change in report["verdict"]["changes"]} >= {"dead rows", "memory of worker 0"}
+
+
+def check_the_picture(picture: Path) -> None:
+    tree = ET.parse(picture)
+    said = [element.text or "" for element in tree.iter(f"{_SVG}text")]
+    for expected in ("Faults", *KINDS, "Memory of workers", "worker 0, which nothing befalls", "start, p99"):
+        assert expected in said
+    marks = [element for element in tree.iter(f"{_SVG}line") if element.get("class") == "mark"]
+    panels = sum(element.tag == f"{_SVG}polyline" for element in tree.iter())
+    assert panels
+    assert len(marks) == len(KINDS) * 6, "each fault in each chart"
+
+
+def test_interrupted_it_reports_what_was_seen_until_then(dsn: str, tmp_path: Path) -> None:
+    out = tmp_path / "soak.json"
+    argv = ("soak", "--minutes", "5", "--rate", "40", "--faults", "none", "--workers", "1", "--out", str(out))
+    bench = Bench(dsn, *argv)
+    bench.wait_for("s: [1-9][0-9]* done")
+    bench.process.send_signal(signal.SIGINT)
+    assert bench.end() == 130
+    assert bench.err.endswith("howdah: interrupted: this is what was seen until then\n")
+    report = json.loads(out.read_text())
+    assert report["interrupted"]
+    assert report["faults"] == []
+    found = report["accounts"]
+    assert found["acknowledged"] > 0
+    assert (found["lost"], found["doubled"], found["unfinished"], found["repeated"]) == (0, 0, 0, 0)
+    assert SCHEMA not in schemas(dsn)
+
+
+def test_what_is_lost_makes_the_exit_code(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: director._Director) -> Iterator[Ended]:
+        (_, *others) = ended_jobs(self)
+        yield from others
+
+    ended_jobs = director._Director._ended_jobs
+    monkeypatch.setattr(director._Director, "_ended_jobs", forgetful)
+    outcome = howdah("bench", "soak", "--minutes", "0.01", "--faults", "burst", "--workers", "1", dsn=dsn)
+    assert outcome.code == 1
+    assert "Lost: 1. Doubled: 0. Unfinished: 0." in outcome.out
+    assert "acknowledged, but nowhere: " in outcome.out
+    assert "Faults: burst 1." in outcome.out
+    assert "\x1b" not in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "because"),
+    [
+        (("soak", "drain"), "soak runs alone"),
+        (("soak", "--minutes", "0"), "--minutes is 0"),
+        (("soak", "--faults", "flood"), "there is no fault 'flood'"),
+        (("soak", "--workers", "1"), "take --processes 2 or more, or leave out kill, stop, restart"),
+        (("soak", "--jobs", "9"), "--jobs is not for soak"),
+        (("soak", "--rate", "0"), "--rate is 0"),
+        (("soak", "--out", "/nowhere/soak.json"), "/nowhere/soak.json"),
+        (("drain", "--seed", "1"), "--seed is for soak alone"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_call_is_refused_before_anything_is_made(dsn: str, argv: tuple[str, ...], because: str) -> None:
+    refused(dsn, *argv, because=because)
+    assert SCHEMA not in schemas(dsn)

@@ -1,0 +1,126 @@
+"""A whole installation: well, ill in five ways at once, and seen by somebody with few rights."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from howdah import InvalidOption, JobQueue
+from howdah.doctor import CATALOGUE
+from howdah.doctor.examination import checks
+from tests.doctor.conftest import Db, codes, run_all
+from tests.worker.in_process import until as auntil
+from tests.worker.in_process import working
+
+UNCHECKED = {"schema-missing", "server-read-only", "clock-off", "pooler-in-transaction-mode"}
+"""What is known before the checks begin."""
+
+
+@pytest.fixture
+def ward(own_ward: str) -> str:
+    return own_ward
+
+
+def test_with_living_workers_under_load_there_is_nothing_to_say(ward: str, db: Db) -> None:
+    async def scenario() -> None:
+        async with JobQueue(ward) as queue, JobQueue(ward) as onlooker:
+
+            @queue.job
+            async def quick(n: int) -> int:
+                if n % 10 == 0:
+                    raise ValueError(n)
+                return n
+
+            @queue.job(ordered=True)
+            async def in_order() -> None:
+                await asyncio.sleep(0.01)
+
+            @queue.periodic(every=1)
+            @queue.job
+            def beat() -> None: ...
+
+            async with working(queue, name="a"), working(queue, name="b", threads=2):
+                for _ in range(5):
+                    await queue.aenqueue_many("quick", ({"n": n} for n in range(200)), max_attempts=2)
+                    await queue.aenqueue("quick", {"n": 1}, delay=3_600)
+                    await queue.aenqueue("in_order")
+                    diagnosis = await onlooker.adoctor()
+                    assert (diagnosis, diagnosis.unseen) == ([], [])
+                await auntil(lambda: db.execute("SELECT 1 AS so FROM archive WHERE job_type = 'beat'").fetchone())
+                assert await onlooker.adoctor() == []
+
+    asyncio.run(scenario())
+
+
+def test_five_things_at_once_are_these_five(ward: str, db: Db, queue: JobQueue) -> None:
+    queue.enqueue("mial")
+    run_all(
+        db,
+        [
+            "UPDATE live SET run_at = now() - interval '1 hour', created_at = now() - interval '1 hour'",
+            "DROP INDEX live_expiry",
+            "SELECT register_worker('gone', gen_random_uuid())",
+            "UPDATE workers SET heartbeat_at = now() - interval '1 hour'",
+            "ALTER TABLE archive_counts SET UNLOGGED",
+        ],
+    )
+    with psycopg.connect(ward) as forgotten:
+        forgotten.execute("SELECT pg_current_xact_id()")
+        assert codes(queue, patience=timedelta(0), ignore=()) == [
+            "index-missing",
+            "table-unlogged",
+            "type-unhandled",
+            "xmin-held",
+            "worker-dead",
+        ]
+        asked = queue.doctor(only=["xmin-held", "worker-dead"], ignore=["worker-dead"], patience=0)
+        assert [finding.code for finding in asked] == ["xmin-held"]
+
+
+def test_a_role_with_few_rights_is_told_what_it_could_not_see(ward: str, db: Db) -> None:
+    db.execute("CREATE ROLE passer_by LOGIN")
+    try:
+        with JobQueue(make_conninfo(ward, user="passer_by")) as queue:
+            diagnosis = queue.doctor()
+            assert diagnosis == []
+            unseen = {code for each in diagnosis.unseen for code in each.codes}
+            assert {"type-unhandled", "job-orphaned", "worker-dead", "xmin-held"} <= unseen
+            assert any(each.remedy == "GRANT pg_read_all_stats TO passer_by;" for each in diagnosis.unseen)
+            assert all(each.because and each.remedy for each in diagnosis.unseen)
+
+            run_all(
+                db,
+                [
+                    "GRANT USAGE ON SCHEMA howdah TO passer_by",
+                    "GRANT SELECT ON ALL TABLES IN SCHEMA howdah TO passer_by",
+                    "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA howdah TO passer_by",
+                    "GRANT pg_read_all_stats TO passer_by",
+                    "DROP FUNCTION snooze",
+                ],
+            )
+            diagnosis = queue.doctor()
+            # The comparison needs the right to make a schema; the names can be told without.
+            assert [each.codes for each in diagnosis.unseen] == [("schema-drift",)]
+            assert [(finding.code, finding.culprit) for finding in diagnosis] == [("schema-drift", "function snooze")]
+    finally:
+        run_all(db, ["DROP OWNED BY passer_by", "DROP ROLE passer_by"])
+
+
+def test_every_finding_that_is_listed_is_looked_for() -> None:
+    looked_for = {code for check in checks() for code in check.codes}
+    assert looked_for | UNCHECKED == set(CATALOGUE)
+    assert not looked_for & UNCHECKED
+
+
+def test_codes_that_are_none() -> None:
+    with JobQueue("host=nowhere") as queue:
+        with pytest.raises(InvalidOption, match="did you mean xmin-held"):
+            queue.doctor(only=["xmin-hold"])
+        with pytest.raises(InvalidOption, match="howdah doctor --list"):
+            queue.doctor(ignore=["???"])
+        with pytest.raises(InvalidOption, match="patience"):
+            queue.doctor(patience=-1)

@@ -1,0 +1,129 @@
+"""Who is in the way, and that what they said is not repeated."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from howdah import JobQueue
+from howdah.doctor.words import statement
+from tests.doctor.conftest import Db, codes, only_finding
+from tests.worker.processes import until
+
+SECRET = "hunter2"
+
+
+def test_an_old_snapshot_is_named_with_its_session_and_without_its_values(ward: str, queue: JobQueue) -> None:
+    with psycopg.connect(ward, application_name="nightly\x1breport") as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute(f"SELECT count(*) FROM howdah.jobs WHERE last_error = '{SECRET}'")
+        assert codes(queue) == []
+        finding = only_finding(queue, "xmin-held", patience=0)
+        pid = reader.info.backend_pid
+        assert f"pid {pid} of role postgres (nightly\\x1breport), idle in transaction" in finding.culprit
+        assert "SELECT count(*) FROM howdah.jobs WHERE last_error = '…'" in finding.culprit
+        assert SECRET not in repr(finding)
+        assert finding.remedy.startswith(f"SELECT pg_terminate_backend({pid});")
+        assert "idle_in_transaction_session_timeout" in finding.remedy
+        assert finding.details["sessions"][0]["pid"] == pid
+        with psycopg.connect(ward, autocommit=True) as conn:
+            conn.execute(finding.remedy.split(" To have")[0].encode())
+        until(lambda: not codes(queue, patience=0), "the remedy has helped")
+        with contextlib.suppress(psycopg.OperationalError):
+            reader.execute("SELECT")
+
+
+def test_the_oldest_is_named_first_and_the_others_are_counted(ward: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(ward) as first, psycopg.connect(ward) as second:
+        for conn in (first, second):
+            conn.execute("SELECT pg_current_xact_id()")
+        finding = only_finding(queue, "xmin-held", patience=0)
+        assert f"pid {first.info.backend_pid} " in finding.culprit
+        assert "and 1 other for less" in finding.what
+        assert [each["pid"] for each in finding.details["sessions"]] == [c.info.backend_pid for c in (first, second)]
+
+
+def test_a_prepared_transaction_that_was_forgotten(ward: str, queue: JobQueue) -> None:
+    with psycopg.connect(ward) as conn:
+        conn.execute("CREATE TABLE other AS SELECT 1")
+        conn.execute("PREPARE TRANSACTION 'it''s here'")
+    assert codes(queue) == []
+    finding = only_finding(queue, "xmin-held", patience=0)
+    assert "prepared transaction it's here of role postgres" in finding.culprit
+    assert "ROLLBACK PREPARED 'it''s here';" in finding.remedy
+    with psycopg.connect(ward, autocommit=True) as conn:
+        conn.execute("ROLLBACK PREPARED 'it''s here'")
+    assert codes(queue, patience=0) == []
+
+
+def test_a_lock_that_workers_wait_for(ward: str, queue: JobQueue) -> None:
+    with psycopg.connect(ward, application_name="by hand") as conn:
+        conn.execute("LOCK TABLE howdah.schedules IN ACCESS EXCLUSIVE MODE")
+        diagnosis = queue.doctor(patience=0, ignore=["xmin-held", "schema-drift"])
+        (finding,) = diagnosis
+        assert finding.code == "table-locked"
+        assert "howdah.schedules is locked" in finding.what
+        assert f"pid {conn.info.backend_pid} of role postgres (by hand)" in finding.culprit
+        # It did not wait for it, and says what it could not look at.
+        assert {code for each in diagnosis.unseen for code in each.codes} == {"schedule-overdue", "schedule-unhandled"}
+    assert codes(queue, patience=0) == []
+
+
+def test_notifications_that_a_listener_does_not_take(ward: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(ward, autocommit=True, application_name="deaf") as listener:
+        listener.execute("LISTEN anything")
+        listener.execute("BEGIN")
+        listener.execute("SELECT")
+        for _ in range(20):
+            db.execute("SELECT pg_notify('anything', repeat('x', 7000))")
+        finding = only_finding(queue, "notifications-piling-up")
+        assert f"pid {listener.info.backend_pid} of role postgres (deaf)" in finding.culprit
+        assert 0.1 < finding.details["usage"] < 1
+    assert codes(queue) == []
+
+
+def test_a_slot_that_nobody_reads(db: Db, queue: JobQueue) -> None:
+    db.execute("SELECT pg_create_physical_replication_slot('left_behind', true)")
+    try:
+        assert codes(queue) == []
+        for _ in range(5):
+            db.execute("SELECT pg_logical_emit_message(false, 'test', 'x'), pg_switch_wal()")
+        finding = only_finding(queue, "slot-retains-wal")
+        assert "replication slot left_behind (physical)" in finding.culprit
+        assert finding.details["retained"] > 32 * 2**20
+    finally:
+        db.execute("SELECT pg_drop_replication_slot('left_behind')")
+    assert codes(queue) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        (
+            "SELECT * FROM users WHERE password = 'hunter2' AND id = 17",
+            "SELECT * FROM users WHERE password = '…' AND id = ?",
+        ),
+        ("SELECT E'it\\'s hunter2', \"a 'name'\" FROM t", "SELECT '…', \"a 'name'\" FROM t"),
+        ("SELECT $x$ hunter2 $x$, $1, $$hunter2$$", "SELECT '…', $1, '…'"),
+        ("/* hunter2 /* it's */ more */ SELECT 1 -- hunter2", "SELECT ?"),
+        ("SELECT 'hunter2 that was cut o", "SELECT '…'"),
+        ("SELECT U&'hunter2', x'1F', N'hunter2', t1.c2 FROM t1", "SELECT '…', '…', '…', t1.c2 FROM t1"),
+        ("SELECT $q$hunter2 cut", "SELECT '…'"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_a_statement_is_shown_without_its_values(query: str | None, shown: str) -> None:
+    assert statement(query) == shown
+
+
+@given(st.text(alphabet="secr'\"$\\eE-/*\n 1x", max_size=40), st.sampled_from(["'{}'", "$a${}$a$", "E'{}'", "/*{}*/"]))
+def test_no_statement_is_too_odd_and_none_shows_what_is_quoted(rest: str, quote: str) -> None:
+    secret = "QQ7"
+    shown = statement(quote.format(secret) + rest)
+    assert secret not in shown
+    assert len(shown) <= 80

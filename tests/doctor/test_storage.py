@@ -1,0 +1,151 @@
+"""The schema and its tables."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from howdah import JobQueue, statements
+from howdah.doctor.storage import expected_indexes
+from tests.doctor.conftest import Db, codes, found, only_finding, run_all
+from tests.worker.processes import until
+
+
+@pytest.fixture
+def ward(own_ward: str) -> str:
+    return own_ward
+
+
+def test_a_schema_that_is_not_there(ward: str) -> None:
+    with JobQueue(ward, "elsewhere") as queue:
+        finding = only_finding(queue, "schema-missing")
+    assert finding.remedy.startswith("howdah migrate --schema elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "remedy"),
+    [
+        ("version = version - 1", "schema-outdated", "howdah migrate"),
+        ("digest = ''", "schema-outdated", "howdah migrate"),
+        ("version = version + 1", "schema-newer", "pip install --upgrade howdah"),
+        ("digest = '', howdah_version = '99.0'", "schema-newer", "pip install --upgrade howdah"),
+    ],
+)
+def test_a_schema_of_another_version(db: Db, queue: JobQueue, change: str, code: str, remedy: str) -> None:
+    db.execute(f"UPDATE schema_version SET {change}".encode())
+    assert only_finding(queue, code).remedy.startswith(remedy)
+
+
+def test_a_function_that_was_changed_by_hand(db: Db, queue: JobQueue) -> None:
+    db.execute("ALTER FUNCTION snooze SET work_mem = '1MB'")
+    finding = only_finding(queue, "schema-drift", ignore=())
+    assert "function snooze is not what this Howdah installs" in finding.what
+    statement, _, _ = finding.remedy.partition(";")
+    db.execute(statement.encode())
+    queue.migrate()
+    db.execute("ALTER FUNCTION snooze RESET work_mem")
+    assert codes(queue, ignore=()) == []
+
+
+def test_a_table_that_was_changed_by_hand(db: Db, queue: JobQueue) -> None:
+    run_all(db, ["ALTER TABLE live ALTER attempts DROP DEFAULT", "ALTER TABLE types DROP COLUMN max_crashes"])
+    finding = only_finding(queue, "schema-drift", ignore=())
+    assert finding.culprit == "column live.attempts, column types.max_crashes"
+    assert "howdah migrate --check" in finding.remedy
+
+
+@pytest.mark.parametrize("index", ["live_lane", "live_key", "archive_id", "events_xact"])
+def test_an_index_that_is_missing_is_made_again_by_the_remedy(db: Db, queue: JobQueue, index: str) -> None:
+    db.execute(f"DROP INDEX {index}".encode())
+    finding = only_finding(queue, "index-missing")
+    assert finding.culprit == f"index howdah.{index}"
+    assert ("CONCURRENTLY" in finding.remedy) == index.startswith("live")
+    db.execute(finding.remedy.encode())
+    assert codes(queue, ignore=()) == []
+
+
+def test_every_index_that_is_installed_is_looked_for(db: Db) -> None:
+    rows = db.execute(
+        "SELECT x.relname FROM pg_index AS i JOIN pg_class AS x ON x.oid = i.indexrelid"
+        " WHERE x.relnamespace = 'howdah'::regnamespace AND NOT x.relispartition AND NOT i.indisprimary"
+    ).fetchall()
+    assert sorted(row["relname"] for row in rows) == expected_indexes()
+
+
+def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> None:
+    queue.enqueue_many("work", ({} for _ in range(2)))
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        db.execute("CREATE UNIQUE INDEX CONCURRENTLY of_theirs ON live (job_type)")
+    finding = only_finding(queue, "index-invalid")
+    assert finding.remedy == "DROP INDEX CONCURRENTLY howdah.of_theirs;"
+    db.execute(finding.remedy.encode())
+    db.execute("DROP INDEX live_held")
+    made = statements.source("tables/0001_queue").split("CREATE INDEX live_held")[1].split(";")[0]
+    with psycopg.connect(ward) as other, psycopg.connect(ward, autocommit=True) as maker:
+        # It waits for the transactions that were there before it, and loses its patience.
+        other.execute("LOCK TABLE howdah.live IN ROW EXCLUSIVE MODE")
+        maker.execute("SET lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            maker.execute(f"CREATE INDEX CONCURRENTLY live_held{made}".encode())
+    finding = only_finding(queue, "index-invalid")
+    assert finding.remedy == "REINDEX INDEX CONCURRENTLY howdah.live_held;"
+    db.execute(finding.remedy.encode())
+    assert codes(queue) == []
+
+
+def test_a_table_that_a_crash_would_empty(db: Db, queue: JobQueue) -> None:
+    db.execute("ALTER TABLE live SET UNLOGGED")
+    finding = only_finding(queue, "table-unlogged")
+    assert "ALTER TABLE howdah.live SET LOGGED;" in finding.remedy
+
+
+def test_a_table_that_autovacuum_leaves_out(db: Db, queue: JobQueue) -> None:
+    db.execute("ALTER TABLE workers SET (autovacuum_enabled = false)")
+    (first, second) = found(queue, ignore=())
+    assert (first.code, second.code) == ("schema-drift", "autovacuum-off")
+    db.execute(second.remedy.encode())
+    assert codes(queue, ignore=()) == []
+
+
+def test_dead_rows_that_nobody_removes(ward: str, db: Db, queue: JobQueue) -> None:
+    queue.enqueue_many("work", ({} for _ in range(12_000)))
+    db.execute("DELETE FROM live")
+    counted = "SELECT n_dead_tup AS n FROM pg_stat_all_tables WHERE relid = 'howdah.live'::regclass"
+    until(lambda: (db.execute(counted).fetchone() or {"n": 0})["n"] >= 12_000, "they are counted")
+    assert codes(queue) == []
+    finding = only_finding(queue, "vacuum-behind", patience=0)
+    assert "howdah.live has 12,000 dead rows beside 0 live ones" in finding.what
+    db.execute(finding.remedy.partition(";")[0].encode())
+    until(lambda: not codes(queue, patience=0), "the vacuum is counted")
+
+
+def test_a_table_that_cannot_be_frozen(ward: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(ward) as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute("SELECT")
+        reader.execute("SELECT count(*) FROM howdah.live")
+        db.execute("SET synchronous_commit = off")
+        db.execute("DO $$ BEGIN FOR n IN 1 .. 210000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")
+        findings = found(queue, patience=0)
+        assert [finding.code for finding in findings] == ["wraparound-near", "xmin-held"]
+        assert findings[0].details["transactions"] > 200_000
+    for name in ("healthy", "postgres"):
+        with psycopg.connect(ward, dbname=name, autocommit=True) as conn:
+            conn.execute("VACUUM (FREEZE)")
+    db.execute("VACUUM (FREEZE)")
+    assert codes(queue) == []
+
+
+def test_days_without_a_partition_and_what_came_of_it(db: Db, queue: JobQueue) -> None:
+    today = db.execute("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD') AS day").fetchone()
+    assert today is not None
+    db.execute(f"DROP TABLE archive_{today['day']}".encode())
+    finding = only_finding(queue, "partitions-missing")
+    assert "howdah.archive has no partition for" in finding.what
+    queue.enqueue("work")
+    (job,) = queue.claim(["work"])
+    queue.complete(job)
+    missing, strays = found(queue)
+    assert (missing.code, strays.code) == ("partitions-missing", "default-partition-used")
+    assert "1 row lies in howdah.archive_default" in strays.what
+    assert strays.remedy.startswith("howdah prune")

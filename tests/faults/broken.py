@@ -1,0 +1,103 @@
+"""Howdah with a fence taken out: each mutant is one function, changed in one place, and the case that must notice.
+
+A checker that cannot fail proves nothing. ``python -m tests.faults --broken`` plays all of these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Final
+
+import psycopg
+
+from howdah import statements
+from tests.faults import catalogue
+from tests.faults.case import CASES, Case
+from tests.faults.checker import judge
+from tests.faults.stage import staged
+from tests.servers import Server
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mutant:
+    """A function in which a piece of text is another. It must be there, exactly once."""
+
+    case: str
+    function: str
+    text: str
+    becomes: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.case} with a broken {self.function}.sql"
+
+    def source(self) -> str:
+        whole = statements.source(f"functions/{self.function}")
+        times = whole.count(self.text)
+        if times != 1:
+            raise LookupError(
+                f"{self.function}.sql has {self.text!r} {times} times: adapt tests/faults/broken.py to it"
+            )
+        return whole.replace(self.text, self.becomes)
+
+    def install(self, dsn: str) -> None:
+        with psycopg.connect(dsn) as conn:
+            conn.execute(statements.render(self.source(), "howdah").encode())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exposed:
+    """How a mutant was noticed: by the checker, by what the case itself asserts, or not at all."""
+
+    mutant: Mutant
+    violations: tuple[str, ...]
+    asserted: str
+
+    @property
+    def is_caught(self) -> bool:
+        return bool(self.violations or self.asserted)
+
+    @property
+    def by(self) -> str:
+        found = [*self.violations[:1], *self.asserted.splitlines()[:1]]
+        return "; ".join(found) or "NOTHING"
+
+
+MUTANTS: Final = (
+    Mutant("zombie-complete", "complete", " AND j.token = ended.token"),
+    Mutant("zombie-fail", "settle", " AND j.token = claim.token"),
+    Mutant("zombie-heartbeat", "heartbeat", " AND w.boot = p_boot"),
+    Mutant("zombie-heartbeat", "progress", " AND j.token = told.token"),
+    Mutant("zombie-heartbeat", "record_events", " AND held.token = e.token"),
+    Mutant("zombie-heartbeat", "checkpoint", " AND j.token = p_token"),
+    Mutant("zombie-heartbeat", "start", " AND j.token = begun.token"),
+    Mutant("zombie-heartbeat", "settle", " AND j.token = claim.token"),
+    # A fence that is keyed by the number of the attempt.
+    Mutant("aba-token", "claim", "token = j.token + 1,", "token = j.attempts + 1,"),
+    Mutant("rescue-vs-complete", "complete", " AND j.token = ended.token AND j.status <> 'pending'"),
+    # One row takes its batch with it.
+    Mutant("bad-row", "enqueue_many", "ON CONFLICT DO NOTHING"),
+    Mutant(
+        "bad-row",
+        "complete",
+        "AS done CROSS JOIN told;\n",
+        "AS done CROSS JOIN told;\nEXCEPTION WHEN OTHERS THEN RETURN;\n",
+    ),
+)
+
+
+def expose(mutant: Mutant, server: Server, *, seed: int | None = None) -> Exposed:
+    """Plays the quick form of a mutant's case, and tells what was noticed. Only a fault that is named is one."""
+    case: Case = CASES[mutant.case]
+    assert case in catalogue.CATALOGUE
+    asserted, checks = "", case.checks
+    seed = random.randrange(10**6) if seed is None else seed
+    with staged(case, server, quick=True, seed=seed, broken=mutant.install) as stage:
+        try:
+            case.play(stage)
+        except AssertionError as error:
+            asserted = str(error) or "an assertion without words"
+            # That not everything has ended is no wonder then.
+            checks = tuple(check for check in checks if check not in ("I1", "I7"))
+        violations = judge(stage.evidence(), checks).violations
+    return Exposed(mutant, violations, asserted)

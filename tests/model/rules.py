@@ -1,0 +1,55 @@
+"""How large a world is, and what the protocol says in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from tests.model.table import TABLE, Life, Limits, Table
+
+LIMITS = Limits(max_attempts=2, max_crashes=2, max_interruptions=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """How large the world is, and what may happen in it."""
+
+    name: str
+    jobs: int = 1
+    names: tuple[int, ...] = (0, 1)
+    """The name of each process: two may have the same."""
+    plain: frozenset[int] = frozenset()
+    """Names that never register: psql, the seed's loop."""
+    surprises: int | None = None
+    """How many of them; None for any number."""
+    kinds: frozenset[str] = frozenset()
+    """Which surprises there are."""
+    endings: tuple[str, ...] = ("complete", "fail", "snooze")
+    room: int = 1
+    """How many jobs a worker takes; one of them runs, the others are prefetched."""
+    adrift: int = 1
+    limits: Limits = LIMITS
+
+    @property
+    def budget(self) -> int:
+        return self.surprises or 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What the protocol says. A broken variant differs in one of these."""
+
+    table: Table = dataclasses.field(default_factory=lambda: TABLE)
+    unfenced: frozenset[str] = frozenset()
+    """Verbs that are guarded by the id only."""
+    fence_of: Callable[[Life], int] = lambda life: life.token
+    all_or_nothing: bool = False
+    sweeps_only_passed_leases: bool = True
+    sweeps_strays: bool = True
+    fences_itself: bool = True
+    attends: bool = True
+    attends_by_boot: bool = True
+    beats_by_boot: bool = True
+    claims_at_most_asked: bool = True
+    enqueues_once: bool = True
+    renumbers: bool = True

@@ -1,0 +1,44 @@
+"""The worlds that are explored: each is small, and each is seen as a whole."""
+
+from __future__ import annotations
+
+from tests.model.rules import Scene
+from tests.model.table import Limits
+
+FAULTS = frozenset({"crash", "stop", "cut", "lost reply", "late message", "late beat"})
+ORDERS = frozenset({"cancel", "retry", "expire", "timed_out", "cancel_overdue", "interrupt", "leave"})
+ALL = FAULTS | ORDERS
+ENDINGS = ("complete", "fail", "snooze", "crash")
+
+FULL = (
+    Scene("2 workers, 1 job, any 2 surprises", kinds=ALL, surprises=2),
+    Scene("2 workers, 2 jobs, any 1 surprise", jobs=2, room=2, endings=("complete",), kinds=ALL, surprises=1),
+    Scene("2 processes of one name, 1 job, any 1 surprise", names=(0, 0), kinds=ALL, surprises=1),
+    Scene("a worker and psql, 1 job, any 1 surprise", plain=frozenset({1}), kinds=ALL, endings=ENDINGS, surprises=1),
+    Scene("2 workers, 1 job, stops and crashes without end", kinds=frozenset({"crash", "stop"}), endings=("complete", "fail")),
+)  # fmt: skip
+
+SMALL = (
+    Scene("2 workers, 1 job, any 1 surprise", kinds=ALL, surprises=1),
+    Scene("a worker and psql, 1 job, 1 order", plain=frozenset({1}), kinds=ORDERS, surprises=1),
+    Scene("1 worker, 2 jobs, 1 fault", names=(0,), jobs=2, room=2, endings=("complete",), kinds=FAULTS, surprises=1),
+)
+
+# For what is broken: as little as it takes to see it.
+ONE_JOB = Scene("2 workers, 1 job", kinds=frozenset({"stop", "crash"}), surprises=2)
+ONE_WORKER = Scene("1 worker, 1 job", names=(0,), kinds=ALL, surprises=1, endings=("complete", "fail"))
+DEAD_WORKER = Scene(
+    "2 workers, 1 job, 1 crash", kinds=frozenset({"crash"}), surprises=1, endings=("complete",), limits=Limits(1, 2, 1)
+)
+LAST_ATTEMPT = Scene(
+    "1 worker, 1 job with 1 attempt",
+    names=(0,),
+    room=2,
+    kinds=frozenset({"timed_out", "retry"}),
+    endings=("complete", "fail"),
+    surprises=2,
+    limits=Limits(1, 2, 1),
+)
+ONE_NAME = Scene("2 processes of one name, 1 job", names=(0, 0), kinds=frozenset({"late beat", "crash"}), surprises=2)
+TWO_JOBS = Scene("2 workers, 2 jobs", jobs=2, room=2, kinds=frozenset({"timed_out", "stop"}), surprises=1)
+SMALL_APPETITE = Scene("2 workers, 2 jobs, 1 at a time", jobs=2)

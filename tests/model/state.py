@@ -1,0 +1,256 @@
+"""A moment of the whole system: the database, the workers, and what is on its way between them.
+
+Fields that are called ghosts are nobody's knowledge: properties look at them, the protocol never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from tests.model.table import HELD, Life
+
+T = TypeVar("T")
+
+NOBODY = -1
+
+
+class Job(NamedTuple):
+    life: Life
+    holder: int = NOBODY
+    """The name of the worker that the row shows."""
+    leased: bool = False
+    """Its holder is not registered, so that the job has a lease of its own."""
+    stray: bool = False
+    """Its claim was under way while its worker's registration ended, and is older than the present one."""
+    claim: int = 0
+    """Ghost: which claim holds it, numbered apart from tokens; 0 for none."""
+    starts: int = 0
+    """Ghost: how often it was started in this life, snoozes not counted."""
+    acknowledged: bool = False
+    """Ghost: its producer knows that it is stored."""
+
+    @property
+    def held(self) -> bool:
+        return self.life.status in HELD
+
+
+class Hold(NamedTuple):
+    """What a worker believes to hold."""
+
+    job: int
+    fence: int
+    claim: int
+    """Ghost: as in the job."""
+    phase: str
+    """waiting, starting, running (the handler runs), or the verb by which its end will be written."""
+    passed: bool = False
+    """Ghost: the lease, deadline or grace of this claim has passed."""
+
+
+class Item(NamedTuple):
+    """A job in a message."""
+
+    job: int
+    fence: int
+    claim: int
+
+
+class Ask(NamedTuple):
+    """A claim on its way to the database; checked: the database has seen who asks, and not yet taken anything."""
+
+    boot: int
+    want: int
+    start: int
+    checked: bool = False
+
+
+class Reply(NamedTuple):
+    """What a claim brought, on its way back."""
+
+    holds: tuple[Hold, ...]
+
+
+class Message(NamedTuple):
+    """A batch on its way: the verb, or ``started`` for the answer to a start."""
+
+    verb: str
+    items: tuple[Item, ...]
+
+
+class Process(NamedTuple):
+    """A worker's process, and its two connections."""
+
+    mode: str = "down"
+    """down, up, stopped (SIGSTOP), or dazed: it goes on, and has not found out yet what happened meanwhile."""
+    boot: int = 0
+    cut: bool = False
+    """Nothing gets through to the database and back."""
+    fenced: bool = False
+    ask: Ask | Reply | None = None
+    holds: tuple[Hold, ...] = ()
+    sent: Message | None = None
+
+
+class Row(NamedTuple):
+    """A worker's row in the database."""
+
+    boot: int
+    fresh: bool
+
+
+class Adrift(NamedTuple):
+    """A message whose sender is dead, or no longer waits for the answer. It may still arrive."""
+
+    process: int
+    what: Ask | Message | Row
+    """A Row stands for a heartbeat."""
+
+
+class State(NamedTuple):
+    jobs: tuple[Job, ...]
+    processes: tuple[Process, ...]
+    rows: tuple[Row | None, ...]
+    adrift: tuple[Adrift, ...] = ()
+    surprises: int = 0
+    """How many may still happen."""
+
+
+Numbered: TypeAlias = Hold | Item
+
+
+def put(values: tuple[T, ...], index: int, value: T) -> tuple[T, ...]:
+    return (*values[:index], value, *values[index + 1 :])
+
+
+def items_in(state: State) -> Iterator[Numbered]:
+    """Everything that names a claim outside the database."""
+    for process in state.processes:
+        yield from process.holds
+        if isinstance(process.ask, Reply):
+            yield from process.ask.holds
+        if process.sent:
+            yield from process.sent.items
+    for _, what in state.adrift:
+        if isinstance(what, Message):
+            yield from what.items
+
+
+def next_claim(state: State, job: int) -> int:
+    known = [item.claim for item in items_in(state) if item.job == job]
+    return max(known, default=0) + 1
+
+
+def boots_in(state: State, names: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Every boot that is named somewhere, each with a process that has that name."""
+    for number, process in enumerate(state.processes):
+        yield number, process.boot
+        if isinstance(process.ask, Ask):
+            yield number, process.ask.boot
+        row = state.rows[names[number]]
+        if row:
+            yield number, row.boot
+    for number, what in state.adrift:
+        if isinstance(what, Ask | Row):
+            yield number, what.boot
+
+
+def next_boot(state: State, names: tuple[int, ...], name: int) -> int:
+    return max(boot for number, boot in boots_in(state, names) if names[number] == name) + 1
+
+
+# Only whether two numbers are equal, and which came first, can matter: not how large they are. So that runs of any
+# length come back to the same states, numbers are made small again. Nor does it matter which of two workers is which.
+
+
+def canonical(state: State, names: tuple[int, ...], *, alike: bool) -> State:
+    """The same moment in small numbers, and with workers that are alike in one order."""
+    tokens: list[set[int]] = [{job.life.token} for job in state.jobs]
+    claims: list[set[int]] = [{0, job.claim} for job in state.jobs]
+    for item in items_in(state):
+        tokens[item.job].add(item.fence)
+        claims[item.job].add(item.claim)
+    boots: list[set[int]] = [{0} for _ in state.rows]
+    for number, boot in boots_in(state, names):
+        boots[names[number]].add(boot)
+    if not (all(map(_dense, boots)) and all(map(_dense, tokens)) and all(map(_dense, claims))):
+        state = _Renumbering(names, boots, tokens, claims).of(state)
+    return _in_order(state) if alike else state
+
+
+def _in_order(state: State) -> State:
+    (a, b), (row_a, row_b) = state.processes, state.rows
+    if (a, row_a) == (b, row_b):
+        # Then what they hold, or have sent, tells them apart.
+        return min(state, _swapped(state), key=lambda each: ([job.holder for job in each.jobs], repr(each.adrift)))
+    return state if hash((a, row_a)) < hash((b, row_b)) else _swapped(state)
+
+
+def _swapped(state: State) -> State:
+    jobs = tuple(job if job.holder == NOBODY else job._replace(holder=1 - job.holder) for job in state.jobs)
+    adrift = tuple(sorted((Adrift(1 - late.process, late.what) for late in state.adrift), key=repr))
+    return State(jobs, state.processes[::-1], state.rows[::-1], adrift, state.surprises)
+
+
+def _dense(numbers: set[int]) -> bool:
+    return max(numbers) == len(numbers) - 1
+
+
+def _ranks(numbers: set[int]) -> dict[int, int]:
+    return {number: rank for rank, number in enumerate(sorted(numbers))}
+
+
+class _Renumbering:
+    def __init__(
+        self, names: tuple[int, ...], boots: list[set[int]], tokens: list[set[int]], claims: list[set[int]]
+    ) -> None:
+        self._names = names
+        self._boots = [_ranks(each) for each in boots]
+        self._tokens = [_ranks(each) for each in tokens]
+        self._claims = [_ranks(each) for each in claims]
+
+    def of(self, state: State) -> State:
+        return State(
+            tuple(self._job(number, job) for number, job in enumerate(state.jobs)),
+            tuple(self._process(self._names[number], process) for number, process in enumerate(state.processes)),
+            tuple(row and self._row(name, row) for name, row in enumerate(state.rows)),
+            tuple(sorted((self._adrift(self._names[late.process], late) for late in state.adrift), key=repr)),
+            state.surprises,
+        )
+
+    def _job(self, number: int, job: Job) -> Job:
+        life = job.life._replace(token=self._tokens[number][job.life.token])
+        return job._replace(life=life, claim=self._claims[number][job.claim])
+
+    def _numbered(self, old: Numbered) -> tuple[int, int]:
+        return self._tokens[old.job][old.fence], self._claims[old.job][old.claim]
+
+    def _hold(self, hold: Hold) -> Hold:
+        return Hold(hold.job, *self._numbered(hold), hold.phase, hold.passed)
+
+    def _message(self, message: Message) -> Message:
+        return Message(message.verb, tuple(Item(item.job, *self._numbered(item)) for item in message.items))
+
+    def _ask(self, name: int, ask: Ask) -> Ask:
+        return ask._replace(boot=self._boots[name][ask.boot])
+
+    def _row(self, name: int, row: Row) -> Row:
+        return Row(self._boots[name][row.boot], row.fresh)
+
+    def _process(self, name: int, process: Process) -> Process:
+        ask = process.ask
+        if isinstance(ask, Ask):
+            ask = self._ask(name, ask)
+        elif ask:
+            ask = Reply(tuple(map(self._hold, ask.holds)))
+        sent, boot = process.sent and self._message(process.sent), self._boots[name][process.boot]
+        return process._replace(boot=boot, ask=ask, holds=tuple(map(self._hold, process.holds)), sent=sent)
+
+    def _adrift(self, name: int, late: Adrift) -> Adrift:
+        match late.what:
+            case Ask() as ask:
+                return Adrift(late.process, self._ask(name, ask))
+            case Row() as beat:
+                return Adrift(late.process, self._row(name, beat))
+            case Message() as message:
+                return Adrift(late.process, self._message(message))

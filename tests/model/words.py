@@ -1,0 +1,117 @@
+"""A counterexample in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.model.explorer import Counterexample
+from tests.model.protocol import Action, Protocol
+from tests.model.state import Job
+
+_WORDS = {
+    "enqueue": "A producer adds job {0}.",
+    "enqueue unheard": "A producer adds job {0}; the answer is lost.",
+    "enqueue again": "The producer adds job {0} again, with the same id.",
+    "cancel": "An operator cancels job {0}.",
+    "retry": "An operator retries job {0}.",
+    "expire": "Job {0} expires.",
+    "timed_out": "The deadline of job {0} has passed: the sweep takes it back.",
+    "cancel_overdue": "Job {0} was asked to stop, and its grace has lapsed: the sweep ends it.",
+    "archive": "Job {0} comes into the archive.",
+    "sweep stray": "The sweep takes back job {0}, which nobody holds by a registration.",
+    "lease_passed": "The lease of job {0} has passed: the sweep takes it back.",
+    "begin": "Worker {0} starts.",
+    "crash": "Worker {0} is killed.",
+    "crash late": "Worker {0} is killed; what it had sent is still on its way.",
+    "stop": "Worker {0} stands still (SIGSTOP).",
+    "resume": "Worker {0} goes on (SIGCONT), and does not know for how long it stood still.",
+    "cut": "Worker {0} is cut off from the database.",
+    "heal": "Worker {0} reaches the database again.",
+    "fence": "Worker {0} fences itself: it lets go of what it holds, before its lease passes.",
+    "leave": "Worker {0} says goodbye.",
+    "receive": "Worker {0} gets the answer to its claim.",
+    "launch": "Worker {0} hears what it has started.",
+    "refuse claim": "The claim of worker {0} is refused: it is not registered any more.",
+    "claim slowly": "The database sees that worker {0} may claim, and has not taken anything yet.",
+    "give up asking": "Worker {0} loses the connection of its claim, which goes on in the database.",
+    "late claim refused": "A late claim of worker {0} arrives, and is refused.",
+    "late claim slowly": "A late claim of worker {0} arrives, and has not taken anything yet.",
+    "beat late": "Worker {0} sends a heartbeat, which is late.",
+    "late beat": "A late heartbeat of worker {0} arrives.",
+    "beat": "A heartbeat of worker {0} gets through.",
+    "rejoin": "A heartbeat of worker {0} is refused: it forgets what it held, and registers anew.",
+    "replaced": "A heartbeat of worker {0} is refused, because another has its name: it ends.",
+    "lease passes": "The lease of {0} passes.",
+    "sweep": "The sweep gives up {0} for dead, and takes back what it holds.",
+    "ask": "Worker {0} asks for {1} job(s), {2} of them to start at once.",
+    "finish": "Worker {0}: the handler of job {1} ends, with {2}.",
+    "hand back": "Worker {0} hands back job {1}, which has not begun.",
+    "send start": "Worker {0} asks to start job {1}.",
+    "report": "Worker {0} reports the progress of job {1}.",
+    "flush": "Worker {0} sends a batch: {1} of {2} job(s).",
+    "apply": "The database gets {1} from worker {0}, for {2}, and answers.",
+    "apply unheard": "The database gets {1} from worker {0}, for {2}; the answer does not arrive.",
+    "late write": "A late {1} of worker {0} arrives, for {2}.",
+    "attend": "Worker {0} asks what the database says of its jobs{1}.",
+    "claim": "The database gets the claim of worker {0} for {1}, and hands out {2}.",
+    "claim unheard": "The database gets the claim of worker {0} for {1}, and hands out {2}; the answer is lost.",
+    "late claim": "A late claim of worker {0} for {1} arrives, and is handed out {2}.",
+}
+_OF_JOBS = frozenset(
+    {"enqueue", "enqueue unheard", "enqueue again", "cancel", "retry", "expire", "timed_out", "cancel_overdue"}
+    | {"archive", "sweep stray", "lease_passed"}
+)
+
+
+def trace(protocol: Protocol, found: Counterexample) -> Iterator[str]:
+    """The steps, each with what it makes of the jobs."""
+    before = found.beginning.jobs
+    for number, step in enumerate(found.steps, start=1):
+        yield f"{number:3}. {sentence(protocol, step.action)}"
+        for place, (old, new) in enumerate(zip(before, step.state.jobs, strict=True)):
+            if _shown(protocol, old) != _shown(protocol, new):
+                yield f"     job {place + 1}: {_shown(protocol, new)}"
+        before = step.state.jobs
+    yield f"     So {found.wrong}."
+
+
+def sentence(protocol: Protocol, action: Action) -> str:
+    verb, first, *rest = action
+    if verb in _OF_JOBS:
+        return _WORDS[verb].format(first + 1)
+    if verb in ("lease passes", "sweep"):
+        return _WORDS[verb].format(_name(protocol, first))
+    return _WORDS[verb].format("ABCD"[first], *(_rest(verb, rest)))
+
+
+def _rest(verb: str, rest: Sequence[Any]) -> Iterator[Any]:
+    if verb in ("finish", "hand back", "send start", "report"):
+        yield rest[0] + 1
+        yield from rest[1:]
+    elif verb in ("apply", "apply unheard", "late write"):
+        yield rest[0]
+        yield _jobs(rest[1])
+    elif verb == "attend":
+        yield f", and hands back {_jobs(rest[0])}, of which it knows nothing" if rest[0] else ""
+    elif verb in ("claim", "claim unheard", "late claim"):
+        yield rest[0]
+        yield ", ".join(f"job {job + 1} ({phase})" for job, phase in rest[1]) or "nothing"
+    else:
+        yield from rest
+
+
+def _jobs(numbers: Sequence[int]) -> str:
+    return " and ".join(f"job {number + 1}" for number in numbers)
+
+
+def _name(protocol: Protocol, name: int) -> str:
+    letters = ["ABCD"[number] for number, its in enumerate(protocol.scene.names) if its == name]
+    return "worker " + " and ".join(letters)
+
+
+def _shown(protocol: Protocol, job: Job) -> str:
+    life = job.life
+    held = f" by {_name(protocol, job.holder)}" if job.held else ""
+    asked = ", asked to stop" if life.cancel_asked else ""
+    return f"{life.status}{held}, attempts {life.attempts}, token {life.token}{asked}"

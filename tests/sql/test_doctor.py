@@ -1,0 +1,11 @@
+"""Every check of the doctor can be asked on every version."""
+
+from __future__ import annotations
+
+from howdah import JobQueue
+
+
+def test_nothing_is_found_but_that_these_servers_are_not_durable(queue: JobQueue) -> None:
+    diagnosis = queue.doctor()
+    assert [finding.code for finding in diagnosis] == ["fsync-off", "full-page-writes-off"]
+    assert diagnosis.unseen == []

@@ -1,0 +1,375 @@
+"""Who may do what, by really trying it: every function, table, view and sequence, as a member of every role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from howdah import JobQueue, NotPermitted, SchemaConflict, migrate
+from howdah.statements import ROLES
+from tests.conftest import Db
+from tests.tenant import NOBODY, Tenant
+
+T = TypeVar("T")
+
+DENIED = "42501"
+# A view cannot be truncated, and not every view can be written.
+IMPOSSIBLE = ("42809", "55000")
+CALLERS = ("producer", "worker", "viewer", "operator", NOBODY)
+
+PRODUCER, WORKER, VIEWER, OPERATOR = ({role} for role in CALLERS[:4])
+READERS = VIEWER | OPERATOR
+
+NOBODYS: set[str] = set()
+
+
+def decided(*decisions: tuple[T, str]) -> dict[str, T]:
+    return {name: decision for decision, names in decisions for name in names.split()}
+
+
+# A new function needs a decision here, and a line in roles/3_grant.sql unless it is nobody's.
+FUNCTIONS = decided(
+    (PRODUCER | WORKER, "enqueue enqueue_many"),
+    (
+        WORKER,
+        (
+            "abandon attend checkpoint claim claim_job_batch complete crash declare_type disown due_schedules fail fall_asleep"
+            " fire_schedule heartbeat is_held leave_worker next_due next_fire progress record_events register_worker release"
+            " snooze start stay_awake"
+        ),
+    ),
+    (WORKER | OPERATOR, "compact_counts create_partitions prune recover recover_stale_jobs schedule"),
+    (
+        OPERATOR,
+        (
+            "cancel delete_schedule pause_schedule pause_type reprioritise reschedule resume_schedule resume_type retry"
+            " run_schedule"
+        ),
+    ),
+    (READERS, "lease_clock place read_events start_watching stop_watching stream_position"),
+    (WORKER | READERS, "channel clock"),
+    (
+        NOBODYS,
+        (
+            "adopt bounded check_job_type check_options check_schedule check_span check_worker_id claim_level claim_oldest"
+            " claim_one_by_one claim_ordered earliest_end filled_in finish jobs_delete jobs_insert jobs_update lane_heads"
+            " may_be_claimed new_id next_report ordered_heads retry_delay seq_of settle somebody_sleeps somebody_watches"
+            " take_back tell wake with_error with_seq"
+        ),
+    ),
+)
+# Of each relation: who may select, insert, update. Nobody may delete or truncate any.
+RELATIONS = decided(
+    ((PRODUCER | WORKER | READERS, NOBODYS, NOBODYS), "schema_version"),
+    ((READERS, PRODUCER | WORKER, NOBODYS), "jobs"),
+    ((READERS, NOBODYS, OPERATOR), "settings"),
+    (
+        (READERS, NOBODYS, NOBODYS),
+        "job_details live_jobs event_details schedule_details types workers archive_counts event_counter",
+    ),
+    (
+        (NOBODYS, NOBODYS, NOBODYS),
+        "live archive archive_default events events_default schedules id_counter",
+    ),
+)
+COLUMNS = {
+    "jobs": ("INSERT", {"id", "job_type", "priority", "data", "created_at", "max_attempts"}),
+    "settings": (
+        "UPDATE",
+        {"archive_retention", "archive_days_ahead", "cancel_grace", "max_crashes", "max_interruptions"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def tenant(server_dsn: str) -> Iterator[Tenant]:
+    with Tenant(server_dsn, "roles_test") as tenant:
+        yield tenant
+
+
+def is_denied(conn: Db, statement: sql.Composed) -> bool:
+    """Whether the database refuses it, or nobody could do it at all; whatever else becomes of it is undone."""
+    try:
+        with conn.transaction(force_rollback=True):
+            conn.execute("SET LOCAL client_min_messages = error")
+            conn.execute(statement)
+    except psycopg.Error as error:
+        return error.sqlstate in (DENIED, *IMPOSSIBLE)
+    return False
+
+
+def calls(tenant: Tenant) -> dict[str, sql.Composed]:
+    """A call of every function there is, with a NULL for every argument, at which the planner cannot guess."""
+    rows = tenant.admin.execute(
+        "SELECT p.proname, ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, n) ORDER BY n)"
+        " AS types FROM pg_proc AS p WHERE p.pronamespace = %s::regnamespace",
+        (tenant.schema,),
+    ).fetchall()
+    return {
+        row["proname"]: sql.SQL("SELECT {}({})").format(
+            sql.Identifier(tenant.schema, row["proname"]),
+            sql.SQL(", ").join(sql.SQL(f"(SELECT NULL::{each})") for each in row["types"]),
+        )
+        for row in rows
+    }
+
+
+def relations(tenant: Tenant) -> dict[str, list[str]]:
+    """Every relation, with its columns."""
+    rows = tenant.admin.execute(
+        "SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum) AS columns FROM pg_class AS c"
+        " JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " WHERE c.relnamespace = %s::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') GROUP BY c.relname",
+        (tenant.schema,),
+    ).fetchall()
+    return {row["relname"]: row["columns"] for row in rows}
+
+
+def rights_on(name: str) -> tuple[set[str], set[str], set[str]]:
+    is_a_day = name.startswith(("archive_2", "events_2"))
+    return (NOBODYS, NOBODYS, NOBODYS) if is_a_day else RELATIONS[name]
+
+
+def statements_on(tenant: Tenant, name: str, columns: list[str]) -> dict[str, sql.Composed]:
+    relation = sql.Identifier(tenant.schema, name)
+    granted = COLUMNS.get(name, ("", {columns[0]}))[1]
+    column = sql.Identifier(min(granted))
+    return {
+        "SELECT": sql.SQL("SELECT * FROM {}").format(relation),
+        "INSERT": sql.SQL("INSERT INTO {} ({}) VALUES (NULL)").format(relation, column),
+        "UPDATE": sql.SQL("UPDATE {} SET {} = NULL").format(relation, column),
+        "DELETE": sql.SQL("DELETE FROM {}").format(relation),
+        "TRUNCATE": sql.SQL("TRUNCATE {}").format(relation),
+        "LOCK": sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE NOWAIT").format(relation),
+    }
+
+
+def test_every_function_and_relation_has_a_decision(tenant: Tenant) -> None:
+    assert set(calls(tenant)) == set(FUNCTIONS)
+    assert {name for name in relations(tenant) if "_2" not in name} == set(RELATIONS)
+
+
+@pytest.mark.parametrize("role", CALLERS)
+def test_a_role_may_call_its_functions_and_no_other(tenant: Tenant, role: str) -> None:
+    with tenant.connect(role) as conn:
+        may = {name for name, call in calls(tenant).items() if not is_denied(conn, call)}
+    assert may == {name for name, roles in FUNCTIONS.items() if role in roles}
+
+
+@pytest.mark.parametrize("role", CALLERS)
+def test_a_role_reads_and_writes_what_it_may_and_nothing_else(tenant: Tenant, role: str) -> None:
+    for name, columns in relations(tenant).items():
+        selects, inserts, updates = rights_on(name)
+        expected = {"SELECT": selects, "INSERT": inserts, "UPDATE": updates}
+        with tenant.connect(role) as conn:
+            for verb, statement in statements_on(tenant, name, columns).items():
+                is_expected = role in expected.get(verb, NOBODYS)
+                assert is_denied(conn, statement) is not is_expected, f"{verb} {name}"
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_what_may_be_written_may_be_so_in_these_columns_only(tenant: Tenant, name: str) -> None:
+    verb, expected = COLUMNS[name]
+    text = "INSERT INTO {} ({}) VALUES (NULL)" if verb == "INSERT" else "UPDATE {} SET {} = NULL"
+    (role,) = {"jobs": PRODUCER, "settings": OPERATOR}[name]
+    with tenant.connect(role) as conn:
+        may = {
+            column
+            for column in relations(tenant)[name]
+            if not is_denied(conn, sql.SQL(text).format(sql.Identifier(tenant.schema, name), sql.Identifier(column)))
+        }
+    assert may == expected
+
+
+@pytest.mark.parametrize("role", CALLERS)
+def test_a_sequence_cannot_be_moved(tenant: Tenant, role: str) -> None:
+    with tenant.connect(role) as conn:
+        for name in ("id_counter", "event_counter"):
+            for call in ("nextval({})", "setval({}, 1)"):
+                counter = sql.Literal(f"{tenant.schema}.{name}")
+                assert is_denied(conn, sql.SQL("SELECT " + call).format(counter))
+
+
+@pytest.mark.parametrize("role", CALLERS)
+def test_nothing_can_be_made_in_the_schema_nor_changed(tenant: Tenant, role: str) -> None:
+    schema = sql.Identifier(tenant.schema)
+    with tenant.connect(role) as conn:
+        for statement in (
+            "CREATE TABLE {}.mine (n int)",
+            "CREATE FUNCTION {}.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+            "ALTER TABLE {}.live DISABLE TRIGGER ALL",
+            "CREATE OR REPLACE FUNCTION {}.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
+            "ALTER FUNCTION {}.enqueue SECURITY INVOKER",
+            "DROP SCHEMA {} CASCADE",
+        ):
+            assert is_denied(conn, sql.SQL(statement).format(schema)), statement
+
+
+def test_a_member_of_the_owner_may_do_everything(tenant: Tenant) -> None:
+    with tenant.connect("owner") as conn:
+        assert {name for name, call in calls(tenant).items() if is_denied(conn, call)} == set()
+        for name, columns in relations(tenant).items():
+            assert not is_denied(conn, statements_on(tenant, name, columns)["SELECT"])
+
+
+def test_everything_belongs_to_the_owner_and_public_has_nothing(tenant: Tenant) -> None:
+    found = tenant.admin.execute(
+        """
+        WITH part AS (
+            SELECT nspname::text AS name, nspowner AS owner, nspacl AS acl FROM pg_namespace WHERE nspname = %(schema)s
+            UNION ALL
+            SELECT relname, relowner, relacl FROM pg_class WHERE relnamespace = %(schema)s::regnamespace
+            UNION ALL
+            SELECT proname, proowner, coalesce(proacl, acldefault('f', proowner)) FROM pg_proc
+            WHERE pronamespace = %(schema)s::regnamespace
+        )
+        SELECT name FROM part WHERE owner <> %(owner)s::regrole
+            OR EXISTS (SELECT FROM aclexplode(acl) AS a WHERE a.grantee = 0)
+        """,
+        {"schema": tenant.schema, "owner": f"{tenant.schema}_owner"},
+    )
+    assert found.fetchall() == []
+    logins = tenant.admin.execute(
+        "SELECT rolname FROM pg_roles WHERE rolname = ANY (%s) AND (rolcanlogin OR rolsuper OR rolcreaterole)",
+        (list(migrate.role_names(tenant.schema)),),
+    )
+    assert logins.fetchall() == []
+
+
+def test_what_runs_as_the_owner_has_a_search_path_of_its_own_and_what_is_internal_does_not_run_so(
+    tenant: Tenant,
+) -> None:
+    rows = tenant.admin.execute(
+        "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = %s::regnamespace AND prosecdef", (tenant.schema,)
+    ).fetchall()
+    for row in rows:
+        assert "search_path=pg_catalog, pg_temp" in row["proconfig"]
+    # jobs_insert is called by nobody: it stands behind the view.
+    assert {row["proname"] for row in rows if not FUNCTIONS[row["proname"]]} == {"jobs_insert"}
+
+
+def test_a_migration_again_keeps_it_all_and_mends_what_was_changed(tenant: Tenant) -> None:
+    schema = sql.Identifier(tenant.schema)
+    for statement in (
+        "GRANT EXECUTE ON FUNCTION {}.settle TO PUBLIC",
+        "GRANT SELECT ON {}.live TO roles_test_producer",
+        "GRANT SELECT (data) ON {}.archive TO roles_test_worker",
+        "REVOKE EXECUTE ON FUNCTION {}.claim FROM roles_test_worker",
+        "GRANT SELECT ON {}.live TO roles_test_nobody_login",
+        "ALTER FUNCTION {}.cancel OWNER TO roles_test_owner_login",
+    ):
+        tenant.admin.execute(sql.SQL(statement).format(schema))
+    with JobQueue(tenant.admin_dsn, tenant.schema) as queue:
+        found = {(each.kind, each.name, each.problem) for each in queue.check_schema()}
+        assert found == {
+            ("grant", "EXECUTE on settle to PUBLIC", "is not Howdah's"),
+            ("grant", "SELECT on live to roles_test_producer", "is not Howdah's"),
+            ("grant", "SELECT on archive.data to roles_test_worker", "is not Howdah's"),
+            ("grant", "EXECUTE on claim to roles_test_worker", "is missing"),
+            ("owner", "cancel", "is not what this Howdah installs"),
+        }
+    # A plain migration, by a member of the owner, that has something to do.
+    tenant.execute("UPDATE {}.schema_version SET digest = 'old'", tenant.schema)
+    with tenant.queue("owner") as queue:
+        done = queue.migrate()
+        assert (done.changed, done.roles) == (True, migrate.role_names(tenant.schema))
+    with JobQueue(tenant.admin_dsn, tenant.schema) as queue:
+        assert queue.check_schema() == []
+    # What somebody gave to a login of their own is theirs to take back.
+    with tenant.connect(NOBODY) as conn:
+        tenant.execute("GRANT USAGE ON SCHEMA {} TO {}", tenant.schema, tenant.login(NOBODY))
+        assert not is_denied(conn, sql.SQL("SELECT * FROM {}.live").format(schema))
+    for what in ("SCHEMA {}", "{}.live"):
+        tenant.execute(f"REVOKE ALL ON {what} FROM {{}}", tenant.schema, tenant.login(NOBODY))
+
+
+def test_tenants_do_not_see_each_other(tenant: Tenant, server_dsn: str) -> None:
+    with Tenant(server_dsn, "roles_other") as other, tenant.queue("worker") as mine:
+        mine.enqueue("only here")
+        for role in CALLERS[:4]:
+            with other.connect(role) as conn:
+                for call in calls(tenant).values():
+                    assert is_denied(conn, call)
+                for name, columns in relations(tenant).items():
+                    assert is_denied(conn, statements_on(tenant, name, columns)["SELECT"])
+        with other.queue("worker") as theirs:
+            assert theirs.claim(["only here"]) == []
+
+
+@pytest.fixture
+def vacant(server_dsn: str) -> Iterator[Tenant]:
+    with Tenant(server_dsn, "roles_vacant", install=False) as vacant:
+        try:
+            yield vacant
+        finally:
+            vacant.drop()
+            for name in ("roles_vacant_deployer", "roles_vacant_app"):
+                if vacant.admin.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchall():
+                    vacant.execute("DROP OWNED BY {}", name)
+                    vacant.execute("DROP ROLE {}", name)
+
+
+def deployer(tenant: Tenant, options: str) -> str:
+    """The DSN of a login that may create schemas, and is no superuser."""
+    name = "roles_vacant_deployer"
+    tenant.execute("CREATE ROLE {} LOGIN PASSWORD 'only for tests' " + options, name)
+    database = tenant.admin.info.dbname
+    tenant.execute("GRANT CREATE ON DATABASE {} TO {}", database, name)
+    return psycopg.conninfo.make_conninfo(tenant.admin_dsn, user=name, password="only for tests")
+
+
+def test_who_may_not_create_roles_is_told_whom_to_ask_and_nothing_is_done(vacant: Tenant) -> None:
+    with JobQueue(deployer(vacant, ""), vacant.schema) as queue:
+        with pytest.raises(NotPermitted, match="howdah migrate --schema roles_vacant --roles --sql"):
+            queue.migrate(roles=True)
+        assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}
+
+
+def test_who_may_create_roles_needs_nothing_else_and_goes_on_as_before(vacant: Tenant) -> None:
+    with JobQueue(deployer(vacant, "CREATEROLE"), vacant.schema) as queue:
+        queue.migrate()
+        before = queue.enqueue("a", {"n": 1})
+        assert queue.migrate(roles=True).changed
+        assert not queue.migrate(roles=True).changed
+        assert queue.check_schema() == []
+        (job,) = queue.claim(["a"])
+        assert (job.id, job.data) == (before.id, {"n": 1})
+        queue.complete(job)
+        assert queue.get(job.id).data == {"n": 1}
+    vacant.log_in()
+    with vacant.queue("worker") as worker:
+        worker.enqueue("a")
+        assert len(worker.claim(["a"])) == 1
+        assert worker.prune() == []
+
+
+def test_a_role_that_may_log_in_is_not_taken_for_ours(vacant: Tenant) -> None:
+    vacant.execute("CREATE ROLE {} LOGIN", "roles_vacant_worker")
+    with JobQueue(vacant.admin_dsn, vacant.schema) as queue, pytest.raises(SchemaConflict, match="may log in"):
+        queue.migrate(roles=True)
+    assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}
+
+
+def test_the_public_schema_is_nobodys(server_dsn: str) -> None:
+    with JobQueue(server_dsn, "public") as queue, pytest.raises(SchemaConflict, match="schema of their own"):
+        queue.migrate(roles=True, adopt=False)
+
+
+def test_many_at_once_are_one_after_the_other(vacant: Tenant) -> None:
+    def migrate_once(_: int) -> bool:
+        with JobQueue(vacant.admin_dsn, vacant.schema) as queue:
+            return queue.migrate(roles=True).changed
+
+    with ThreadPoolExecutor(5) as pool:
+        assert sorted(pool.map(migrate_once, range(5))) == [False] * 4 + [True]
+    with JobQueue(vacant.admin_dsn, vacant.schema) as queue:
+        assert queue.check_schema() == []
+
+
+def test_all_roles_are_tried() -> None:
+    assert set(CALLERS) == {*ROLES, NOBODY} - {"owner"}
