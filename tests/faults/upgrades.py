@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -74,11 +75,16 @@ def begin_with(stage: Stage, source: Path, jobs: int) -> None:
     """The schema, and the first jobs, are those of that version."""
     with psycopg.connect(stage.dsn) as conn:
         conn.execute("DROP SCHEMA howdah, audit CASCADE")
-    added = run_python(stage, "-c", ADD_JOBS, str(jobs), source=source)
-    assert added.wait(PATIENCE) == 0
+    added = subprocess.run(
+        [sys.executable, "-c", ADD_JOBS, str(jobs)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=stage.folder,
+        env=os.environ | {"HOWDAH_DSN": stage.dsn, "PYTHONPATH": str(source)},
+        check=True,
+    )
     evidence.install(stage.dsn)
-    assert added.stdout is not None
-    stage.acknowledged += map(uuid.UUID, added.stdout.read().decode().split())
+    stage.acknowledged += map(uuid.UUID, added.stdout.decode().split())
 
 
 def start_with(stage: Stage, source: Path) -> WorkerProcess:
@@ -88,25 +94,39 @@ def start_with(stage: Stage, source: Path) -> WorkerProcess:
 
 def migrate_at_once(stage: Stage) -> None:
     """All of them wait for one lock. One is killed as it waits, and the first that gets it while it migrates."""
-    with psycopg.connect(stage.dsn) as holder:
-        holder.execute(render(source("lock_migration"), "howdah").encode())
-        migrations = {
-            f"migration-{number}": run_python(stage, "-m", "howdah", "migrate", name=f"migration-{number}")
-            for number in range(stage.scaled(10, 3))
-        }
-        until(lambda: len(at_the_lock(stage, granted=False)) == len(migrations), "all of them wait")
-        killed = [stage.chance.choice(list(migrations))]
-        migrations[killed[0]].kill()
-    time.sleep(stage.chance.uniform(0, 0.2))
-    if (first := at_the_lock(stage, granted=True)) and first[0] not in killed:
-        killed.append(first[0])
-        migrations[first[0]].kill()
-    stage.fault(len(killed))
-    codes = {name: process.wait(PATIENCE) for name, process in migrations.items() if name not in killed}
+    with contextlib.ExitStack() as ends:
+        with psycopg.connect(stage.dsn) as holder:
+            holder.execute(render(source("lock_migration"), "howdah").encode())
+            names = [f"migration-{number}" for number in range(stage.scaled(10, 3))]
+            migrations = {name: begin_migration(stage, name, ends) for name in names}
+            until(lambda: len(at_the_lock(stage, granted=False)) == len(migrations), "all of them wait")
+            killed = [stage.chance.choice(names)]
+            migrations[killed[0]].kill()
+        time.sleep(stage.chance.uniform(0, 0.2))
+        if (first := at_the_lock(stage, granted=True)) and first[0] not in killed:
+            killed.append(first[0])
+            migrations[first[0]].kill()
+        stage.fault(len(killed))
+        codes = {name: process.wait(PATIENCE) for name, process in migrations.items() if name not in killed}
     assert set(codes.values()) == {0}, codes
     assert stage.queue.migrate().changed is False, "the last of them has left something to do"
     foreign = [each for each in stage.queue.check_schema() if "audit" not in each.name]
     assert foreign == [], "the schema is not what this version installs"
+
+
+def begin_migration(stage: Stage, name: str, ends: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+    """The command, in a process that does not outlive the case."""
+    process = ends.enter_context(
+        subprocess.Popen(
+            [sys.executable, "-m", "howdah", "migrate"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd=stage.folder,
+            env=os.environ | {"HOWDAH_DSN": stage.dsn, "PGAPPNAME": name},
+        )
+    )
+    ends.callback(process.kill)
+    return process
 
 
 def at_the_lock(stage: Stage, *, granted: bool) -> Sequence[str]:
@@ -119,16 +139,3 @@ def at_the_lock(stage: Stage, *, granted: bool) -> Sequence[str]:
             granted,
         )
     ]
-
-
-def run_python(stage: Stage, *arguments: str, source: Path | None = None, name: str = "") -> subprocess.Popen[bytes]:
-    surroundings = {"HOWDAH_DSN": stage.dsn, "PGAPPNAME": name}
-    if source is not None:
-        surroundings["PYTHONPATH"] = str(source)
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        cwd=stage.folder,
-        env=os.environ | surroundings,
-    )
