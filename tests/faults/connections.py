@@ -26,6 +26,7 @@ ATTEMPTS_A_SECOND = 10
 def fork_and_storm(stage: Stage) -> None:
     """A process forks after it has used a queue; and far more workers than there are connections all want some at once."""
     no_socket_is_shared(stage)
+    no_room_for_what_it_lost(stage)
     storm(stage)
 
 
@@ -55,6 +56,22 @@ def no_socket_is_shared(stage: Stage) -> None:
     assert len(set().union(*users.values())) == children + 1
 
 
+def no_room_for_what_it_lost(stage: Stage) -> None:
+    """A worker loses the connection by which it writes, and there is no room for another: it has others."""
+    with few_connections(stage, 20) as (dsn, role):
+        stage.fleet.start(stage.new_name(), dsn=dsn).await_ready()
+        stage.queue.wait_for(stage.enqueue("probe"), timeout=PATIENCE)
+        stage.fleet.await_drained()
+        # Those that it has may stay.
+        with psycopg.connect(stage.dsn) as conn:
+            conn.execute(f"ALTER ROLE {role} CONNECTION LIMIT 1".encode())
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s AND query ~ 'complete.p_ids'"
+        assert len(stage.execute(cut, role)) == 1
+        stage.fault()
+        for _ in range(3):
+            assert stage.queue.wait_for(stage.enqueue("probe"), timeout=PATIENCE).status == "completed"
+
+
 def storm(stage: Stage) -> None:
     workers, connections = stage.scaled((50, 30), (6, 6))
     stage.enqueue_many("work", 200, {"seconds": 0.01})
@@ -62,6 +79,12 @@ def storm(stage: Stage) -> None:
         fleet = [stage.fleet.start(stage.new_name(), dsn=dsn, concurrency=5) for _ in range(workers)]
         stage.fault(workers)
         began = stage.now()
+        await_drained(stage)
+        # All of them at once, as after a restart; and in the middle of their work.
+        stage.enqueue_many("work", 400, {"seconds": 0.05})
+        until(lambda: stage.execute("SELECT FROM howdah.live WHERE status = 'running' LIMIT 1"), "they work")
+        cut = "SELECT count(pg_terminate_backend(pid)) AS cut FROM pg_stat_activity WHERE usename = %s"
+        stage.fault(stage.execute(cut, role)[0]["cut"])
         await_drained(stage)
         seconds = (stage.now() - began).total_seconds()
         knocks = refusals(stage, role)

@@ -1,20 +1,23 @@
 """Links: the worker's own connections, apart from the pool that handlers may use up.
 
-A link that is lost is opened again when it is next used. An outage is said once, and its end once,
-however many links it cuts.
+A link that is lost is opened again when it is next used. Where the server has no room for it, another of the worker's
+does its work meanwhile: many workers with some of their links each would otherwise all wait for the rest. An outage is
+said once, and its end once, however many links it cuts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Sequence
 from typing import TypeVar
 
 import psycopg
 
 from howdah.database import AsyncConnection, Database
 from howdah.errors import DatabaseUnavailable
-from howdah.outage import Outage, is_temporary
+from howdah.outage import Backoff, Outage, is_temporary
 from howdah.plan import Plan
 
 R = TypeVar("R")
@@ -31,32 +34,58 @@ class Link:
         self._outage = outage
         self._lock = asyncio.Lock()
         self._conn: AsyncConnection | None = None
+        self._backoff = Backoff()
+        self._try_at = float("-inf")
+        self.others: Sequence[Link] = ()
+        """Those of the same worker, which stand in for this one."""
         self.generation = 0
         """Grows with each new connection: what a session holds (locks) is gone with the old one."""
 
     async def run(self, plan: Plan[R]) -> R:
         """Runs a plan. Raises DatabaseUnavailable in an outage; the next call tries again."""
         async with self._lock:
+            if (other := await self._other_if_lost()) is None:
+                return await self._run(plan)
+        return await other.run(plan)
+
+    async def _other_if_lost(self) -> Link | None:
+        """Another that is open, if this one is not and cannot be opened."""
+        other = None if self.is_open else next((each for each in self.others if each.is_open), None)
+        if other is not None and time.monotonic() >= self._try_at:
             try:
-                conn = await self._connected()
-                answer = await self._database.arun(plan, conn)
-            except DatabaseUnavailable as error:
-                self._outage.began(error)
+                await self._connected()
+            except DatabaseUnavailable:
+                self._try_at = time.monotonic() + self._backoff.next()
+            else:
+                self._backoff.reset()
+                return None
+        return other
+
+    async def _run(self, plan: Plan[R]) -> R:
+        try:
+            conn = await self._connected()
+            answer = await self._database.arun(plan, conn)
+        except DatabaseUnavailable as error:
+            self._outage.began(error)
+            await self._drop()
+            raise
+        except psycopg.Error as error:
+            await self._drop_if_broken()
+            if not is_temporary(error):
+                raise
+            if (error.sqlstate or "").startswith(_ELSEWHERE):
                 await self._drop()
-                raise
-            except psycopg.Error as error:
-                await self._drop_if_broken()
-                if not is_temporary(error):
-                    raise
-                if (error.sqlstate or "").startswith(_ELSEWHERE):
-                    await self._drop()
-                    self._outage.began(error)
-                raise DatabaseUnavailable(f"the database could not do it now: {error}") from error
-            except BaseException:
-                await self._drop_if_broken()
-                raise
-            self._outage.ended()
-            return answer
+                self._outage.began(error)
+            raise DatabaseUnavailable(f"the database could not do it now: {error}") from error
+        except BaseException:
+            await self._drop_if_broken()
+            raise
+        self._outage.ended()
+        return answer
+
+    @property
+    def is_open(self) -> bool:
+        return self._conn is not None and not self._conn.closed
 
     async def open(self) -> None:
         """Connects, if it is not. Raises DatabaseUnavailable."""

@@ -125,6 +125,7 @@ class Worker:
         self._chores = Link(self._database, self._outage)
         self._links = (self._claims, self._writes, self._chores)
         for link in self._links:
+            link.others = [each for each in self._links if each is not link]
             stack.push_async_callback(link.close)
         resources = await self._open_resources(stack)
         _check_resources(self.handlers.values(), resources)
@@ -152,6 +153,7 @@ class Worker:
             pulse=self._pulse,
             rejoined=self._rejoined,
             replaced=self._replaced,
+            outage=self._outage,
         )
         self._claimers = [self._claimer(crew) for crew in self._floor.crews]
         self._orders = Orders(
