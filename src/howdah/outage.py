@@ -37,12 +37,6 @@ class Outage:
         self._since: float | None = None
         self._failed_at = 0.0
 
-    @property
-    def lasts(self) -> float:
-        """Seconds since its beginning; 0 if there is none."""
-        since = self._since
-        return 0.0 if since is None else time.monotonic() - since
-
     def began(self, error: BaseException) -> None:
         self._failed_at = time.monotonic()
         if self._since is None:

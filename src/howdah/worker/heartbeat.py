@@ -22,9 +22,9 @@ from typing import Any
 from howdah import __about__
 from howdah.context import Context
 from howdah.database import Database, SyncConnection
-from howdah.errors import DatabaseUnavailable, WorkerUnknown
+from howdah.errors import WorkerUnknown
 from howdah.failure import describe
-from howdah.outage import Backoff, Outage
+from howdah.outage import Backoff
 from howdah.worker import calls
 from howdah.worker.log_capture import label_of
 
@@ -48,7 +48,6 @@ class Heartbeat:
         pulse: Callable[[], dict[str, Any]],
         rejoined: Callable[[], None],
         replaced: Callable[[], None],
-        outage: Outage,
     ) -> None:
         self._database = database
         self._context = context
@@ -58,7 +57,6 @@ class Heartbeat:
         self._pulse = pulse
         self._rejoined = rejoined
         self._replaced = replaced
-        self._outage = outage
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="howdah-heartbeat", daemon=True)
         self._conn: SyncConnection | None = None
@@ -123,9 +121,6 @@ class Heartbeat:
                 self._watch.look()
                 if time.monotonic() < next_beat:
                     continue
-                if self._outage.lasts > self._lease:
-                    # A sign of life would keep jobs here whose ends cannot be written, and a connection from others.
-                    raise DatabaseUnavailable("no other connection of this worker gets through")
                 self.open()
                 assert self._conn is not None
                 self._beat(self._conn)

@@ -153,7 +153,6 @@ class Worker:
             pulse=self._pulse,
             rejoined=self._rejoined,
             replaced=self._replaced,
-            outage=self._outage,
         )
         self._claimers = [self._claimer(crew) for crew in self._floor.crews]
         self._orders = Orders(
