@@ -27,13 +27,6 @@ def poison_in_a_thread(job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@queue.job(process=True)
-def poison_in_a_child(job: Job) -> None:
-    note("START", job)
-    time.sleep(0.05)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 @queue.job
 async def healthy_on_the_loop(job: Job) -> None:
     note("START", job)
@@ -43,13 +36,6 @@ async def healthy_on_the_loop(job: Job) -> None:
 
 @queue.job
 def healthy_in_a_thread(job: Job) -> None:
-    note("START", job)
-    time.sleep(0.2)
-    note("END", job)
-
-
-@queue.job(process=True)
-def healthy_in_a_child(job: Job) -> None:
     note("START", job)
     time.sleep(0.2)
     note("END", job)
