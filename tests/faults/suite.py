@@ -43,19 +43,18 @@ def play(case: Case, server: Server, major: int, *, quick: bool, seed: int | Non
     def outcome(word: Literal["passed", "failed", "skipped"], **others: Any) -> Outcome:
         return Outcome(case.number, case.name, major, word, round(time.monotonic() - began, 1), seed, **others)
 
-    verdict, faults = None, 0
     try:
         with staged(case, server, quick=quick, seed=seed) as stage:
             case.play(stage)
-            verdict, faults = _judged(case, stage), stage.faults
+            figures = dataclasses.asdict(_judged(case, stage))
     except Skipped as reason:
         return outcome("skipped", reason=str(reason))
     except Exception:  # noqa: BLE001 - whatever it is, it is this case's, and the others go on
         return outcome("failed", reason=traceback.format_exc())
-    figures = dataclasses.asdict(verdict)
     violations = figures.pop("violations")
-    return outcome("failed" if violations else "passed", reason="\n".join(violations), faults=faults, **figures)
+    return outcome("failed" if violations else "passed", reason="\n".join(violations), faults=stage.faults, **figures)
 
 
 def _judged(case: Case, stage: Stage) -> Verdict:
+    """By the common checks; or as a case that is not audited has judged itself."""
     return judge(stage.evidence(), case.checks) if case.audited else stage.verdict

@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tarfile
 import time
 import uuid
 from collections.abc import Sequence
@@ -15,14 +14,15 @@ from pathlib import Path
 import psycopg
 
 from howdah.statements import render, source
+from tests import history
 from tests.faults import evidence
-from tests.faults.case import case
+from tests.faults.case import Skipped, case
 from tests.faults.stage import Stage
+from tests.history import FORMER, HistoryMissing
 from tests.worker.processes import PATIENCE, ROOT, WorkerProcess, until
 
 OLDEST = "74ad965"
 """The last version with schema 3, whose workers go on working today."""
-PREVIOUS = "9c1f1b4"
 
 ADD_JOBS = """
 import sys
@@ -37,7 +37,7 @@ with JobQueue() as queue:
 @case(38, "migrate-race", checks="I1 I2 I3 I4 I5 I7")
 def migrate_race(stage: Stage) -> None:
     """Ten processes migrate at once, and two are killed, while workers of older versions run: all find the same schema."""
-    oldest, previous = (source_of(stage, commit) for commit in (OLDEST, PREVIOUS))
+    oldest, previous = (source_of(stage, commit) for commit in (OLDEST, FORMER))
     begin_with(stage, oldest, jobs=stage.scaled(500, 100))
     old = [start_with(stage, oldest) for _ in range(stage.scaled(2, 1))]
     for worker in old:
@@ -62,13 +62,10 @@ def migrate_race(stage: Stage) -> None:
 
 def source_of(stage: Stage, commit: str) -> Path:
     """That version's package, taken from the history."""
-    folder = stage.folder / commit
-    archive = folder.with_suffix(".tar")
-    made = subprocess.run(["git", "archive", "-o", str(archive), commit, "src"], cwd=ROOT, capture_output=True)
-    stage.needs(made.returncode == 0, f"the history of this repository is not here: {made.stderr.decode()}")
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder, filter="data")
-    return folder / "src"
+    try:
+        return history.extract(commit, stage.folder / commit, "src") / "src"
+    except HistoryMissing as reason:
+        raise Skipped(str(reason)) from reason
 
 
 def begin_with(stage: Stage, source: Path, jobs: int) -> None:
