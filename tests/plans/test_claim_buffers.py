@@ -56,6 +56,13 @@ def buffers(db: Db, statement: str, *arguments: Any) -> int:
     return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
 
 
+def buffers_of_a_newcomer(db: Db, statement: str) -> int:
+    """What a connection needs that has made no plan before this crowd came. Its first call also reads the system's
+    catalogues, which are large in a database that has seen many tests: that is not the claim's doing."""
+    db.execute(statement.encode())
+    return buffers(db, statement)
+
+
 @pytest.fixture
 def crowded(db: Db) -> Db:
     fill(db)
@@ -65,12 +72,14 @@ def crowded(db: Db) -> Db:
 def test_a_claim_of_100_touches_a_bounded_number_of_buffers(crowded: Db, connect: Connect) -> None:
     try:
         without_statistics = [
-            buffers(connect(), "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 100)") for _ in range(3)
+            buffers_of_a_newcomer(connect(), "SELECT * FROM claim('w', ARRAY['mine', 'nobody', 'foreign 1'], 100)")
+            for _ in range(3)
         ]
         crowded.execute("ANALYZE live")
         crowded.execute("ANALYZE archive")
-        with_statistics = [buffers(connect(), "SELECT * FROM claim('w', ARRAY['mine'], 100)") for _ in range(3)]
-        # A plan made for an empty table, in a connection that lives on while it fills.
+        with_statistics = [
+            buffers_of_a_newcomer(connect(), "SELECT * FROM claim('w', ARRAY['mine'], 100)") for _ in range(3)
+        ]
         assert max(without_statistics) <= MOST_BUFFERS
         assert max(with_statistics) <= MOST_BUFFERS
         print(
@@ -90,9 +99,9 @@ def test_what_a_worker_asks_for_touches_a_bounded_number_of_buffers(crowded: Db,
             " FROM generate_series(1, %s) AS n",
             (EACH // 10, EACH),
         )
-        without_statistics = [buffers(connect(), statement) for statement in ASKED_BY_WORKERS]
+        without_statistics = [buffers_of_a_newcomer(connect(), statement) for statement in ASKED_BY_WORKERS]
         crowded.execute("ANALYZE live")
-        with_statistics = [buffers(connect(), statement) for statement in ASKED_BY_WORKERS]
+        with_statistics = [buffers_of_a_newcomer(connect(), statement) for statement in ASKED_BY_WORKERS]
         assert max(without_statistics) <= MOST_BUFFERS
         assert max(with_statistics) <= MOST_BUFFERS
         print(f"buffers for a worker, {EACH:,} each: without statistics {without_statistics}, with {with_statistics}")
