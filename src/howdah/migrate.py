@@ -24,6 +24,7 @@ from howdah.statements import ROLES, quoted, render, source
 
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
 OLDEST_CLIENT = 3
+NOT_OURS = "is not Howdah's"
 
 RELATIONS = [
     "archive",
@@ -69,6 +70,13 @@ class Difference:
     name: str
     problem: str
 
+    @property
+    def ends_by_reinstalling(self) -> bool:
+        """Whether ``migrate(reinstall=True)`` puts it right. Tables, and what somebody else put there, it leaves alone."""
+        if self.kind in ("grant", "owner"):
+            return True
+        return self.kind in ("function", "view", "trigger") and self.problem != NOT_OURS
+
 
 def script(schema: str, *, roles: bool = False) -> str:
     """The whole installation, for psql and for review. Refused by a database that has it already.
@@ -89,14 +97,16 @@ def script(schema: str, *, roles: bool = False) -> str:
     )
 
 
-def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False) -> Plan[Migration]:
+def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, reinstall: bool = False) -> Plan[Migration]:
     """Installs or updates the schema. adopt: True takes over a plain table of jobs, False ignores one."""
     yield Begin()
     yield Script(render(source("lock_migration"), schema))
     standing = yield from _standing()
     installed = (yield from _installed()) if standing["installed"] else None
     before = installed["version"] if installed else 0
-    is_current = bool(installed and installed["version"] == SCHEMA_VERSION and installed["is_current"])
+    is_current = bool(
+        installed and installed["version"] == SCHEMA_VERSION and installed["is_current"] and not reinstall
+    )
     names = role_names(schema) if roles or standing["has_roles"] else ()
     if installed and installed["version"] > SCHEMA_VERSION:
         raise _too_new(schema, installed["version"])
@@ -111,7 +121,7 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False) -> P
     if not is_current:
         if source_schema:
             yield Script(render(source("set_aside"), source_schema))
-        for text in _files(schema, before, views=not (installed and installed["has_current_views"])):
+        for text in _files(schema, before, views=reinstall or not (installed and installed["has_current_views"])):
             yield Script(text)
         yield from call("create_partitions")
         yield from read("record_version", **_version())
@@ -275,7 +285,7 @@ def _differences(fresh: dict[tuple[str, str], str], found: dict[tuple[str, str],
         elif found[kind, name] != definition:
             yield Difference(kind, name, "is not what this Howdah installs")
     for kind, name in found.keys() - fresh.keys():
-        yield Difference(kind, name, "is not Howdah's")
+        yield Difference(kind, name, NOT_OURS)
 
 
 def _not_public() -> SchemaConflict:

@@ -416,25 +416,28 @@ class JobQueue:
 
     # The schema
 
-    def migrate(self, *, adopt: bool | None = None, roles: bool = False) -> Migration:
+    def migrate(self, *, adopt: bool | None = None, roles: bool = False, reinstall: bool = False) -> Migration:
         """Installs the schema, or brings it up to date.
 
         adopt: what to do with a plain table ``jobs`` that is in the way or in sight: True takes over its
             jobs, False leaves it alone, None refuses to choose.
         roles: creates the roles ``SCHEMA_owner``, ``…_producer``, ``…_worker``, ``…_viewer`` and ``…_operator``, too, and
             gives everything to the owner. Once they are there, each migration keeps them right. Raises NotPermitted.
+        reinstall: functions, views and rights are installed anew even if they are of this version: somebody changed them.
         """
         with self._database.connect(self._database.dsn()) as conn:
-            return self._database.run(migrate.migrate(self.schema, adopt=adopt, roles=roles), conn)
+            return self._database.run(migrate.migrate(self.schema, adopt=adopt, roles=roles, reinstall=reinstall), conn)
 
     def check_schema(self) -> Sequence[Difference]:
         """What is not as a fresh installation of this version would have it."""
         with self._database.connect(self._database.dsn()) as conn:
             return self._database.run(migrate.check(self.schema), conn)
 
-    async def amigrate(self, *, adopt: bool | None = None, roles: bool = False) -> Migration:
+    async def amigrate(self, *, adopt: bool | None = None, roles: bool = False, reinstall: bool = False) -> Migration:
         async with await self._database.aconnect() as conn:
-            return await self._database.arun(migrate.migrate(self.schema, adopt=adopt, roles=roles), conn)
+            return await self._database.arun(
+                migrate.migrate(self.schema, adopt=adopt, roles=roles, reinstall=reinstall), conn
+            )
 
     async def acheck_schema(self) -> Sequence[Difference]:
         async with await self._database.aconnect() as conn:

@@ -29,6 +29,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="create roles for the schema, too: owner, producer, worker, viewer, operator",
     )
     parser.add_argument(
+        "--reinstall",
+        action="store_true",
+        help="install functions, views and rights anew, because somebody changed them by hand",
+    )
+    parser.add_argument(
         "--adopt",
         action=argparse.BooleanOptionalAction,
         help="a plain table jobs is there already: take its jobs over, or leave it alone",
@@ -38,6 +43,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     if args.roles and args.check:
         raise InvalidInput("--check sees by itself whether there are roles: leave --roles out")
+    if args.reinstall and (args.check or args.sql):
+        raise InvalidInput("--reinstall changes the database: leave --check and --sql out")
     if args.sql:
         return _print_script(chosen_schema(args), roles=args.roles)
     return _check(args) if args.check else _migrate(args)
@@ -50,7 +57,7 @@ def _print_script(schema: str, *, roles: bool) -> int:
 
 def _migrate(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        migration = queue.migrate(adopt=args.adopt, roles=args.roles)
+        migration = queue.migrate(adopt=args.adopt, roles=args.roles, reinstall=args.reinstall)
     if args.json:
         print_json(plain(migration))
     else:
@@ -70,7 +77,7 @@ def _account_of(migration: Migration) -> str:
     elif migration.before < migration.after:
         done = f"brought {where} from version {migration.before} to {migration.after}"
     else:
-        what = "functions and roles" if migration.roles else "functions"
+        what = "functions, views and roles" if migration.roles else "functions and views"
         done = f"renewed the {what} of {where} (version {migration.after})"
     return done if migration.adopted is None else f"{done}, and adopted {_jobs(migration.adopted)}"
 

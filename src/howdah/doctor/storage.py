@@ -80,10 +80,8 @@ def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Findi
 
 
 def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
-    migrated = patient.command("migrate")
-    if all(each.kind == "function" for each in differences):
-        row = quoted(patient.schema, "schema_version")
-        return f"UPDATE {row} SET digest = ''; and then {migrated}, which installs the functions anew"
+    if all(each.ends_by_reinstalling for each in differences):
+        return f"{patient.command('migrate', '--reinstall')}: old workers go on meanwhile"
     return (
         f"compare with {patient.command('migrate', '--sql')}, and undo what was changed by hand;"
         f" {patient.command('migrate', '--check')} lists everything"
