@@ -60,6 +60,9 @@ class Heartbeat:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="howdah-heartbeat", daemon=True)
         self._conn: SyncConnection | None = None
+        # Who waits for a connection may be cancelled; the thread that makes it goes on.
+        self._opening: object | None = None
+        self._changing_hands = threading.Lock()
         self._backoff = Backoff(longest=interval)
         self._loop = asyncio.get_running_loop()
         self._watch = LoopWatch(self._loop, threading.get_ident())
@@ -73,12 +76,24 @@ class Heartbeat:
 
     def open(self) -> None:
         """Connects, before it is started. Raises DatabaseUnavailable."""
-        if self._conn is None or self._conn.closed:
-            self._conn = self._database.connect(self._database.dsn())
+        if self._conn is not None and not self._conn.closed:
+            return
+        self._opening = opening = object()
+        conn = self._database.connect(self._database.dsn())
+        with self._changing_hands:
+            if self._opening is opening:
+                self._conn = conn
+                return
+        conn.close()
 
     def close(self) -> None:
-        """Lets go of the connection: it is not started, or has ended."""
-        conn, self._conn = self._conn, None
+        """Lets go of the connection, also of one that is being made. Once it beats, it does so itself when it ends."""
+        if not self._thread.is_alive():
+            self._let_go()
+
+    def _let_go(self) -> None:
+        with self._changing_hands:
+            conn, self._conn, self._opening = self._conn, None, None
         if conn is not None:
             with contextlib.suppress(Exception):
                 conn.close()
@@ -132,8 +147,8 @@ class Heartbeat:
                 self.last_error = describe(error)
                 log.debug("a heartbeat did not get through: %s", self.last_error)
                 next_beat = time.monotonic() + self._backoff.next()
-                self.close()
-        self.close()
+                self._let_go()
+        self._let_go()
 
     def _beat(self, conn: SyncConnection) -> None:
         sent = time.monotonic()

@@ -154,6 +154,7 @@ class Worker:
             rejoined=self._rejoined,
             replaced=self._replaced,
         )
+        stack.callback(self._heartbeat.close)
         self._claimers = [self._claimer(crew) for crew in self._floor.crews]
         self._orders = Orders(
             self._chores,

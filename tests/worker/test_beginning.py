@@ -1,0 +1,78 @@
+"""Workers that are stopped while they begin."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from howdah import JobQueue
+from howdah.database import Database, SyncConnection
+from tests.conftest import Db
+from tests.worker.in_process import happened, run, until, working
+
+NAME = "stops while it begins"
+
+
+@pytest.fixture
+def beginner(dsn: str) -> Iterator[JobQueue]:
+    with JobQueue(make_conninfo(dsn, application_name=NAME)) as queue:
+        queue.job(name="nothing")(lambda job: None)
+        yield queue
+
+
+def connections(db: Db, condition: str = "true") -> int:
+    row = db.execute(
+        f"SELECT count(*) AS n FROM pg_stat_activity WHERE application_name = %s AND {condition}".encode(), (NAME,)
+    ).fetchone()
+    assert row is not None
+    return int(row["n"])
+
+
+def test_one_that_cannot_register_leaves_no_connection(dsn: str, beginner: JobQueue, db: Db) -> None:
+    async def main() -> None:
+        with psycopg.connect(dsn) as other:
+            other.execute("LOCK TABLE howdah.workers")
+            async with working(beginner):
+                await until(lambda: connections(db, "wait_event_type = 'Lock'"))
+
+    run(main())
+    # What nobody closed would be told of now.
+    gc.collect()
+    beginner.close()
+    run(until(lambda: connections(db) == 0))
+
+
+def test_a_connection_that_is_made_too_late_is_closed(
+    beginner: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connects = Database.connect
+    made = list[SyncConnection]()
+    asked, stopped = threading.Event(), threading.Event()
+
+    def connect_late(self: Database, dsn: str) -> SyncConnection:
+        conn = connects(self, dsn)
+        if self is beginner._database:
+            made.append(conn)
+            asked.set()
+            stopped.wait()
+        return conn
+
+    async def main() -> None:
+        beginner.stats()  # so that the heartbeat's connection is the only one to come
+        monkeypatch.setattr(Database, "connect", connect_late)
+        async with working(beginner) as worker:
+            await happened(asked)
+            worker.stop()
+            try:
+                await until(lambda: worker._heartbeat._opening is None)
+            finally:
+                stopped.set()
+
+    run(main())
+    assert made
+    assert all(conn.closed for conn in made)
