@@ -98,16 +98,17 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
             )
+        theirs: list[Exception] = []
         try:
-            return self._run(plan, conn)
+            return self._run(plan, conn, theirs)
         except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None:
+            if conn is not None or _is_one_of(theirs, error):
                 raise
             self.pool().drain()
             raise _is_read_only(error) from error
 
-    def _run(self, plan: Plan[R], conn: SyncConnection | None) -> R:
-        theirs: list[Exception] = []
+    def _run(self, plan: Plan[R], conn: SyncConnection | None, theirs: list[Exception]) -> R:
+        """theirs: where errors are noted that are not the database's, but come of what the caller gave to the plan."""
         with _translated(self.schema, theirs), ExitStack() as stack:
             session = _SyncSession(self, conn, stack)
             answer, failure = None, None
@@ -116,6 +117,10 @@ class Database:
                     step = plan.throw(failure) if failure else plan.send(answer)
                 except StopIteration as end:
                     return cast(R, end.value)
+                except psycopg.Error as error:
+                    if error is not failure:
+                        theirs.append(error)
+                    raise
                 try:
                     answer, failure = session.answer(step), None
                 except Exception as error:  # noqa: BLE001
@@ -129,16 +134,16 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
             )
+        theirs: list[Exception] = []
         try:
-            return await self._arun(plan, conn)
+            return await self._arun(plan, conn, theirs)
         except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None:
+            if conn is not None or _is_one_of(theirs, error):
                 raise
             await (await self.apool()).drain()
             raise _is_read_only(error) from error
 
-    async def _arun(self, plan: Plan[R], conn: AsyncConnection | None) -> R:
-        theirs: list[Exception] = []
+    async def _arun(self, plan: Plan[R], conn: AsyncConnection | None, theirs: list[Exception]) -> R:
         with _translated(self.schema, theirs):
             async with AsyncExitStack() as stack:
                 session = _AsyncSession(self, conn, stack)
@@ -148,6 +153,10 @@ class Database:
                         step = plan.throw(failure) if failure else plan.send(answer)
                     except StopIteration as end:
                         return cast(R, end.value)
+                    except psycopg.Error as error:
+                        if error is not failure:
+                            theirs.append(error)
+                        raise
                     try:
                         answer, failure = await _not_deaf(session.answer(step)), None
                     except Exception as error:  # noqa: BLE001
@@ -576,6 +585,10 @@ def _is_outage(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(_UNAVAILABLE)
 
 
+def _is_one_of(errors: Sequence[Exception], error: Exception) -> bool:
+    return any(error is each for each in errors)
+
+
 def _is_read_only(error: psycopg.Error) -> DatabaseUnavailable:
     """What was the primary may be a standby by now; a new connection may find the one that took over."""
     return DatabaseUnavailable(f"the server is read-only, as after a failover: {error.diag.message_primary}")
@@ -589,7 +602,7 @@ def _translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]
     except psycopg_pool.PoolClosed as error:
         raise QueueClosed() from error
     except psycopg.Error as error:
-        ours = error if any(error is each for each in theirs) else _translation(error, schema)
+        ours = error if _is_one_of(theirs, error) else _translation(error, schema)
         if ours is error:
             raise
         raise ours from error
