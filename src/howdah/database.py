@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import re
 import threading
 import time
 import weakref
@@ -36,7 +37,7 @@ from howdah.errors import (
     SchemaMissing,
 )
 from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, read
-from howdah.statements import call_statement, read_statement
+from howdah.statements import call_statement, read_statement, roles_that_may_use
 
 R = TypeVar("R")
 
@@ -618,12 +619,20 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
         trouble = "cannot do it now" if state.startswith(("53", "58")) else "cannot be reached, or went away"
         return DatabaseUnavailable(f"the database {trouble}: {message.strip()}")
     if state == _DENIED:
-        return NotPermitted(
-            f"{message}. This login needs a role that may, of those that {migrate.command(schema)} --roles makes"
-        )
+        return NotPermitted(f"{message}. {_who_may(message, schema)}")
     if state in _NOT_INSTALLED:
         return SchemaMissing(
             f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."
             f" Run: {migrate.command(schema)}"
         )
     return error
+
+
+def _who_may(denied: str, schema: str) -> str:
+    # Whatever the server's language, what was denied is named in the message, and mostly at its end.
+    named = (roles_that_may_use(name, schema) for name in reversed(re.findall("[a-z0-9_]+", denied)))
+    roles = " or ".join(next(filter(None, named), ()))
+    command = f"{migrate.command(schema)} --roles"
+    if not roles:
+        return f"This login needs a role that may, of those that {command} makes"
+    return f"This login needs the role {roles}, which {command} makes"
