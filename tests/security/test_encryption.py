@@ -324,7 +324,7 @@ def test_how_a_child_process_died_can_be_read(dsn: str, sealed: JobQueue, db: Db
     sealed.start(job)
     error = encode_text(EncryptedCodec(FIRST), "the child process was killed")
     db.execute("SELECT * FROM crash(ARRAY[%s]::uuid[], ARRAY[%s]::bigint[], ARRAY[%s])", (job.id, job.token, error))
-    assert sealed.get(job).last_error == "the child process was killed (worker died 1 times)"
+    assert sealed.get(job).last_error == "the child process was killed (worker died once)"
 
 
 @pytest.mark.parametrize(
