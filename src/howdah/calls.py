@@ -16,7 +16,7 @@ from typing import Any, Final
 from psycopg.types.json import Jsonb
 
 from howdah import options
-from howdah.codec import PLAIN
+from howdah.codec import PLAIN, REDACTED
 from howdah.context import Connection, Context
 from howdah.errors import InvalidInput, InvalidItem, InvalidOption, JobNotFound, LeaseLost
 from howdah.failure import describe, traceback_of
@@ -64,7 +64,7 @@ def enqueue(
     run_at, delay: not before a moment, or not for so many seconds.
     max_attempts: how often it may be started; the type's own, or 3, if not given.
     key: unique among the live jobs of the type. If one has it already, that one is returned instead,
-        with ``created=False``.
+        with ``created=False``. A login that may not read jobs gets its id and options, and no more of it.
     id: a UUID of the caller's, for calls that may be repeated: the job is added once.
     timeout: how long one attempt may run.
     expires_at, expires_in: not worth starting after this moment, or so long after it is due.
@@ -87,26 +87,42 @@ def enqueue(
         **shared,
     )
     answer = (yield Call("enqueue", arguments, repeat={"first_try": False}))[0]
-    if not answer["created"]:
-        existing = yield from get(context, answer["id"])
-        # A job of the id that was made here is this call's own, sent twice because a reply was lost.
-        return dataclasses.replace(existing, created=id is None and existing.id == job_id)
-    return Job(
-        id=job_id,
+    # A job of the id that was made here is this call's own, even if it was sent twice because a reply was lost.
+    if not answer["created"] and (id is not None or answer["id"] != job_id):
+        return (yield from _existing(context, job_type, None if answer["id"] == job_id else key, answer))
+    return _answered(
+        context,
+        answer,
         job_type=job_type,
         status="pending",
         data={} if data is None else data,
         key=key,
+        first_due_at=answer["run_at"],
+        meta=meta,
+    )
+
+
+def _existing(context: Context, job_type: str, key: str | None, answer: Row) -> Plan[Job]:
+    """The job that was there already; as much of it as ``enqueue`` answers with, for a login that may add jobs, not read them."""
+    (asked,) = yield from read("may_read_jobs")
+    if asked["may"]:
+        return dataclasses.replace((yield from get(context, answer["id"])), created=False)
+    # No status: a guess would be taken for one.
+    return _answered(context, answer, job_type=job_type, status=REDACTED, data=REDACTED, key=key, created=False)
+
+
+def _answered(context: Context, answer: Row, **known: Any) -> Job:
+    return Job(
+        id=answer["id"],
         priority=answer["priority"],
         run_at=answer["run_at"],
-        first_due_at=answer["run_at"],
         created_at=answer["created_at"],
         max_attempts=answer["max_attempts"],
         timeout=answer["timeout"],
         expires_at=answer["expires_at"],
         retry_policy=answer["retry_policy"],
-        meta=meta,
         _home=context.home,
+        **known,
     )
 
 

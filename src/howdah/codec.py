@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from howdah.failure import describe
@@ -54,9 +55,14 @@ class Unreadable:
     reason: str
 
 
+def codec_of(row: Mapping[str, Any], codec: Codec) -> Codec:
+    """What reads the values of a row. What was redacted is not the codec's; that it was says the row, and not a value."""
+    return PLAIN if row.get("is_redacted") else codec
+
+
 def decoded(codec: Codec, value: Any) -> Any:
-    """The value; Unreadable if the codec, or Python before it, cannot read it. What was redacted was never the codec's."""
-    if value is None or value == REDACTED or isinstance(value, Unreadable):
+    """The value; Unreadable if the codec, or Python before it, cannot read it."""
+    if value is None or isinstance(value, Unreadable):
         return value
     try:
         return codec.decode(value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import re
 import threading
 import time
 import weakref
@@ -36,7 +37,7 @@ from howdah.errors import (
     SchemaMissing,
 )
 from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, read
-from howdah.statements import call_statement, read_statement
+from howdah.statements import call_statement, read_statement, roles_that_may_use
 
 R = TypeVar("R")
 
@@ -98,16 +99,17 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
             )
+        theirs: list[Exception] = []
         try:
-            return self._run(plan, conn)
+            return self._run(plan, conn, theirs)
         except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None:
+            if conn is not None or _is_one_of(theirs, error):
                 raise
             self.pool().drain()
             raise _is_read_only(error) from error
 
-    def _run(self, plan: Plan[R], conn: SyncConnection | None) -> R:
-        theirs: list[Exception] = []
+    def _run(self, plan: Plan[R], conn: SyncConnection | None, theirs: list[Exception]) -> R:
+        """theirs: where errors are noted that are not the database's, but come of what the caller gave to the plan."""
         with _translated(self.schema, theirs), ExitStack() as stack:
             session = _SyncSession(self, conn, stack)
             answer, failure = None, None
@@ -116,6 +118,10 @@ class Database:
                     step = plan.throw(failure) if failure else plan.send(answer)
                 except StopIteration as end:
                     return cast(R, end.value)
+                except psycopg.Error as error:
+                    if error is not failure:
+                        theirs.append(error)
+                    raise
                 try:
                     answer, failure = session.answer(step), None
                 except Exception as error:  # noqa: BLE001
@@ -129,16 +135,16 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
             )
+        theirs: list[Exception] = []
         try:
-            return await self._arun(plan, conn)
+            return await self._arun(plan, conn, theirs)
         except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None:
+            if conn is not None or _is_one_of(theirs, error):
                 raise
             await (await self.apool()).drain()
             raise _is_read_only(error) from error
 
-    async def _arun(self, plan: Plan[R], conn: AsyncConnection | None) -> R:
-        theirs: list[Exception] = []
+    async def _arun(self, plan: Plan[R], conn: AsyncConnection | None, theirs: list[Exception]) -> R:
         with _translated(self.schema, theirs):
             async with AsyncExitStack() as stack:
                 session = _AsyncSession(self, conn, stack)
@@ -148,6 +154,10 @@ class Database:
                         step = plan.throw(failure) if failure else plan.send(answer)
                     except StopIteration as end:
                         return cast(R, end.value)
+                    except psycopg.Error as error:
+                        if error is not failure:
+                            theirs.append(error)
+                        raise
                     try:
                         answer, failure = await _not_deaf(session.answer(step)), None
                     except Exception as error:  # noqa: BLE001
@@ -576,6 +586,10 @@ def _is_outage(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(_UNAVAILABLE)
 
 
+def _is_one_of(errors: Sequence[Exception], error: Exception) -> bool:
+    return any(error is each for each in errors)
+
+
 def _is_read_only(error: psycopg.Error) -> DatabaseUnavailable:
     """What was the primary may be a standby by now; a new connection may find the one that took over."""
     return DatabaseUnavailable(f"the server is read-only, as after a failover: {error.diag.message_primary}")
@@ -589,7 +603,7 @@ def _translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]
     except psycopg_pool.PoolClosed as error:
         raise QueueClosed() from error
     except psycopg.Error as error:
-        ours = error if any(error is each for each in theirs) else _translation(error, schema)
+        ours = error if _is_one_of(theirs, error) else _translation(error, schema)
         if ours is error:
             raise
         raise ours from error
@@ -605,12 +619,20 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
         trouble = "cannot do it now" if state.startswith(("53", "58")) else "cannot be reached, or went away"
         return DatabaseUnavailable(f"the database {trouble}: {message.strip()}")
     if state == _DENIED:
-        return NotPermitted(
-            f"{message}. This login needs a role that may, of those that {migrate.command(schema)} --roles makes"
-        )
+        return NotPermitted(f"{message}. {_who_may(message, schema)}")
     if state in _NOT_INSTALLED:
         return SchemaMissing(
             f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."
             f" Run: {migrate.command(schema)}"
         )
     return error
+
+
+def _who_may(denied: str, schema: str) -> str:
+    # Whatever the server's language, what was denied is named in the message, and mostly at its end.
+    named = (roles_that_may_use(name, schema) for name in reversed(re.findall("[a-z0-9_]+", denied)))
+    roles = " or ".join(next(filter(None, named), ()))
+    command = f"{migrate.command(schema)} --roles"
+    if not roles:
+        return f"This login needs a role that may, of those that {command} makes"
+    return f"This login needs the role {roles}, which {command} makes"

@@ -7,7 +7,7 @@ import uuid
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
-from howdah.codec import Codec, decoded, decoded_text
+from howdah.codec import Codec, codec_of, decoded, decoded_text
 
 EventKind: TypeAlias = Literal["event", "log", "status"]
 EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
@@ -34,7 +34,8 @@ class Event:
 
 
 def event_of(row: dict[str, Any], codec: Codec) -> Event:
-    """A row of the table ``events``."""
+    """A row of the table ``events``, or of its view."""
+    codec = codec_of(row, codec)
     data = row["data"]
     if row["kind"] != "status":
         data = decoded(codec, data)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 
 from typing_extensions import TypeVar
 
-from howdah.codec import PLAIN, Codec, Unreadable, decoded, decoded_text
+from howdah.codec import PLAIN, Codec, Unreadable, codec_of, decoded, decoded_text
 from howdah.errors import NotRunning
 from howdah.record import Record, record_of
 
@@ -159,6 +159,7 @@ class Job(Generic[T_co]):
 
     _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
     _home: Home | None = dataclasses.field(default=None, repr=False, compare=False)
+    _redacted: bool = dataclasses.field(default=False, repr=False, compare=False)
     _due_for: float | None = dataclasses.field(default=None, repr=False, compare=False)
     _unread: tuple[Unread, Sequence[Any], Codec] | None = dataclasses.field(default=None, repr=False, compare=False)
 
@@ -323,6 +324,7 @@ def bind(job: Job, attempt: Attempt) -> None:
 def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job:
     """A row of the table ``live``, or of the views ``live_jobs`` and ``job_details``, as a job."""
     row["percent"], row["resumed"], row["record"] = row.pop("progress"), row.pop("checkpoint"), row.pop("report")
+    codec, row["_redacted"] = codec_of(row, codec), row.pop("is_redacted", False)
     for name in _FOR_OTHERS:
         row.pop(name, None)
     for name, read in _READ.items():

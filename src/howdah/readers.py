@@ -298,7 +298,7 @@ class StreamReader(Reader):
         self.more = True
         pages = 0
         while self.more and pages < _LIVE_PAGES:
-            *events, last = run(call("read_events", after=self._position, **filters))
+            *events, last = run(read("stream", after=self._position, until=None, **filters))
             for row in events:
                 self._tell_event(row)
             self._ended |= self._ended_in(events)

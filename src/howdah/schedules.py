@@ -19,7 +19,7 @@ import psycopg
 
 from howdah import calls, options
 from howdah import cron as fires
-from howdah.codec import Codec, decoded
+from howdah.codec import Codec, codec_of, decoded
 from howdah.context import Connection, Context
 from howdah.cron import Cron, Due, Every, Missed, Rhythm
 from howdah.errors import InvalidOption, ScheduleNotFound
@@ -252,7 +252,7 @@ def _from_row(row: Row, codec: Codec) -> Schedule:
     return Schedule(
         name=row["name"],
         job_type=row["job_type"],
-        data=decoded(codec, row["data"]),
+        data=decoded(codec_of(row, codec), row["data"]),
         cron=row["cron"],
         every=row["every"],
         timezone=row["timezone"],

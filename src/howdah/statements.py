@@ -19,6 +19,7 @@ ROLES = ("owner", "producer", "worker", "viewer", "operator")
 
 _SCHEMA_TOKEN = re.compile(rf"\bhowdah(_(?:{'|'.join(ROLES)}))?\b")
 _SCHEMA_PATTERN = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_GRANT = re.compile(r"^GRANT (?:USAGE|SELECT|EXECUTE) ON\s(?P<what>.+?)\sTO\s(?P<roles>.+?);", re.DOTALL | re.MULTILINE)
 _FOREIGN = ("information_schema",)
 _ROOT = resources.files("howdah") / "sql"
 
@@ -68,6 +69,17 @@ def digest(*folders: str) -> str:
     """What tells one version of the files of these folders from another."""
     paths = (f"{folder}/{name}" for folder in folders for name in names(folder))
     return hashlib.sha256("\0".join(map(source, paths)).encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=1024)
+def roles_that_may_use(name: str, schema: str) -> tuple[str, ...]:
+    """The roles to which a function, a relation or the schema is granted; none if it is granted to nobody."""
+    return tuple(
+        schema + role
+        for grant in _GRANT.finditer(source("roles/3_grant"))
+        if name in ((part or schema) for part in re.findall(r"\bhowdah\b(?:\.(\w+))?", grant["what"]))
+        for role in re.findall(r"\bhowdah(_\w+)", grant["roles"])
+    )
 
 
 @functools.lru_cache(maxsize=1024)

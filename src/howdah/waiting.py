@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from howdah import calls, options
-from howdah.codec import REDACTED, Unreadable
+from howdah.codec import Unreadable
 from howdah.context import Context
 from howdah.errors import InvalidOption, JobCancelled, JobFailed, NotEnded, NotPermitted, Undecodable, WaitTimeout
 from howdah.hub import Hub
@@ -191,8 +191,10 @@ def value_of(context: Context, job: Job) -> Any:
     name = f"{job.job_type} {job.id}"
     match job.status:
         case "completed":
-            if job.result == REDACTED:
-                raise NotPermitted(f"{name} has completed, but this login may not see its result")
+            if job._redacted and job.result is not None:
+                raise NotPermitted(
+                    f"{name} has completed, but this login may not see its result: that takes SELECT on the table live"
+                )
             if isinstance(job.result, Unreadable):
                 raise Undecodable(f"the result of {name} cannot be read: {job.result.reason}")
             known = context.known.get(job.job_type)

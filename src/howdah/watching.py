@@ -22,7 +22,7 @@ from howdah.hub import Hub
 from howdah.job import Job, from_row
 from howdah.mailbox import Bell, LoopBell, Mailbox, ThreadBell
 from howdah.options import JobOrId
-from howdah.plan import Plan, Row, call, read
+from howdah.plan import Plan, Row, read
 from howdah.readers import JobWatch, StreamWatch, has_ended, seq_of
 from howdah.subscriber import Say, Script, Wait, alisten, insist, listen
 
@@ -237,8 +237,8 @@ class _AllJobs(_Watching):
         self._position = position
 
     def _next_page(self, position: str) -> Plan[list[Row]]:
-        return call(
-            "read_events",
+        return read(
+            "stream",
             after=self._position,
             until=position,
             job_types=None if self._types is None else sorted(self._types),

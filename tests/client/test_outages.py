@@ -262,18 +262,45 @@ def test_errors_of_the_callers_own_statements_pass_untouched(dsn: str, queue: Jo
     assert len(queue.list()) == 0
 
 
-@pytest.mark.parametrize(
+OF_THE_CALLERS_OWN = pytest.mark.parametrize(
     "error",
-    [psycopg.errors.UniqueViolation, psycopg.errors.UndefinedTable, psycopg.errors.AdminShutdown],
+    [
+        psycopg.errors.UniqueViolation,
+        psycopg.errors.UndefinedTable,
+        psycopg.errors.AdminShutdown,
+        psycopg.errors.ReadOnlySqlTransaction,
+    ],
     ids=lambda kind: kind.__name__,
 )
-def test_errors_of_the_callers_own_iterable_pass_untouched(queue: JobQueue, error: type[psycopg.Error]) -> None:
+
+
+@OF_THE_CALLERS_OWN
+def test_errors_of_the_callers_own_iterable_pass_untouched(queue: JobQueue, db: Db, error: type[psycopg.Error]) -> None:
     """The items may come from another database, whose troubles are not ours to explain."""
 
     def items() -> Iterator[int]:
         yield 1
         raise error("the caller's own")
 
+    async def awaited() -> None:
+        async with queue:
+            with pytest.raises(error, match="the caller's own"):
+                await queue.aenqueue_many("mail", items())
+
+    warm(queue)
+    before = db.execute(BACKENDS).fetchall()
     with pytest.raises(error, match="the caller's own") as passed:
         queue.enqueue_many("mail", items())
     assert passed.value.__cause__ is None
+    warm(queue)
+    assert db.execute(BACKENDS).fetchall() == before, "nothing is wrong with the connection"
+    asyncio.run(awaited())
+
+
+@OF_THE_CALLERS_OWN
+def test_errors_of_the_callers_own_key_pass_untouched(queue: JobQueue, error: type[psycopg.Error]) -> None:
+    def key(_: int) -> str:
+        raise error("the caller's own")
+
+    with pytest.raises(error, match="the caller's own"):
+        queue.enqueue_many("mail", [1], key=key)

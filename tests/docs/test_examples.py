@@ -100,7 +100,7 @@ SHOWS = {
         "2,262 primes below 20,000, counted in a child process",
         "3,245 primes below 30,000, counted in a child process",
         "example_endless: failed: timed out after 0.5 s",
-        "example_crash: failed: the child process that ran the job was killed by SIGKILL (worker died 1 times)",
+        "example_crash: failed: the child process that ran the job was killed by SIGKILL (worker died once)",
     ),
     "resources_and_middleware": (
         "the mail server is connected",

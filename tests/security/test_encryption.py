@@ -8,6 +8,7 @@ import copy
 import pickle
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -278,6 +279,44 @@ def test_a_queue_that_was_plain_before_goes_on_if_that_is_allowed(dsn: str, queu
         assert [job.data for job in mixed.claim(["work"])] == [{"old": True}, {"old": False}]
 
 
+def test_a_value_that_says_that_it_is_redacted_was_not_made_by_anybody_with_a_key(sealed: JobQueue, db: Db) -> None:
+    """It stands for nothing where nothing is redacted."""
+    sealed.schedule("nightly", "work", cron="0 3 * * *")
+    ended = sealed.enqueue("mail")
+    (job,) = sealed.claim(["mail"])
+    sealed.event(job, "opened", {"n": 1})
+    sealed.complete(job, {"n": 1})
+    for column in ("live.checkpoint", "archive.data", "archive.result", "events.data", "schedules.data"):
+        table, name = column.split(".")
+        db.execute(
+            f"UPDATE {table} SET {name} = '\"[redacted]\"' WHERE {name} IS NOT NULL AND {name} ? 'howdah.sealed'"
+        )
+    waits = uuid.uuid4()
+    db.execute("INSERT INTO jobs (id, job_type, data) VALUES (%s, 'work', '\"[redacted]\"')", (waits,))
+
+    (event, _) = sealed.events(ended)
+    read = [sealed.get(waits).data, sealed.get(ended).data, sealed.wait_for(ended).data, sealed.list()[0].data]
+    read += [
+        event.data,
+        sealed.get_schedule("nightly").data,
+        *(update.data for update in sealed.watch(ended, kinds=["event"])),
+    ]
+    with contextlib.closing(sealed.watch_all(kinds=["event"], after="")) as updates:
+        read.append(next(updates).data)
+    assert {type(value) for value in read} == {Unreadable}
+    with pytest.raises(Undecodable):
+        sealed.wait_for(ended).value()
+    assert sealed.claim(["work"]) == []
+    db.execute("UPDATE live SET run_at = now()")
+
+    @sealed.job
+    async def work(job: Job) -> None:
+        raise AssertionError(job.data)
+
+    drain(sealed)
+    assert "not encrypted" in (sealed.get(waits).last_error or "")
+
+
 def test_how_a_child_process_died_can_be_read(dsn: str, sealed: JobQueue, db: Db) -> None:
     """The database adds how often to what the worker has encrypted."""
     sealed.enqueue("work")
@@ -285,7 +324,7 @@ def test_how_a_child_process_died_can_be_read(dsn: str, sealed: JobQueue, db: Db
     sealed.start(job)
     error = encode_text(EncryptedCodec(FIRST), "the child process was killed")
     db.execute("SELECT * FROM crash(ARRAY[%s]::uuid[], ARRAY[%s]::bigint[], ARRAY[%s])", (job.id, job.token, error))
-    assert sealed.get(job).last_error == "the child process was killed (worker died 1 times)"
+    assert sealed.get(job).last_error == "the child process was killed (worker died once)"
 
 
 @pytest.mark.parametrize(

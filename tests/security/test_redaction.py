@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -137,7 +138,21 @@ def test_what_is_redacted_is_no_riddle_for_a_codec(canaries: Tenant) -> None:
     with canaries.queue("viewer", codec=Sealed()) as queue:
         seen = queue.get(job.id)
         assert (seen.data, seen.last_error, seen.errors[0].error) == ("[redacted]",) * 3
-        assert [event.name for event in queue.events(job.id)] == ["opened", "failed"]
+        assert next((event.name, event.data) for event in queue.events(job.id)) == ("opened", "[redacted]")
+        assert {update.data for update in queue.watch(job.id, kinds=["event"])} == {"[redacted]"}
+        assert queue.list(job_type="sealed")[0].data == queue.get_schedule("nightly").data == "[redacted]"
+        with contextlib.closing(queue.watch_all(types=["sealed"], kinds=["event"], after="")) as updates:
+            assert next(updates).data == "[redacted]"
+
+
+def test_a_result_that_only_looks_redacted_is_one(canaries: Tenant) -> None:
+    with JobQueue(canaries.admin_dsn, canaries.schema) as queue, canaries.queue("viewer") as viewer:
+        queue.enqueue("says so")
+        (job,) = queue.claim(["says so"])
+        queue.complete(job, "[redacted]")
+        assert queue.wait_for(job).value() == "[redacted]"
+        with pytest.raises(NotPermitted, match="may not see its result"):
+            viewer.wait_for(job.id).value()
 
 
 def test_who_may_read_the_table_sees_everything(canaries: Tenant) -> None:

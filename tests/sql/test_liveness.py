@@ -216,6 +216,7 @@ def test_a_job_whose_process_dies_every_time_ends_as_failed_within_its_budget(db
         db.execute("SELECT start(%s, %s)", lists([held]))
         rows = db.execute("SELECT * FROM crash(%s, %s, ARRAY['killed by signal 9'])", lists([held])).fetchall()
         assert rows == [{"id": job.id, "status": "failed" if crash == 3 else "pending"}]
+        assert (queue.get(job).last_error or "").endswith(f"(worker died {'once' if crash == 1 else f'{crash} times'})")
     ended = queue.get(job)
     assert (ended.attempts, ended.crashes) == (3, 3)
     assert ended.last_error == "killed by signal 9 (worker died 3 times)"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from howdah import Job, JobQueue
+from howdah import DatabaseUnavailable, Job, JobQueue
 from howdah.statements import render, source
 from howdah.worker import calls, claimer, notifier
+from howdah.worker.link import Link
 from tests.conftest import Connect, Db
 from tests.worker.in_process import asleep, ended, run, sleeps, until, working
 
@@ -190,6 +191,45 @@ def test_what_was_enqueued_while_nobody_listened_is_found_by_looking(queue: JobQ
             assert (await ended(queue, job)).result == "done"
 
     run(main())
+
+
+def sleepers(db: Db) -> set[int]:
+    """The sessions that are to be told of jobs."""
+    rows = db.execute(
+        "SELECT l.pid FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()"
+        " WHERE l.locktype = 'advisory' AND l.classid = 'howdah.live'::regclass AND l.objid < 32"
+    ).fetchall()
+    return {row["pid"] for row in rows}
+
+
+def test_a_connection_that_stands_in_for_the_claimers_does_not_sleep_for_it(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go on to do so when the claimer's own is back, and every enqueue would notify a worker that is awake."""
+
+    async def no_room() -> Any:
+        raise DatabaseUnavailable("sorry, too many clients already")
+
+    async def main() -> None:
+        async with working(queue) as worker:
+            await until(lambda: sleepers(db))
+            (claiming,) = worker._claimers
+            with monkeypatch.context() as meanwhile:
+                meanwhile.setattr(worker._database, "aconnect", no_room)
+                pids = list(sleepers(db))
+                db.execute("SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,))
+                assert (await ended(queue, await work.aenqueue())).result == "done"
+                await until(lambda: claiming.empty_at == claiming.activity)
+                assert not worker._claims.is_open
+            await until(lambda: worker._claims.is_open and pid_of(worker._claims) in sleepers(db))
+            assert sleepers(db) == {pid_of(worker._claims)}
+
+    run(main())
+
+
+def pid_of(link: Link) -> int:
+    assert link._conn is not None
+    return link._conn.info.backend_pid
 
 
 @pytest.fixture

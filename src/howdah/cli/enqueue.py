@@ -17,6 +17,7 @@ from howdah.cli.output import print_json, remark, remarks, say
 from howdah.cli.priority import CHOICES, parse_priority
 from howdah.cli.span import parse_span
 from howdah.errors import InvalidInput
+from howdah.job import STATUSES
 from howdah.queue import JobQueue
 
 _COUNT_EVERY: Final = 1_000
@@ -64,7 +65,9 @@ def _enqueue_one(queue: JobQueue, args: argparse.Namespace) -> int:
         return 0
     say(str(job.id))
     if not job.created:
-        remark(f"howdah: not added: this live job has the key {args.key!r} already; it is {job.status}")
+        # To a login that may not read jobs, the status is not told.
+        standing = f"; it is {job.status}" if job.status in STATUSES else ""
+        remark(f"howdah: not added: this live job has the key {args.key!r} already{standing}")
     return 0
 
 

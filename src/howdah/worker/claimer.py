@@ -10,7 +10,7 @@ next job that becomes due, or for the next poll. Where jobs come now and then, i
 Polls begin soon after the last job and grow rarer: a transaction that enqueued while the claimer was awake
 may commit just after it fell asleep. One that has hardly slept when it is woken, be it for a job that
 another worker gets, does not sleep again but looks every few milliseconds, until it has found nothing for a
-while: a wake-up is a burden on everybody who commits.
+while: a wake-up is a burden on everybody who commits. While another connection stands in for its own, it only polls.
 """
 
 from __future__ import annotations
@@ -162,13 +162,14 @@ class Claimer(Service):
 
     async def _record_sleep(self) -> None:
         if self._hears() and self._asleep_in != self._link.generation:
-            self._asleep_on = await self._link.run(calls.fall_asleep(self._context, self._types))
-            self._asleep_in = self._link.generation
+            buckets = await self._link.run_here(calls.fall_asleep(self._context, self._types))
+            if buckets is not None:
+                self._asleep_on, self._asleep_in = buckets, self._link.generation
 
     async def _forget_sleep(self) -> None:
         recorded_in, self._asleep_in, self._asleep_on = self._asleep_in, None, frozenset()
         if recorded_in is not None and recorded_in == self._link.generation:
-            await self._link.run(calls.stay_awake(self._context, self._types))
+            await self._link.run_here(calls.stay_awake(self._context, self._types))
 
     # A claim
 

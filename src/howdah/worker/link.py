@@ -48,6 +48,11 @@ class Link:
                 return await self._run(plan)
         return await other.run(plan)
 
+    async def run_here(self, plan: Plan[R]) -> R | None:
+        """Runs a plan about what this very session holds, for which no other can stand in. None: it is not open."""
+        async with self._lock:
+            return await self._run(plan) if self.is_open else None
+
     async def _other_if_lost(self) -> Link | None:
         """Another that is open, if this one is not and cannot be opened."""
         other = None if self.is_open else next((each for each in self.others if each.is_open), None)

@@ -68,6 +68,10 @@ def _expect(seen: object, missing: str) -> None:
         raise _NotSeen(missing)
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 # The proofs: each returns what happened, or raises what is missing
 
 
@@ -86,14 +90,16 @@ def _flaky(evidence: Evidence) -> str:
     _expect(evidence.are_all_completed(FLAKY), f"{FLAKY} did not succeed in the end")
     job = evidence.only(FLAKY)
     failures = [error.at for error in job.errors if error.kind == "failed"]
-    _expect(len(failures) == FAILURES, f"{FLAKY} failed {len(failures)} times, not {FAILURES}")
+    _expect(len(failures) == FAILURES, f"{FLAKY} failed {_times(len(failures))}, not {_times(FAILURES)}")
     assert job.started_at is not None
     pauses = [later - earlier for earlier, later in pairwise([*failures, job.started_at])]
     delays = [timedelta(seconds=BACKOFF.delay * BACKOFF.factor**number) for number in range(FAILURES)]
     patient = all(pause >= delay for pause, delay in zip(pauses, delays, strict=True))
     _expect(patient, f"{FLAKY} was tried again too soon")
     waited = " and ".join(map(format_span, pauses))
-    return f"{FLAKY} failed {FAILURES} times, was tried again after {waited}, and succeeded at attempt {job.attempts}."
+    return (
+        f"{FLAKY} failed {_times(FAILURES)}, was tried again after {waited}, and succeeded at attempt {job.attempts}."
+    )
 
 
 def _delayed(evidence: Evidence) -> str:
@@ -107,7 +113,7 @@ def _delayed(evidence: Evidence) -> str:
 
 def _periodic(evidence: Evidence) -> str:
     fires = sorted(job.run_at for job in evidence.completed(PERIODIC))
-    _expect(len(fires) >= 3, f"{PERIODIC} ran {len(fires)} times, not at least 3 times")
+    _expect(len(fires) >= 3, f"{PERIODIC} ran {_times(len(fires))}, not at least 3 times")
     _expect(evidence.are_all_completed(PERIODIC), f"a {PERIODIC} did not succeed")
     gaps = [(later - earlier) / timedelta(seconds=1) for earlier, later in pairwise(fires)]
     _expect(all(gap >= 1 for gap in gaps), f"{PERIODIC} was added twice for one second")

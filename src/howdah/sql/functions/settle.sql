@@ -82,12 +82,11 @@ BEGIN
                 OR (p_cause = 'interrupted' AND held.new_interruptions <= s.max_interruptions) AS refunded,
             CASE
                 WHEN p_cause = 'worker died' AND held.status = 'running' THEN
-                    format('worker %s died while it ran the job (worker died %s times)', held.worker_id, held.new_crashes)
-                WHEN p_cause = 'crashed' THEN format(
-                    '%s (worker died %s times)', coalesce(held.error, 'the process that ran the job died'), held.new_crashes
-                )
+                    format('worker %s died while it ran the job (worker died %s)', held.worker_id, often.in_words)
+                WHEN p_cause = 'crashed' THEN
+                    format('%s (worker died %s)', coalesce(held.error, 'the process that ran the job died'), often.in_words)
                 WHEN p_cause = 'interrupted' AND held.status = 'running' AND held.new_interruptions > s.max_interruptions THEN
-                    format('interrupted %s times by workers that stopped', held.new_interruptions)
+                    format('interrupted %s by workers that stopped', often.in_words)
                 WHEN p_cause = 'lease passed' THEN
                     format('the lease of worker %s passed without a sign of life', coalesce(held.worker_id, '(unnamed)'))
                 WHEN p_cause = 'timed out' THEN format('timed out after %s', coalesce(held.timeout, t.timeout))
@@ -100,6 +99,10 @@ BEGIN
             END AS message,
             coalesce(t.max_crashes, s.max_crashes) AS max_crashes
         FROM held
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN p_cause = 'interrupted' THEN held.new_interruptions ELSE held.new_crashes END AS times
+        ) AS n
+        CROSS JOIN LATERAL (SELECT CASE n.times WHEN 1 THEN 'once' ELSE format('%s times', n.times) END AS in_words) AS often
         CROSS JOIN howdah.settings AS s
         LEFT JOIN howdah.types AS t ON t.job_type = held.job_type
     ), decided AS (

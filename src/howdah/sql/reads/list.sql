@@ -1,6 +1,9 @@
 -- One window of the jobs, newest first. What an index finds (id, status) bounds the window; what none
 -- does is looked for inside it.
-SELECT *, coalesce(stalls_at < howdah.clock(), false) AS stalled
+SELECT
+    *,
+    coalesce(stalls_at < howdah.clock(), false) AS stalled,
+    (SELECT NOT has_table_privilege('howdah.live'::regclass, 'SELECT')) AS is_redacted
 FROM (
     SELECT * FROM howdah.job_details
     WHERE (%(before)s::uuid IS NULL OR id < %(before)s::uuid)
