@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -284,6 +284,111 @@ def test_a_migration_again_keeps_it_all_and_mends_what_was_changed(tenant: Tenan
         assert not is_denied(conn, sql.SQL("SELECT * FROM {}.live").format(schema))
     for what in ("SCHEMA {}", "{}.live"):
         tenant.execute(f"REVOKE ALL ON {what} FROM {{}}", tenant.schema, tenant.login(NOBODY))
+
+
+CANARY = "s3cret-canary"
+
+
+@pytest.fixture
+def secrets(tenant: Tenant) -> Iterator[dict[str, list[Any]]]:
+    """A waiting, a running and an ended job, one with no attempts left, and a schedule, with secrets in all of them."""
+    secret = {"password": CANARY}
+    with JobQueue(tenant.admin_dsn, tenant.schema) as queue:
+        for ending in ("pending", "running", "completed"):
+            queue.enqueue(ending, secret, key=CANARY, meta=secret)
+        queue.enqueue("spent", secret)
+        for job in queue.claim(["running", "completed", "spent", "pending"], 4, worker_id="holder"):
+            queue.start(job)
+            queue.checkpoint(job, secret)
+            queue.event(job, "opened", secret)
+            if job.job_type == "completed":
+                queue.complete(job, secret)
+            elif job.job_type != "running":
+                queue.fail(job, CANARY, delay=0)
+        queue.schedule("nightly", "pending", secret, every=3600)
+        jobs = queue.list().jobs
+    spend = sql.SQL("UPDATE {} SET attempts = max_attempts WHERE job_type = 'spent'")
+    tenant.admin.execute(spend.format(sql.Identifier(tenant.schema, "live")))
+    yield {"ids": [job.id for job in jobs], "tokens": [job.token for job in jobs]}
+    for table in ("live", "archive", "archive_counts", "events", "schedules"):
+        tenant.admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(tenant.schema, table)))
+
+
+def each_null(tenant: Tenant, secrets: dict[str, list[Any]]) -> Iterator[tuple[str, sql.Composed]]:
+    """Calls of every function that any role may call, about jobs that are there, with NULL for one argument at a time."""
+    rows = tenant.admin.execute(
+        "SELECT p.proname, p.proargnames[:p.pronargs] AS names, p.pronargs - p.pronargdefaults AS required,"
+        " ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, n) ORDER BY n) AS types"
+        " FROM pg_proc AS p WHERE p.pronamespace = %s::regnamespace",
+        (tenant.schema,),
+    ).fetchall()
+    for row in rows:
+        if not FUNCTIONS[row["proname"]]:
+            continue
+        types = dict(zip(row["names"] or (), row["types"], strict=True))
+        # A schedule needs a rhythm.
+        needed = [*(row["names"] or ())[: row["required"]], *({"p_every"} & set(types))]
+        for job_id, token in zip(secrets["ids"], secrets["tokens"], strict=True):
+            usual = {name: usual_value(name, types[name], secrets, job_id, token) for name in needed}
+            for name, kind in types.items():
+                nulls = ["NULL", *(["ARRAY[NULL]", "ARRAY[NULL, NULL, NULL, NULL]"] if kind.endswith("[]") else [])]
+                for null in nulls:
+                    arguments = {**usual, name: sql.SQL(null + "::" + kind)}
+                    yield row["proname"], called(tenant, row["proname"], arguments)
+            yield row["proname"], called(tenant, row["proname"], usual)
+            if not {"uuid", "bigint"} & set(types.values()):
+                break
+
+
+def called(tenant: Tenant, name: str, arguments: dict[str, sql.Composable]) -> sql.Composed:
+    named = [sql.SQL("{} => {}").format(sql.Identifier(each), value) for each, value in arguments.items()]
+    return sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(tenant.schema, name), sql.SQL(", ").join(named))
+
+
+def usual_value(name: str, kind: str, secrets: dict[str, list[Any]], job_id: Any, token: Any) -> sql.Composable:
+    values: dict[str, Any] = {
+        "uuid[]": secrets["ids"],
+        "bigint[]": secrets["tokens"],
+        "uuid": job_id,
+        "bigint": token,
+        "jsonb": "{}",
+        "jsonb[]": ["{}"] * len(secrets["ids"]),
+        "integer": 1,
+        "interval": "1 hour",
+        "text[]": ["text"] * len(secrets["ids"]),
+        "character varying[]": ["pending", "running"],
+        "timestamp with time zone": "2030-01-01",
+        "timestamp with time zone[]": ["2030-01-01"],
+        "double precision[]": [50.0] * len(secrets["ids"]),
+    }
+    names = {"p_name": "nightly", "p_worker_id": "holder", "p_job_type": "pending"}
+    return sql.SQL("{}::" + kind).format(sql.Literal(names[name] if name in names else values[kind]))
+
+
+def test_neither_an_error_over_a_null_nor_an_answer_tells_a_secret(tenant: Tenant, secrets: dict[str, list[Any]]) -> None:
+    told = set[str]()
+    tried = set[str]()
+    for role in CALLERS[:4]:
+        with tenant.connect(role) as conn:
+            for name, call in each_null(tenant, secrets):
+                if role not in FUNCTIONS[name]:
+                    continue
+                tried.add(name)
+                try:
+                    with conn.transaction(force_rollback=True):
+                        rows = conn.execute(call).fetchall()
+                    # A worker gets the data of what it claims. No answer tells them to anybody else either.
+                    if role != "worker" and CANARY in str(rows):
+                        told.add(f"{name} answers {role}")
+                except psycopg.Error as error:
+                    assert error.sqlstate != DENIED, name
+                    details = [
+                        getattr(error.diag, each) for each in dir(error.diag) if each.startswith(("message", "context"))
+                    ]
+                    if CANARY in str(details):
+                        told.add(f"{name} tells {role}: {error.diag.message_primary}")
+    assert told == set()
+    assert tried == {name for name, roles in FUNCTIONS.items() if roles}
 
 
 def test_tenants_do_not_see_each_other(tenant: Tenant, server_dsn: str) -> None:
