@@ -126,7 +126,7 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, rein
         yield from call("create_partitions")
         yield from read("record_version", **_version())
     if names:
-        yield Script(render(source("roles/2_own"), schema))
+        yield Script(_filled_in(render(source("roles/2_own"), schema)))
         yield Script(render(source("roles/3_grant"), schema))
     adopted = None
     if source_schema:
@@ -189,12 +189,14 @@ def _with_roles(schema: str) -> Iterator[str]:
     yield from _installation(schema)
     yield "\\endif"
     yield _filled_in(render(source("roles/same_version"), schema))
-    yield render(source("roles/2_own"), schema)
+    yield _filled_in(render(source("roles/2_own"), schema))
     yield render(source("roles/3_grant"), schema)
 
 
 def _filled_in(statement: str) -> str:
-    for name, value in _version().items():
+    """Statements that take no parameters, because psql runs them, or because they are inside of a DO."""
+    values = {**_version(), "relations": RELATIONS, "functions": list(statements.names("functions"))}
+    for name, value in values.items():
         statement = statement.replace(f"%({name})s", sql.Literal(value).as_string())
     return statement
 

@@ -365,7 +365,9 @@ def usual_value(name: str, kind: str, secrets: dict[str, list[Any]], job_id: Any
     return sql.SQL("{}::" + kind).format(sql.Literal(names[name] if name in names else values[kind]))
 
 
-def test_neither_an_error_over_a_null_nor_an_answer_tells_a_secret(tenant: Tenant, secrets: dict[str, list[Any]]) -> None:
+def test_neither_an_error_over_a_null_nor_an_answer_tells_a_secret(
+    tenant: Tenant, secrets: dict[str, list[Any]]
+) -> None:
     told = set[str]()
     tried = set[str]()
     for role in CALLERS[:4]:
@@ -456,6 +458,67 @@ def test_a_role_that_may_log_in_is_not_taken_for_ours(vacant: Tenant) -> None:
     with JobQueue(vacant.admin_dsn, vacant.schema) as queue, pytest.raises(SchemaConflict, match="may log in"):
         queue.migrate(roles=True)
     assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}
+
+
+def test_a_group_that_somebody_uses_is_not_taken_for_ours_unless_it_is_said_so(vacant: Tenant) -> None:
+    vacant.execute("CREATE ROLE {} LOGIN", "roles_vacant_app")
+    vacant.execute("CREATE ROLE {}", "roles_vacant_owner")
+    vacant.execute("CREATE ROLE {}", "roles_vacant_viewer")
+    with JobQueue(vacant.admin_dsn, vacant.schema) as queue:
+        for use, unuse in (
+            ("GRANT roles_vacant_owner TO roles_vacant_app", "REVOKE roles_vacant_owner FROM roles_vacant_app"),
+            ("GRANT roles_vacant_app TO roles_vacant_viewer", "REVOKE roles_vacant_app FROM roles_vacant_viewer"),
+            ("GRANT CREATE ON SCHEMA howdah TO roles_vacant_viewer", "DROP OWNED BY roles_vacant_viewer"),
+            ("CREATE SCHEMA roles_vacant_a AUTHORIZATION roles_vacant_owner", "DROP SCHEMA roles_vacant_a"),
+        ):
+            vacant.execute(use)
+            with pytest.raises(SchemaConflict, match=r"there is a role .* already.* COMMENT ON ROLE"):
+                queue.migrate(roles=True)
+            vacant.execute(unuse)
+        assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}
+        vacant.execute("GRANT roles_vacant_owner TO roles_vacant_app")
+        vacant.execute("COMMENT ON ROLE roles_vacant_owner IS 'A role of Howdah''s'")
+        assert queue.migrate(roles=True).changed
+        # What this made is known again: by its mark in other databases, and by the schema where that is gone.
+        vacant.execute("GRANT roles_vacant_worker TO roles_vacant_app")
+        vacant.execute("COMMENT ON ROLE roles_vacant_owner IS 'our own words'")
+        assert queue.migrate(roles=True, reinstall=True).changed
+        vacant.execute("COMMENT ON ROLE roles_vacant_owner IS 'A role of Howdah''s'")
+        vacant.execute("DROP SCHEMA roles_vacant CASCADE")
+        assert queue.migrate(roles=True).changed
+
+
+@pytest.mark.parametrize("by_admin", [False, True])
+def test_what_a_stranger_put_into_the_schema_stays_the_strangers(vacant: Tenant, by_admin: bool) -> None:
+    vacant.execute("CREATE ROLE {} LOGIN PASSWORD {}", "roles_vacant_app", sql.Literal("only for tests"))
+    stranger = psycopg.conninfo.make_conninfo(
+        vacant.admin_dsn, user="roles_vacant_app", password="only for tests", options="-c search_path=roles_vacant"
+    )
+    peek = "CREATE FUNCTION {}() RETURNS SETOF text LANGUAGE sql SECURITY DEFINER AS 'SELECT data::text FROM live'"
+    deployers = deployer(vacant, "CREATEROLE")
+    with JobQueue(deployers, vacant.schema) as queue:
+        queue.migrate()
+        queue.enqueue("a", {"card": CANARY})
+    with JobQueue(vacant.admin_dsn if by_admin else deployers, vacant.schema) as queue:
+        vacant.execute("GRANT USAGE, CREATE ON SCHEMA roles_vacant TO roles_vacant_app")
+        with psycopg.connect(stranger, autocommit=True) as conn:
+            conn.execute("CREATE TABLE scratch (n int)")
+            conn.execute("GRANT SELECT ON scratch TO PUBLIC")
+            conn.execute(sql.SQL(peek).format(sql.Identifier("peek")))
+            conn.execute("GRANT EXECUTE ON FUNCTION peek TO PUBLIC")
+            # By its name it could be ours.
+            conn.execute(sql.SQL(peek).format(sql.Identifier("settle")))
+            with pytest.raises(SchemaConflict, match=r"settle\(\) belongs to roles_vacant_app"):
+                queue.migrate(roles=True)
+            conn.execute("DROP FUNCTION settle()")
+            assert queue.migrate(roles=True).changed
+            assert queue.check_schema() == []
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                conn.execute("SELECT * FROM peek()")
+        assert vacant.admin.execute(
+            "SELECT pg_has_role('roles_vacant_app', 'roles_vacant_owner', 'MEMBER') AS member,"
+            " pg_has_role('roles_vacant_deployer', 'roles_vacant_owner', 'USAGE') AS deployer"
+        ).fetchone() == {"member": False, "deployer": True}
 
 
 def test_the_public_schema_is_nobodys(server_dsn: str) -> None:
