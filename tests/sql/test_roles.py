@@ -34,7 +34,7 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is nobody's.
 FUNCTIONS = decided(
-    (PRODUCER | WORKER, "enqueue enqueue_many"),
+    (PRODUCER | WORKER, "enqueue enqueue_many queue_up"),
     (
         WORKER,
         (

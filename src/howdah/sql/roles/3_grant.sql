@@ -43,7 +43,7 @@ GRANT USAGE ON SCHEMA howdah TO howdah_producer, howdah_worker, howdah_viewer, h
 GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
 
 -- To add jobs. A status of one's own is not among the columns: who adds a job does not also end it.
-GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many TO howdah_producer, howdah_worker;
+GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many, howdah.queue_up TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
 -- To run them.
