@@ -126,6 +126,9 @@ def test_nothing_of_ours_names_the_default_schema_when_installed_elsewhere(db: D
         ),
         ("DROP TRIGGER jobs_update ON jobs", "trigger", "jobs.jobs_update"),
         ("ALTER TABLE live DROP CONSTRAINT live_status", "constraint", "live.live_status"),
+        ("ALTER TABLE live ENABLE ROW LEVEL SECURITY", "relation", "live"),
+        ("ALTER TABLE live FORCE ROW LEVEL SECURITY", "relation", "live"),
+        ("CREATE RULE lost AS ON INSERT TO events DO INSTEAD NOTHING", "rule", "events.lost"),
     ],
 )
 def test_check_finds_what_somebody_changed(db: Db, queue: JobQueue, statement: str, kind: str, name: str) -> None:
