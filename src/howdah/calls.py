@@ -150,8 +150,9 @@ def enqueue_many(
     The items are streamed: a generator of millions needs no more memory than one of thousands. All of
     them are one transaction, so that a bad item enqueues nothing; with ``chunk_size`` each chunk is
     one of its own, and the ``InvalidItem`` that a bad item raises says how many are in. ``key`` is
-    called with each item; an item whose key a live job of the type has is left out of the count. Bulks with
-    keys, of 2,000 items or more, of one type, and in one transaction, wait for each other.
+    called with each item; an item whose key a live job of the type has is left out of the count. A bulk with
+    keys, of 2,000 items or more, and in one transaction, lets others of its type that have keys, and more than one item,
+    wait until that transaction ends.
     """
     job_type = options.job_type(job_type)
     shared = _options(
@@ -168,7 +169,7 @@ def enqueue_many(
         more = bool(chunk)
         if key is not None and chunk_size is None and not taken and len(chunk) == size:
             # More may come, and keys are sorted within a chunk only.
-            yield from read("queue_up", job_type=job_type)
+            yield from call("queue_up", job_type=job_type)
         committed = 0 if chunk_size is None else enqueued
         arguments = given(
             job_type=job_type,

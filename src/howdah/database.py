@@ -36,7 +36,7 @@ from howdah.errors import (
     SchemaError,
     SchemaMissing,
 )
-from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Wire, read
+from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Undo, Wire, read
 from howdah.statements import call_statement, read_statement, roles_that_may_use
 
 R = TypeVar("R")
@@ -360,6 +360,7 @@ class _SyncSession:
         self._database = database
         self._conn = conn
         self._stack = stack
+        self._begun = ExitStack()
         self._pipelined = False
         self._sent: Callable[[], list[Row]] | None = None
 
@@ -380,7 +381,10 @@ class _SyncSession:
                 elif not self._conn.autocommit:
                     # Begins the caller's transaction: if ours were the outermost, it would commit.
                     self._conn.execute("SELECT")
-                self._stack.enter_context(self._conn.transaction(force_rollback=step.discard))
+                self._begun = self._stack.enter_context(ExitStack())
+                self._begun.enter_context(self._conn.transaction(force_rollback=step.discard))
+            case Undo():
+                self._begun.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
             case Take():
                 if isinstance(step.source, AsyncIterator):
                     raise InvalidOption("an async iterable needs the verb that is awaited: aenqueue_many")
@@ -443,6 +447,7 @@ class _AsyncSession:
         self._database = database
         self._conn = conn
         self._stack = stack
+        self._begun = AsyncExitStack()
         self._pipelined = False
         self._sent: Callable[[], Awaitable[list[Row]]] | None = None
 
@@ -464,7 +469,10 @@ class _AsyncSession:
                     self._conn = await self._stack.enter_async_context(pool.connection())
                 elif not self._conn.autocommit:
                     await self._conn.execute("SELECT")
-                await self._stack.enter_async_context(self._conn.transaction(force_rollback=step.discard))
+                self._begun = await self._stack.enter_async_context(AsyncExitStack())
+                await self._begun.enter_async_context(self._conn.transaction(force_rollback=step.discard))
+            case Undo():
+                await self._begun.__aexit__(psycopg.Rollback, psycopg.Rollback(), None)
             case Take():
                 return await _taken(step)
             case Pause():

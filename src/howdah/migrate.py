@@ -1,7 +1,8 @@
 """Installing the schema, bringing it up to date, and telling whether it is what it should be.
 
 Everything happens in one transaction under one lock: twenty at once are one after the other, and one
-that is killed half-way has done nothing. Tables change by numbered files, each run once; functions are
+that is killed half-way has done nothing. It waits for nobody for long: what it has locked by then, everybody else would wait for.
+Where somebody is in the way, it gives way, all of it, and tries again. Tables change by numbered files, each run once; functions are
 simply installed anew, and so are views, where they have changed. Changes to tables only ever add, and clients pass over
 columns that they do not know, so that those from ``OLDEST_CLIENT`` on go on working until none is left.
 
@@ -12,19 +13,29 @@ migration knows that they are there, and keeps ownership and grants as they shou
 from __future__ import annotations
 
 import dataclasses
+import random
 import secrets
+import time
 from collections.abc import Iterator
+from typing import Final
 
+import psycopg
 from psycopg import sql
 
 from howdah import __about__, statements
 from howdah.errors import NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
-from howdah.plan import Begin, Plan, Row, Script, call, read
+from howdah.plan import Begin, Pause, Plan, Row, Script, Undo, call, read
 from howdah.statements import ROLES, quoted, render, source
 
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
 OLDEST_CLIENT = 3
 NOT_OURS = "is not Howdah's"
+
+PATIENCE: Final = 60.0
+"""Seconds for which a migration tries to get its locks."""
+SHORT_WAIT: Final = "100ms"
+LONG_WAIT: Final = "2s"
+"""For the last try: autovacuum gives way to whoever has waited for a second."""
 
 RELATIONS = [
     "archive",
@@ -90,6 +101,8 @@ def script(schema: str, *, roles: bool = False) -> str:
             "-- Run: psql --set ON_ERROR_STOP=1 --file THIS_FILE",
             "BEGIN;",
             render(source("lock_migration"), schema),
+            "-- If this is too short, somebody has a transaction open. Nothing has been done then: run it again.",
+            f"{_filled_in(source('reads/wait_at_most'))};",
             source("fix_search_path"),
             *(_with_roles(schema) if roles else _installation(schema)),
             "COMMIT;",
@@ -99,8 +112,22 @@ def script(schema: str, *, roles: bool = False) -> str:
 
 def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, reinstall: bool = False) -> Plan[Migration]:
     """Installs or updates the schema. adopt: True takes over a plain table of jobs, False ignores one."""
-    yield Begin()
-    yield Script(render(source("lock_migration"), schema))
+    until = time.monotonic() + PATIENCE
+    while True:
+        is_last = time.monotonic() >= until
+        yield Begin()
+        yield Script(render(source("lock_migration"), schema))
+        try:
+            yield from read("wait_at_most", wait=LONG_WAIT if is_last else SHORT_WAIT)
+            return (yield from _migrate(schema, adopt, roles=roles, reinstall=reinstall))
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+            yield Undo()
+            if is_last:
+                raise (yield from _in_the_way(schema)) from error
+        yield Pause(random.uniform(0.5, 1.5))
+
+
+def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -> Plan[Migration]:
     standing = yield from _standing()
     installed = (yield from _installed()) if standing["installed"] else None
     before = installed["version"] if installed else 0
@@ -126,7 +153,7 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, rein
         yield from call("create_partitions")
         yield from read("record_version", **_version())
     if names:
-        yield Script(render(source("roles/2_own"), schema))
+        yield Script(_filled_in(render(source("roles/2_own"), schema)))
         yield Script(render(source("roles/3_grant"), schema))
     adopted = None
     if source_schema:
@@ -189,12 +216,25 @@ def _with_roles(schema: str) -> Iterator[str]:
     yield from _installation(schema)
     yield "\\endif"
     yield _filled_in(render(source("roles/same_version"), schema))
-    yield render(source("roles/2_own"), schema)
+    yield _filled_in(render(source("roles/2_own"), schema))
     yield render(source("roles/3_grant"), schema)
 
 
+def _in_the_way(schema: str) -> Plan[SchemaConflict]:
+    sessions = yield from read("in_the_way", wait=LONG_WAIT)
+    who = ", ".join(f"pid {row['pid']} ({row['what']})" for row in sessions) or "nobody any more"
+    end = f" Let it end, or end it: SELECT pg_terminate_backend({sessions[0]['pid']})." if sessions else ""
+    return SchemaConflict(
+        f"schema {schema} is in use, and could not be locked for {PATIENCE:.0f} s. Nothing was changed. In the way is {who}.{end}"
+        f" Then run again: {command(schema)}"
+    )
+
+
 def _filled_in(statement: str) -> str:
-    for name, value in _version().items():
+    """Statements that take no parameters, because psql runs them, or because they are inside of a DO."""
+    functions = list(statements.names("functions"))
+    values = {**_version(), "wait": LONG_WAIT, "relations": RELATIONS, "functions": functions}
+    for name, value in values.items():
         statement = statement.replace(f"%({name})s", sql.Literal(value).as_string())
     return statement
 

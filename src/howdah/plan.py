@@ -68,6 +68,11 @@ class Begin:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Undo:
+    """Rolls back what was begun, though the plan goes on: it may begin anew."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Pause:
     seconds: float
 
@@ -80,7 +85,7 @@ class Take:
     count: int
 
 
-Step: TypeAlias = Call | Ahead | Read | Wire | Script | Begin | Pause | Take
+Step: TypeAlias = Call | Ahead | Read | Wire | Script | Begin | Undo | Pause | Take
 Plan: TypeAlias = Generator[Step, Any, R]
 
 

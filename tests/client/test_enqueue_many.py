@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from howdah import InvalidInput, InvalidItem, InvalidOption, JobQueue, PayloadTooLarge
@@ -195,3 +196,34 @@ def test_a_cancelled_bulk_enqueues_nothing(dsn: str) -> None:
             return len(await queue.alist())
 
     assert asyncio.run(main()) == 0
+
+
+def test_bulks_with_keys_wait_for_a_long_one_of_their_type_and_for_no_other(dsn: str, queue: JobQueue) -> None:
+    impatient = psycopg.connect(dsn, autocommit=True, options="-c lock_timeout=100ms")
+    with psycopg.connect(dsn) as conn, impatient as other:
+        queue.enqueue_many("long", range(BULK_SIZE), key=str, conn=conn)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            queue.enqueue_many("long", ["a", "b"], key=str, conn=other)
+        # One key is waited for by nobody who has another; and types have nothing to do with each other.
+        assert queue.enqueue_many("long", ["c"], key=str, conn=other) == 1
+        for number in range(50):
+            assert queue.enqueue_many(f"other {number}", ["a", "b"], key=str, conn=other) == 2
+        conn.commit()
+        assert queue.enqueue_many("long", ["a", "b", "1"], key=str, conn=other) == 2
+
+
+@pytest.mark.parametrize("crossed", [False, True])
+def test_who_has_added_keys_before_deadlocks_with_nobody_who_has_others(
+    dsn: str, queue: JobQueue, crossed: bool
+) -> None:
+    types = ("one", "two") if crossed else ("one", "one")
+    with (
+        psycopg.connect(dsn, options="-c lock_timeout=10s") as first,
+        psycopg.connect(dsn, options="-c lock_timeout=10s") as second,
+    ):
+        queue.enqueue_many(types[0], ["a", "b"], key=str, conn=first)
+        queue.enqueue_many(types[1], ["c", "d"], key=str, conn=second)
+        # Both are still open: were one to wait for the other here, the other could wait for it in turn.
+        queue.enqueue_many(types[1], (f"first {n}" for n in range(BULK_SIZE + 1)), key=str, conn=first)
+        queue.enqueue_many(types[0], (f"second {n}" for n in range(BULK_SIZE + 1)), key=str, conn=second)
+    assert sum(each.pending for each in queue.stats().values()) == 2 * (BULK_SIZE + 3)

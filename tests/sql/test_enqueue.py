@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -50,6 +51,19 @@ def test_a_key_is_unique_among_the_live_jobs_of_its_type(db: Db) -> None:
     assert not one(db, "SELECT * FROM enqueue('a', p_key => 'k')")["created"]
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", (held["id"], held["token"]))
     assert one(db, "SELECT * FROM enqueue('a', p_key => 'k')")["created"]
+
+
+def test_an_id_that_was_made_long_ago_is_not_taken_for_a_new_one(db: Db) -> None:
+    an_hour_ago = int((time.time() - 3600) * 1000)
+    for made in (uuid.UUID(f"{an_hour_ago:012x}70008000000000000001"), uuid.uuid4()):
+        for is_first in (True, False):
+            answer = one(db, "SELECT * FROM enqueue('a', p_id => %s, p_first_try => true)", made)
+            assert answer["created"] is is_first
+        (held,) = db.execute("SELECT id, token FROM claim('w', ARRAY['a'])").fetchall()
+        db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", (held["id"], held["token"]))
+        assert not one(db, "SELECT * FROM enqueue('a', p_id => %s, p_first_try => true)", made)["created"]
+        found = db.execute("SELECT status FROM job_details WHERE id = %s", (made,)).fetchall()
+        assert found == [{"status": "completed"}]
 
 
 def test_an_id_is_enqueued_once_even_after_its_job_has_ended(db: Db) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
 from howdah import JobQueue, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate
+from howdah.plan import Pause, Plan
 from howdah.statements import render, source
 from tests.sql import seed
 
 SCHEMA = "migrate_test"
+T = TypeVar("T")
 Db = psycopg.Connection[dict[str, Any]]
 
 
@@ -123,6 +126,9 @@ def test_nothing_of_ours_names_the_default_schema_when_installed_elsewhere(db: D
         ),
         ("DROP TRIGGER jobs_update ON jobs", "trigger", "jobs.jobs_update"),
         ("ALTER TABLE live DROP CONSTRAINT live_status", "constraint", "live.live_status"),
+        ("ALTER TABLE live ENABLE ROW LEVEL SECURITY", "relation", "live"),
+        ("ALTER TABLE live FORCE ROW LEVEL SECURITY", "relation", "live"),
+        ("CREATE RULE lost AS ON INSERT TO events DO INSTEAD NOTHING", "rule", "events.lost"),
     ],
 )
 def test_check_finds_what_somebody_changed(db: Db, queue: JobQueue, statement: str, kind: str, name: str) -> None:
@@ -325,7 +331,7 @@ def tell_the_rest(db: Db) -> None:
 
 
 def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(
-    server_dsn: str, db: Db, queue: JobQueue
+    server_dsn: str, db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.migrate()
     with psycopg.connect(server_dsn) as reader:
@@ -334,6 +340,64 @@ def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(
         with JobQueue(f"{server_dsn} options='-c lock_timeout=60s'", SCHEMA) as other:
             assert other.migrate().changed
         db.execute(f"UPDATE {SCHEMA}.schema_version SET digest = 'old', views_digest = 'old'".encode())
-        impatient = f"{server_dsn} options='-c lock_timeout=100ms'"
-        with JobQueue(impatient, SCHEMA) as other, pytest.raises(psycopg.errors.LockNotAvailable):
-            other.migrate()
+        monkeypatch.setattr(migrate, "PATIENCE", 0)
+        monkeypatch.setattr(migrate, "LONG_WAIT", "100ms")
+        pid = reader.info.backend_pid
+        told = rf"In the way is pid {pid} \(.*pg_terminate_backend\({pid}\)"
+        with pytest.raises(SchemaConflict, match=told):
+            queue.migrate()
+        with pytest.raises(SchemaConflict, match=told):
+            asyncio.run(queue.amigrate())
+
+
+def at_pauses(plan: Plan[T], meanwhile: Callable[[], None]) -> Plan[T]:
+    """A plan that does something else where it would pause."""
+    answer, failure = None, None
+    while True:
+        try:
+            step = plan.throw(failure) if failure else plan.send(answer)
+        except StopIteration as end:
+            return cast(T, end.value)
+        answer, failure = None, None
+        if isinstance(step, Pause):
+            meanwhile()
+            continue
+        try:
+            answer = yield step
+        except Exception as error:  # noqa: BLE001
+            failure = error
+
+
+@pytest.mark.parametrize("roles", [False, True])
+def test_who_is_in_the_way_holds_up_the_migration_and_nobody_else(
+    server_dsn: str, db: Db, queue: JobQueue, roles: bool
+) -> None:
+    pauses = 0
+
+    def meanwhile() -> None:
+        nonlocal pauses
+        pauses += 1
+        # Nothing is locked now, neither for producers nor for clients that start.
+        with JobQueue(f"{server_dsn} options='-c lock_timeout=10s'", SCHEMA) as client:
+            client.enqueue("a")
+        if pauses >= 2:
+            reader.rollback()
+
+    queue.migrate()
+    try:
+        with psycopg.connect(server_dsn) as reader, psycopg.connect(server_dsn, autocommit=True) as conn:
+            reader.execute(f"SELECT FROM {SCHEMA}.archive, {SCHEMA}.jobs".encode())
+            db.execute(f"UPDATE {SCHEMA}.schema_version SET digest = 'old', views_digest = 'old'".encode())
+            done = queue._database.run(at_pauses(migrate.migrate(SCHEMA, roles=roles), meanwhile), conn)
+        assert done.changed
+        assert queue.check_schema() == []
+        assert queue.stats()["a"].pending == pauses >= 2
+    finally:
+        if roles:
+            drop_roles(db)
+
+
+def drop_roles(db: Db) -> None:
+    for role in migrate.role_names(SCHEMA):
+        db.execute(f"DROP OWNED BY {role} CASCADE".encode())
+        db.execute(f"DROP ROLE {role}".encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -34,7 +34,7 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is nobody's.
 FUNCTIONS = decided(
-    (PRODUCER | WORKER, "enqueue enqueue_many"),
+    (PRODUCER | WORKER, "enqueue enqueue_many queue_up"),
     (
         WORKER,
         (
@@ -286,6 +286,113 @@ def test_a_migration_again_keeps_it_all_and_mends_what_was_changed(tenant: Tenan
         tenant.execute(f"REVOKE ALL ON {what} FROM {{}}", tenant.schema, tenant.login(NOBODY))
 
 
+CANARY = "s3cret-canary"
+
+
+@pytest.fixture
+def secrets(tenant: Tenant) -> Iterator[dict[str, list[Any]]]:
+    """A waiting, a running and an ended job, one with no attempts left, and a schedule, with secrets in all of them."""
+    secret = {"password": CANARY}
+    with JobQueue(tenant.admin_dsn, tenant.schema) as queue:
+        for ending in ("pending", "running", "completed"):
+            queue.enqueue(ending, secret, key=CANARY, meta=secret)
+        queue.enqueue("spent", secret)
+        for job in queue.claim(["running", "completed", "spent", "pending"], 4, worker_id="holder"):
+            queue.start(job)
+            queue.checkpoint(job, secret)
+            queue.event(job, "opened", secret)
+            if job.job_type == "completed":
+                queue.complete(job, secret)
+            elif job.job_type != "running":
+                queue.fail(job, CANARY, delay=0)
+        queue.schedule("nightly", "pending", secret, every=3600)
+        jobs = queue.list().jobs
+    spend = sql.SQL("UPDATE {} SET attempts = max_attempts WHERE job_type = 'spent'")
+    tenant.admin.execute(spend.format(sql.Identifier(tenant.schema, "live")))
+    yield {"ids": [job.id for job in jobs], "tokens": [job.token for job in jobs]}
+    for table in ("live", "archive", "archive_counts", "events", "schedules"):
+        tenant.admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(tenant.schema, table)))
+
+
+def each_null(tenant: Tenant, secrets: dict[str, list[Any]]) -> Iterator[tuple[str, sql.Composed]]:
+    """Calls of every function that any role may call, about jobs that are there, with NULL for one argument at a time."""
+    rows = tenant.admin.execute(
+        "SELECT p.proname, p.proargnames[:p.pronargs] AS names, p.pronargs - p.pronargdefaults AS required,"
+        " ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, n) ORDER BY n) AS types"
+        " FROM pg_proc AS p WHERE p.pronamespace = %s::regnamespace",
+        (tenant.schema,),
+    ).fetchall()
+    for row in rows:
+        if not FUNCTIONS[row["proname"]]:
+            continue
+        types = dict(zip(row["names"] or (), row["types"], strict=True))
+        # A schedule needs a rhythm.
+        needed = [*(row["names"] or ())[: row["required"]], *({"p_every"} & set(types))]
+        for job_id, token in zip(secrets["ids"], secrets["tokens"], strict=True):
+            usual = {name: usual_value(name, types[name], secrets, job_id, token) for name in needed}
+            for name, kind in types.items():
+                nulls = ["NULL", *(["ARRAY[NULL]", "ARRAY[NULL, NULL, NULL, NULL]"] if kind.endswith("[]") else [])]
+                for null in nulls:
+                    arguments = {**usual, name: sql.SQL(null + "::" + kind)}
+                    yield row["proname"], called(tenant, row["proname"], arguments)
+            yield row["proname"], called(tenant, row["proname"], usual)
+            if not {"uuid", "bigint"} & set(types.values()):
+                break
+
+
+def called(tenant: Tenant, name: str, arguments: dict[str, sql.Composable]) -> sql.Composed:
+    named = [sql.SQL("{} => {}").format(sql.Identifier(each), value) for each, value in arguments.items()]
+    return sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(tenant.schema, name), sql.SQL(", ").join(named))
+
+
+def usual_value(name: str, kind: str, secrets: dict[str, list[Any]], job_id: Any, token: Any) -> sql.Composable:
+    values: dict[str, Any] = {
+        "uuid[]": secrets["ids"],
+        "bigint[]": secrets["tokens"],
+        "uuid": job_id,
+        "bigint": token,
+        "jsonb": "{}",
+        "jsonb[]": ["{}"] * len(secrets["ids"]),
+        "integer": 1,
+        "interval": "1 hour",
+        "text[]": ["text"] * len(secrets["ids"]),
+        "character varying[]": ["pending", "running"],
+        "timestamp with time zone": "2030-01-01",
+        "timestamp with time zone[]": ["2030-01-01"],
+        "double precision[]": [50.0] * len(secrets["ids"]),
+    }
+    names = {"p_name": "nightly", "p_worker_id": "holder", "p_job_type": "pending"}
+    return sql.SQL("{}::" + kind).format(sql.Literal(names[name] if name in names else values[kind]))
+
+
+def test_neither_an_error_over_a_null_nor_an_answer_tells_a_secret(
+    tenant: Tenant, secrets: dict[str, list[Any]]
+) -> None:
+    told = set[str]()
+    tried = set[str]()
+    for role in CALLERS[:4]:
+        with tenant.connect(role) as conn:
+            for name, call in each_null(tenant, secrets):
+                if role not in FUNCTIONS[name]:
+                    continue
+                tried.add(name)
+                try:
+                    with conn.transaction(force_rollback=True):
+                        rows = conn.execute(call).fetchall()
+                    # A worker gets the data of what it claims. No answer tells them to anybody else either.
+                    if role != "worker" and CANARY in str(rows):
+                        told.add(f"{name} answers {role}")
+                except psycopg.Error as error:
+                    assert error.sqlstate != DENIED, name
+                    details = [
+                        getattr(error.diag, each) for each in dir(error.diag) if each.startswith(("message", "context"))
+                    ]
+                    if CANARY in str(details):
+                        told.add(f"{name} tells {role}: {error.diag.message_primary}")
+    assert told == set()
+    assert tried == {name for name, roles in FUNCTIONS.items() if roles}
+
+
 def test_tenants_do_not_see_each_other(tenant: Tenant, server_dsn: str) -> None:
     with Tenant(server_dsn, "roles_other") as other, tenant.queue("worker") as mine:
         mine.enqueue("only here")
@@ -351,6 +458,67 @@ def test_a_role_that_may_log_in_is_not_taken_for_ours(vacant: Tenant) -> None:
     with JobQueue(vacant.admin_dsn, vacant.schema) as queue, pytest.raises(SchemaConflict, match="may log in"):
         queue.migrate(roles=True)
     assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}
+
+
+def test_a_group_that_somebody_uses_is_not_taken_for_ours_unless_it_is_said_so(vacant: Tenant) -> None:
+    vacant.execute("CREATE ROLE {} LOGIN", "roles_vacant_app")
+    vacant.execute("CREATE ROLE {}", "roles_vacant_owner")
+    vacant.execute("CREATE ROLE {}", "roles_vacant_viewer")
+    with JobQueue(vacant.admin_dsn, vacant.schema) as queue:
+        for use, unuse in (
+            ("GRANT roles_vacant_owner TO roles_vacant_app", "REVOKE roles_vacant_owner FROM roles_vacant_app"),
+            ("GRANT roles_vacant_app TO roles_vacant_viewer", "REVOKE roles_vacant_app FROM roles_vacant_viewer"),
+            ("GRANT CREATE ON SCHEMA howdah TO roles_vacant_viewer", "DROP OWNED BY roles_vacant_viewer"),
+            ("CREATE SCHEMA roles_vacant_a AUTHORIZATION roles_vacant_owner", "DROP SCHEMA roles_vacant_a"),
+        ):
+            vacant.execute(use)
+            with pytest.raises(SchemaConflict, match=r"there is a role .* already.* COMMENT ON ROLE"):
+                queue.migrate(roles=True)
+            vacant.execute(unuse)
+        assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}
+        vacant.execute("GRANT roles_vacant_owner TO roles_vacant_app")
+        vacant.execute("COMMENT ON ROLE roles_vacant_owner IS 'A role of Howdah''s'")
+        assert queue.migrate(roles=True).changed
+        # What this made is known again: by its mark in other databases, and by the schema where that is gone.
+        vacant.execute("GRANT roles_vacant_worker TO roles_vacant_app")
+        vacant.execute("COMMENT ON ROLE roles_vacant_owner IS 'our own words'")
+        assert queue.migrate(roles=True, reinstall=True).changed
+        vacant.execute("COMMENT ON ROLE roles_vacant_owner IS 'A role of Howdah''s'")
+        vacant.execute("DROP SCHEMA roles_vacant CASCADE")
+        assert queue.migrate(roles=True).changed
+
+
+@pytest.mark.parametrize("by_admin", [False, True])
+def test_what_a_stranger_put_into_the_schema_stays_the_strangers(vacant: Tenant, by_admin: bool) -> None:
+    vacant.execute("CREATE ROLE {} LOGIN PASSWORD {}", "roles_vacant_app", sql.Literal("only for tests"))
+    stranger = psycopg.conninfo.make_conninfo(
+        vacant.admin_dsn, user="roles_vacant_app", password="only for tests", options="-c search_path=roles_vacant"
+    )
+    peek = "CREATE FUNCTION {}() RETURNS SETOF text LANGUAGE sql SECURITY DEFINER AS 'SELECT data::text FROM live'"
+    deployers = deployer(vacant, "CREATEROLE")
+    with JobQueue(deployers, vacant.schema) as queue:
+        queue.migrate()
+        queue.enqueue("a", {"card": CANARY})
+    with JobQueue(vacant.admin_dsn if by_admin else deployers, vacant.schema) as queue:
+        vacant.execute("GRANT USAGE, CREATE ON SCHEMA roles_vacant TO roles_vacant_app")
+        with psycopg.connect(stranger, autocommit=True) as conn:
+            conn.execute("CREATE TABLE scratch (n int)")
+            conn.execute("GRANT SELECT ON scratch TO PUBLIC")
+            conn.execute(sql.SQL(peek).format(sql.Identifier("peek")))
+            conn.execute("GRANT EXECUTE ON FUNCTION peek TO PUBLIC")
+            # By its name it could be ours.
+            conn.execute(sql.SQL(peek).format(sql.Identifier("settle")))
+            with pytest.raises(SchemaConflict, match=r"settle\(\) belongs to roles_vacant_app"):
+                queue.migrate(roles=True)
+            conn.execute("DROP FUNCTION settle()")
+            assert queue.migrate(roles=True).changed
+            assert queue.check_schema() == []
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                conn.execute("SELECT * FROM peek()")
+        assert vacant.admin.execute(
+            "SELECT pg_has_role('roles_vacant_app', 'roles_vacant_owner', 'MEMBER') AS member,"
+            " pg_has_role('roles_vacant_deployer', 'roles_vacant_owner', 'USAGE') AS deployer"
+        ).fetchone() == {"member": False, "deployer": True}
 
 
 def test_the_public_schema_is_nobodys(server_dsn: str) -> None:

@@ -26,6 +26,12 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_new_id uuid := coalesce(p_id, howdah.new_id());
+    -- Whether no job has this id yet. A caller is believed if the id itself says that it was made in this very minute: an ended
+    -- job could be hidden behind a new one otherwise. To look for it in any case would cost every call more than it is worth.
+    v_is_new boolean := p_id IS NULL OR (
+        p_first_try
+        AND abs(('x' || replace(left(p_id::text, 13), '-', ''))::bit(48)::bigint - date_part('epoch', clock_timestamp()) * 1000) < 60000
+    );
     v_id uuid;
     v_created boolean;
     v_ended boolean;
@@ -37,7 +43,7 @@ BEGIN
             ERRCODE = 'JQ001', HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen.';
     END IF;
     LOOP
-        IF p_key IS NULL AND (p_id IS NULL OR p_first_try) THEN
+        IF p_key IS NULL AND v_is_new THEN
             -- Nothing can be in the way, and to be ready for it would be paid for in WAL.
             INSERT INTO howdah.live AS j (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
@@ -71,7 +77,7 @@ BEGIN
             INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
         END IF;
 
-        IF FOUND AND (p_id IS NULL OR p_first_try) THEN
+        IF FOUND AND v_is_new THEN
             -- Later ones are waited for by those who sleep: they look at what is due next.
             IF run_at <= howdah.clock() + interval '2 seconds' AND howdah.somebody_sleeps(p_job_type) THEN
                 PERFORM howdah.wake(ARRAY[p_job_type], p_alone);
@@ -109,6 +115,7 @@ END
 $$;
 COMMENT ON FUNCTION howdah.enqueue IS
     'Adds a job. A live job of the same type and key, or a job of the same id, is returned instead, with created = false.'
-    ' p_first_try promises that p_id was made for this very call, and spares the look for a job that has it already.'
+    ' p_first_try promises that p_id was made for this very call, and spares the look for a job that has it already; it is believed of a UUIDv7'
+    ' that is less than a minute off.'
     ' p_alone promises that this call is a transaction by itself, which spares a notification while another one is on its way.';
 REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

@@ -44,8 +44,10 @@ BEGIN
         )
         SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
     ELSE
-        -- Behind a bulk of several calls, whose keys are in no order: see queue_up.
-        PERFORM pg_advisory_xact_lock_shared('howdah.live'::regclass::oid::int, 96 + abs(hashtext(p_job_type) % 32));
+        -- Behind a bulk of several calls, whose keys are in no order. Who has but one key holds none while it waits for it.
+        IF cardinality(p_keys) > 1 THEN
+            PERFORM howdah.queue_up(p_job_type, p_shared => true);
+        END IF;
         WITH added AS (
             INSERT INTO howdah.live (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key, timeout,

@@ -90,16 +90,17 @@ BEGIN
 
     RETURN QUERY
     WITH ending AS MATERIALIZED (
-        SELECT j.id, 'failed'::varchar AS status, coalesce(j.last_error, 'no attempts left') AS reason
+        SELECT j.id, 'failed'::varchar AS status, coalesce(j.last_error, 'no attempts left') AS error
         FROM howdah.live AS j
         WHERE j.status = 'pending' AND j.attempts >= j.max_attempts
         ORDER BY j.id LIMIT p_limit
         FOR UPDATE SKIP LOCKED
     ), ended AS MATERIALIZED (
-        SELECT howdah.finish(array_agg(e.id), array_agg(e.status), array_agg(e.reason), p_cause => 'no attempts left')
+        SELECT howdah.finish(array_agg(e.id), array_agg(e.status), array_agg(e.error), p_cause => 'no attempts left')
         FROM ending AS e HAVING count(*) > 0
     )
-    SELECT ending.* FROM ending WHERE EXISTS (SELECT FROM ended);
+    -- Who sweeps may not be allowed to read errors.
+    SELECT ending.id, ending.status, 'no attempts left'::text FROM ending WHERE EXISTS (SELECT FROM ended);
 END
 $$;
 COMMENT ON FUNCTION howdah.recover IS

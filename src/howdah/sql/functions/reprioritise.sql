@@ -10,6 +10,10 @@ DECLARE
     v_ids uuid[];
     v_job_types varchar[];
 BEGIN
+    IF p_priority IS NULL THEN
+        -- The table would refuse it too, and show the job to whoever may not see it.
+        RAISE EXCEPTION 'a priority is needed' USING ERRCODE = 'JQ001';
+    END IF;
     WITH changed AS (
         UPDATE howdah.live AS j SET priority = p_priority
         WHERE j.id = ANY (p_ids) AND j.status = 'pending'

@@ -1,12 +1,15 @@
 -- Everything that makes a schema of Howdah's what it is, in words that do not depend on its name
 -- (search_path names it, so nothing is qualified). The archive's days come and go, and do not count.
 WITH relation AS (
-    SELECT c.oid, c.relname, c.relkind, c.reloptions FROM pg_catalog.pg_class AS c
+    SELECT c.oid, c.relname, c.relkind, c.reloptions, c.relrowsecurity, c.relforcerowsecurity FROM pg_catalog.pg_class AS c
     WHERE c.relnamespace = %(schema)s::regnamespace AND c.relname !~ '^(archive|events)_[0-9]{8}'
         -- With a schema that holds other things too, only ours count.
         AND c.relname = ANY (%(relations)s::text[])
 )
-SELECT 'relation' AS kind, relname::text AS name, concat_ws(' ', relkind, reloptions::text) AS definition FROM relation
+SELECT 'relation' AS kind, relname::text AS name, concat_ws(
+    ' ', relkind, reloptions::text, CASE WHEN relrowsecurity THEN 'ROW SECURITY' END, CASE WHEN relforcerowsecurity THEN 'FORCED' END
+) AS definition
+FROM relation
 UNION ALL
 SELECT 'column', format('%%s.%%s', r.relname, a.attname), concat_ws(
     ' ', a.attnum, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'NOT NULL' END,
@@ -26,6 +29,9 @@ JOIN pg_catalog.pg_index AS i ON i.indrelid = r.oid
 JOIN pg_catalog.pg_class AS x ON x.oid = i.indexrelid
 UNION ALL
 SELECT 'view', r.relname::text, pg_get_viewdef(r.oid, true) FROM relation AS r WHERE r.relkind = 'v'
+UNION ALL
+SELECT 'rule', format('%%s.%%s', r.relname, w.rulename), concat_ws(' ', w.ev_enabled, pg_get_ruledef(w.oid, true))
+FROM relation AS r JOIN pg_catalog.pg_rewrite AS w ON w.ev_class = r.oid WHERE w.rulename <> '_RETURN'
 UNION ALL
 SELECT 'trigger', format('%%s.%%s', r.relname, t.tgname), concat_ws(' ', t.tgenabled, pg_get_triggerdef(t.oid, true))
 FROM relation AS r JOIN pg_catalog.pg_trigger AS t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal

@@ -1,5 +1,5 @@
--- Everything in the schema belongs to the owner. Whoever it belonged to before becomes a member of the owner, and so does
--- whoever migrates: they go on as before.
+-- Everything of ours in the schema belongs to the owner; what somebody else put there stays theirs. Whoever the queue
+-- belonged to before becomes a member of the owner, and so does whoever migrates: they go on as before.
 
 -- A partition that is being made right now would be missed.
 SELECT pg_advisory_xact_lock(hashtextextended('howdah.create_partitions', 0));
@@ -7,6 +7,8 @@ SELECT pg_advisory_xact_lock(hashtextextended('howdah.create_partitions', 0));
 DO $$
 DECLARE
     v_change text;
+    v_what text;
+    v_owner oid;
 BEGIN
     FOR v_change IN
         SELECT format('GRANT %s TO %I', 'howdah_owner', r.rolname)
@@ -15,7 +17,7 @@ BEGIN
             AND (
                 r.rolname = current_user
                 OR r.oid IN (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.oid = 'howdah'::regnamespace)
-                OR r.oid IN (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.relnamespace = 'howdah'::regnamespace)
+                OR r.oid IN (SELECT c.relowner FROM pg_catalog.pg_class AS c WHERE c.oid = 'howdah.live'::regclass)
             )
     LOOP
         EXECUTE v_change;
@@ -29,28 +31,34 @@ BEGIN
         EXECUTE v_change;
     END LOOP;
 
-    FOR v_change IN
-        SELECT format('ALTER %s %s OWNER TO %s', CASE c.relkind WHEN 'c' THEN 'TYPE' ELSE 'TABLE' END, c.oid::regclass, 'howdah_owner')
-        FROM pg_catalog.pg_class AS c
-        WHERE c.relnamespace = 'howdah'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S', 'c')
-            AND c.relowner <> to_regrole('howdah_owner')
-            -- The sequence of a column goes with its table.
-            AND NOT EXISTS (
-                SELECT FROM pg_catalog.pg_depend AS d
-                WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i') AND c.relkind = 'S'
+    FOR v_what, v_owner IN
+        SELECT part.what, part.owner FROM (
+            SELECT
+                format('%s %s', CASE c.relkind WHEN 'c' THEN 'TYPE' ELSE 'TABLE' END, c.oid::regclass) AS what, c.relowner AS owner,
+                -- In the order in which workers lock them: first what every statement begins with.
+                CASE c.relname WHEN 'live' THEN 1 ELSE 2 END AS place, c.relname AS name
+            FROM pg_catalog.pg_class AS c
+            WHERE c.relnamespace = 'howdah'::regnamespace AND (
+                c.relkind IN ('r', 'p', 'v', 'S', 'c') AND c.relname = ANY (%(relations)s::text[])
+                OR c.relkind = 'r' AND EXISTS (
+                    SELECT FROM pg_catalog.pg_inherits AS i
+                    WHERE i.inhrelid = c.oid AND i.inhparent IN ('howdah.archive'::regclass, 'howdah.events'::regclass)
+                )
             )
-        -- In the order in which workers lock them: first what every statement begins with.
-        ORDER BY c.relname <> 'live', c.relname
+            UNION ALL
+            SELECT format('ROUTINE %s', p.oid::regprocedure), p.proowner, 3, p.proname
+            FROM pg_catalog.pg_proc AS p
+            WHERE p.pronamespace = 'howdah'::regnamespace AND p.proname = ANY (%(functions)s::text[])
+        ) AS part
+        WHERE part.owner <> to_regrole('howdah_owner')
+        ORDER BY part.place, part.name
     LOOP
-        EXECUTE v_change;
-    END LOOP;
-
-    FOR v_change IN
-        SELECT format('ALTER ROUTINE %s OWNER TO %s', p.oid::regprocedure, 'howdah_owner')
-        FROM pg_catalog.pg_proc AS p
-        WHERE p.pronamespace = 'howdah'::regnamespace AND p.proowner <> to_regrole('howdah_owner')
-    LOOP
-        EXECUTE v_change;
+        -- A name of ours does not make it ours: what it does, it would do with the rights of the owner.
+        IF NOT pg_has_role(v_owner, to_regrole('howdah_owner'), 'MEMBER') THEN
+            RAISE EXCEPTION '% belongs to %, who is no owner of this queue', v_what, v_owner::regrole
+                USING ERRCODE = 'JQ009', HINT = format('Drop it; or if it is Howdah''s, run ALTER %s OWNER TO CURRENT_USER first.', v_what);
+        END IF;
+        EXECUTE format('ALTER %s OWNER TO %s', v_what, 'howdah_owner');
     END LOOP;
 END
 $$;

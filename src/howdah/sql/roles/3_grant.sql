@@ -1,6 +1,7 @@
 -- Who may do what. A function that is not named here is for the owner alone: it is part of others, or an administrator's.
 
--- What was granted before, by hand or by a version that saw it otherwise. Other roles' grants are somebody's own, and stay.
+-- What was granted before, by hand or by a version that saw it otherwise. Other roles' grants are somebody's own, and stay;
+-- and so is what belongs to somebody else than the schema does.
 DO $$
 DECLARE
     v_change text;
@@ -12,14 +13,17 @@ BEGIN
             FROM pg_catalog.pg_namespace AS n WHERE n.oid = 'howdah'::regnamespace
             UNION ALL
             SELECT format('%s %s', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass), c.relacl
-            FROM pg_catalog.pg_class AS c WHERE c.relnamespace = 'howdah'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
+            FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspowner = c.relowner
+            WHERE n.oid = 'howdah'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
             UNION ALL
             SELECT format('TABLE %s', c.oid::regclass), a.attacl
-            FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid
-            WHERE c.relnamespace = 'howdah'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND a.attacl IS NOT NULL
+            FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspowner = c.relowner
+            JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid
+            WHERE n.oid = 'howdah'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND a.attacl IS NOT NULL
             UNION ALL
             SELECT format('ROUTINE %s', p.oid::regprocedure), p.proacl
-            FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'howdah'::regnamespace
+            FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace AND n.nspowner = p.proowner
+            WHERE n.oid = 'howdah'::regnamespace
         ) AS granted
         CROSS JOIN LATERAL aclexplode(granted.acl) AS entry
         JOIN (
@@ -39,7 +43,7 @@ GRANT USAGE ON SCHEMA howdah TO howdah_producer, howdah_worker, howdah_viewer, h
 GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
 
 -- To add jobs. A status of one's own is not among the columns: who adds a job does not also end it.
-GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many TO howdah_producer, howdah_worker;
+GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many, howdah.queue_up TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
 -- To run them.
