@@ -100,7 +100,8 @@ def test_each_kind_of_change_is_told_apart(before: int, after: int, adopted: int
 
 
 @pytest.mark.parametrize(
-    "argv", [["--sql", "--check"], ["--sql", "--reinstall"], ["--schema", "Nope!"], ["--sql", "--schema", "x; DROP TABLE y"]]
+    "argv",
+    [["--sql", "--check"], ["--sql", "--reinstall"], ["--schema", "Nope!"], ["--sql", "--schema", "x; DROP TABLE y"]],
 )
 def test_a_wrong_call_exits_with_2(dsn: str, argv: list[str]) -> None:
     outcome = howdah("migrate", *argv, dsn=dsn)
