@@ -96,6 +96,21 @@ def test_every_index_that_is_installed_is_looked_for(db: Db) -> None:
 def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> None:
     queue.enqueue_many("work", ({} for _ in range(2)))
     with pytest.raises(psycopg.errors.UniqueViolation):
+def test_an_index_that_is_not_as_it_was_made_is_exchanged_by_the_remedy(db: Db, queue: JobQueue) -> None:
+    run_all(db, ["DROP INDEX live_key", "CREATE INDEX live_key ON live (job_type, key) WHERE key IS NOT NULL"])
+    finding = only_finding(queue, "schema-drift", ignore=())
+    assert "index live_key is not what this Howdah installs" in finding.what
+    run_all(db, finding.remedy.split("; "))
+    assert codes(queue, ignore=()) == []
+
+
+def test_an_index_of_somebody_else_is_no_part_of_the_queue(db: Db, queue: JobQueue) -> None:
+    db.execute("CREATE UNIQUE INDEX of_theirs ON live (job_type)")
+    finding = only_finding(queue, "schema-drift", ignore=())
+    assert "index of_theirs is not Howdah's" in finding.what
+    assert "howdah migrate --check" in finding.remedy
+
+
         db.execute("CREATE UNIQUE INDEX CONCURRENTLY of_theirs ON live (job_type)")
     finding = only_finding(queue, "index-invalid")
     assert finding.remedy == "DROP INDEX CONCURRENTLY howdah.of_theirs;"
@@ -108,7 +123,7 @@ def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> 
         maker.execute("SET lock_timeout = '100ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             maker.execute(f"CREATE INDEX CONCURRENTLY live_held{made}".encode())
-    finding = only_finding(queue, "index-invalid")
+    finding = only_finding(queue, "index-invalid", ignore=())
     assert finding.remedy == "REINDEX INDEX CONCURRENTLY howdah.live_held;"
     db.execute(finding.remedy.encode())
     assert codes(queue) == []

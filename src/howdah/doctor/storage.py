@@ -11,8 +11,8 @@ from howdah import __about__, statements
 from howdah.doctor.catalogue import finding
 from howdah.doctor.finding import Finding
 from howdah.doctor.patient import Patient
-from howdah.doctor.words import count, listed, quoted, span
-from howdah.migrate import SCHEMA_VERSION, Difference
+from howdah.doctor.words import count, listed, quoted, size, span
+from howdah.migrate import INVALID, MISSING, SCHEMA_VERSION, Difference
 from howdah.plan import Row
 
 MANY_DEAD: Final = 10_000
@@ -64,8 +64,8 @@ def is_as_installed(rows: Sequence[Row]) -> bool:
 
 
 def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Finding]:
-    """Of indexes others tell."""
-    others = [each for each in differences if each.kind != "index"]
+    """An index that is missing or invalid is a finding of its own."""
+    others = [each for each in differences if each.kind != "index" or each.problem not in (MISSING, INVALID)]
     if others:
         first = others[0]
         more = f", and {count(len(others) - 1, 'other thing')}" if len(others) > 1 else ""
@@ -87,12 +87,24 @@ def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
         f" {patient.command('migrate', '--check')} lists everything"
     )
 
+    made = {name: statement for name, statement in _index_statements().items() if "CONCURRENTLY" in statement}
+    if all(each.kind == "index" and each.name in made for each in differences):
+        return " ".join(_exchanged(patient, each.name, made[each.name]) for each in differences)
 
 def objects(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
-    yield from drift(patient, [Difference(row["kind"], row["name"], "is missing") for row in rows])
+    yield from drift(patient, [Difference(row["kind"], row["name"], MISSING) for row in rows])
 
 
 def indexes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+def _exchanged(patient: Patient, name: str, statement: str) -> str:
+    """The other one serves until this one is there."""
+    other = f"{name}_other"
+    return (
+        f"ALTER INDEX {quoted(patient.schema, name)} RENAME TO {other}; {statements.render(statement, patient.schema)}"
+        f" DROP INDEX CONCURRENTLY {quoted(patient.schema, other)};"
+    )
+
+
     made = _index_statements()
     for row in rows:
         name = quoted(patient.schema, row["name"])
