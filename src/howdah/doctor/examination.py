@@ -49,18 +49,10 @@ def _settings(_: Patient) -> dict[str, Any]:
     return {"names": list(server.SETTINGS)}
 
 
-_DURABILITY: Final = (
-    "fsync-off",
-    "full-page-writes-off",
-    "damaged-pages-zeroed",
-    "commits-not-durable",
-    "tracking-off",
-    "settings-harmful",
-)
+_OF_SETTINGS: Final = (*dict.fromkeys(code for _, code in server.SWITCHES.values()), "settings-harmful")
 
 OF_THE_SERVER: Final = (
-    Check("settings", _DURABILITY, server.settings, _settings),
-    Check("settings", ("autovacuum-off",), storage.autovacuum, lambda _: {"names": ["autovacuum"]}),
+    Check("settings", _OF_SETTINGS, server.settings, _settings),
     Check("connections", ("connections-scarce",), server.connections),
     Check("notifications", ("notifications-piling-up",), sessions.notifications),
     Check("slots", ("slot-retains-wal",), sessions.slots),
@@ -76,8 +68,8 @@ OF_THE_QUEUE: Final = (
         lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
         of_sessions=True,
     ),
-    Check("role_settings", ("commits-not-durable", "settings-harmful"), server.role_settings, _settings),
-    Check("replication", ("xmin-held",), sessions.replication),
+    Check("role_settings", _OF_SETTINGS, server.role_settings, _settings),
+    Check("replication", ("xmin-held",), sessions.replication, of_sessions=True),
     Check("budget", ("connections-overcommitted",), server.budget),
     Check(
         "tables",
@@ -153,7 +145,7 @@ class _Examination:
             patience,
             self._server["role"],
             self._server["database"],
-            "pooler-in-transaction-mode" in wanted and _changes_sessions(database, conn),
+            _changes_sessions(database, conn),
         )
 
     def diagnosis(self) -> Diagnosis:
@@ -181,7 +173,7 @@ class _Examination:
         if rows is None:
             return None
         self._findings += check.judge(self._patient, rows)
-        if check.of_sessions and self._server["others_are_here"] and not self._server["sees_all"]:
+        if check.of_sessions and self._server["hides_sessions"]:
             remedy = f"GRANT pg_read_all_stats TO {quoted(self._patient.role)};"
             self._unsee(check.codes, "what other roles' sessions do is hidden from this one", remedy)
         return rows

@@ -146,17 +146,6 @@ def expected_indexes() -> list[str]:
     return sorted(_index_statements())
 
 
-def autovacuum(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
-    for row in rows:
-        if row["setting"] == "off":
-            yield finding(
-                "autovacuum-off",
-                what="autovacuum is off: dead rows are never removed, and claims get slower and slower",
-                culprit=f"the server's settings ({row['source']})",
-                remedy="ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();",
-            )
-
-
 def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     oldest = max(rows, key=lambda row: int(row["transactions"]), default=None)
     for row in rows:
