@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from howdah import JobQueue, statements
+from howdah.doctor import storage
 from howdah.doctor.storage import expected_indexes
 from tests.doctor.conftest import Db, codes, found, only_finding, run_all
 from tests.worker.processes import until
@@ -165,6 +166,52 @@ def test_a_table_that_cannot_be_frozen(ward: str, db: Db, queue: JobQueue) -> No
         findings = found(queue, patience=0)
         assert [finding.code for finding in findings] == ["wraparound-near", "xmin-held"]
         assert findings[0].details["transactions"] > 200_000
+def test_room_that_nobody_needs(db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "LARGE", 2**18)
+    queue.enqueue_many("work", ({"n": n} for n in range(5_000)))
+    assert codes(queue) == [], "there are jobs in it"
+    # The last one keeps the file from being cut off behind it.
+    last = queue.enqueue("last", delay=3_600)
+    run_all(db, ["DELETE FROM live WHERE job_type = 'work'", "VACUUM live"])
+    finding = only_finding(queue, "live-bloated")
+    assert "howdah.live takes 1 MB for 1 job" in finding.what
+    assert finding.remedy.startswith("VACUUM FULL howdah.live;")
+    db.execute(finding.remedy.partition(";")[0].encode())
+    assert codes(queue) == []
+    assert queue.get(last.id).status == "pending"
+
+
+def test_indexes_are_made_small_again_while_the_queue_runs(
+    db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "LARGE", 2**18)
+    queue.enqueue_many("work", ({} for _ in range(5_000)))
+    db.execute("DELETE FROM live")
+    # The heap is cut off, because nothing is left at its end; of indexes, pages are only used again.
+    db.execute("VACUUM (TRUNCATE) live")
+    finding = only_finding(queue, "live-bloated")
+    assert finding.remedy.startswith("REINDEX TABLE CONCURRENTLY howdah.live;")
+    db.execute(finding.remedy.partition(";")[0].encode())
+    assert codes(queue) == []
+
+
+def test_room_that_a_day_of_the_archive_has_needed_is_needed_again(
+    db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "LARGE", 2**18)
+    queue.enqueue_many("work", ({"n": n} for n in range(3_000)))
+    queue.enqueue("last", delay=3_600)
+    jobs = queue.claim(["work"], batch_size=3_000)
+    db.execute(
+        "SELECT count(*) FROM complete(p_ids => %s, p_tokens => %s)", ([j.id for j in jobs], [j.token for j in jobs])
+    )
+    db.execute("VACUUM live")
+    size = db.execute("SELECT pg_relation_size('live') AS octets").fetchone()
+    assert size is not None
+    assert size["octets"] > 2**18
+    assert codes(queue) == []
+
+
     for name in ("healthy", "postgres"):
         with psycopg.connect(ward, dbname=name, autocommit=True) as conn:
             conn.execute("VACUUM (FREEZE)")

@@ -104,6 +104,12 @@ _ENTRIES: Final = (
         "a table was not frozen for long; in the end the server stops to take writes",
         "vacuum it",
     ),
+    Entry(
+        "live-bloated",
+        "warning",
+        "the table of waiting jobs takes many times the room that its jobs need",
+        "make its indexes anew, or rewrite it in a quiet moment",
+    ),
     Entry("partitions-missing", "warning", "there is no partition for today or tomorrow", "run howdah prune"),
     Entry(
         "default-partition-used",

@@ -19,6 +19,11 @@ MANY_DEAD: Final = 10_000
 DEAD_PER_LIVE: Final = 2
 VACUUMED_WITHIN: Final = 600.0
 """Seconds, or more where the caller has more patience. Autovacuum looks every minute, unless told otherwise."""
+LARGE: Final = 100 * 2**20
+ROW: Final = 2 * 2**10
+"""Octets of a row, with its share of the indexes: few have more, because what is large is stored out of line."""
+BLOATED: Final = 4
+"""Times what the jobs need that are there, or that there were on the busiest day."""
 NEVER_FROZEN: Final = 2
 """Times the age at which the server freezes a table by itself."""
 
@@ -191,6 +196,27 @@ def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
 def _is_behind(patient: Patient, row: Row) -> bool:
     many = row["dead_rows"] >= MANY_DEAD and row["dead_rows"] >= DEAD_PER_LIVE * row["live_rows"]
     return bool(many and row["seconds"] >= min(VACUUMED_WITHIN, 2 * patient.patience))
+
+
+def bloat(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    (row,) = rows
+    octets = row["heap"] + row["indexes"]
+    if octets <= LARGE or octets <= BLOATED * (row["jobs"] * ROW + row["busiest_day"]):
+        return
+    name = quoted(patient.schema, "live")
+    online = f"REINDEX TABLE CONCURRENTLY {name}; while the queue runs, for {size(row['indexes'])} of indexes. "
+    yield finding(
+        "live-bloated",
+        what=f"{name} takes {size(octets)} for {count(row['jobs'], 'job')}, and more than the busiest day of the archive would"
+        " need: whoever reads all of it, as statistics and backups do, reads mostly nothing",
+        culprit="a transaction that has kept dead rows for long (see xmin-held), or a backlog that was deleted",
+        remedy=(online if row["indexes"] >= row["heap"] else "")
+        + f"VACUUM FULL {name}; in a quiet moment, because nobody gets at a job for as long as it takes to read"
+        f" {size(row['heap'])}. If as many jobs will come again, leave it: they use the room",
+        heap=row["heap"],
+        indexes=row["indexes"],
+        jobs=row["jobs"],
+    )
 
 
 def partitions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
