@@ -69,6 +69,16 @@ def view_source(db: Db, view: str) -> str:
     return str(row["source"])
 
 
+def test_what_a_check_needs_and_does_not_find_comes_back_by_the_remedy(db: Db, queue: JobQueue) -> None:
+    db.execute("DROP FUNCTION lease_clock")
+    diagnosis = queue.doctor()
+    assert [finding.code for finding in diagnosis] == ["schema-drift"]
+    assert {code for each in diagnosis.unseen for code in each.codes} >= {"type-unhandled", "worker-dead"}
+    assert all(each.remedy.startswith("howdah migrate --reinstall") for each in diagnosis.unseen)
+    queue.migrate(reinstall=True)
+    assert codes(queue, ignore=()) == []
+
+
 def test_a_table_that_was_changed_by_hand(db: Db, queue: JobQueue) -> None:
     run_all(db, ["ALTER TABLE live ALTER attempts DROP DEFAULT", "ALTER TABLE types DROP COLUMN max_crashes"])
     finding = only_finding(queue, "schema-drift", ignore=())
@@ -86,17 +96,6 @@ def test_an_index_that_is_missing_is_made_again_by_the_remedy(db: Db, queue: Job
     assert codes(queue, ignore=()) == []
 
 
-def test_every_index_that_is_installed_is_looked_for(db: Db) -> None:
-    rows = db.execute(
-        "SELECT x.relname FROM pg_index AS i JOIN pg_class AS x ON x.oid = i.indexrelid"
-        " WHERE x.relnamespace = 'howdah'::regnamespace AND NOT x.relispartition AND NOT i.indisprimary"
-    ).fetchall()
-    assert sorted(row["relname"] for row in rows) == expected_indexes()
-
-
-def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> None:
-    queue.enqueue_many("work", ({} for _ in range(2)))
-    with pytest.raises(psycopg.errors.UniqueViolation):
 def test_an_index_that_is_not_as_it_was_made_is_exchanged_by_the_remedy(db: Db, queue: JobQueue) -> None:
     run_all(db, ["DROP INDEX live_key", "CREATE INDEX live_key ON live (job_type, key) WHERE key IS NOT NULL"])
     finding = only_finding(queue, "schema-drift", ignore=())
@@ -112,6 +111,17 @@ def test_an_index_of_somebody_else_is_no_part_of_the_queue(db: Db, queue: JobQue
     assert "howdah migrate --check" in finding.remedy
 
 
+def test_every_index_that_is_installed_is_looked_for(db: Db) -> None:
+    rows = db.execute(
+        "SELECT x.relname FROM pg_index AS i JOIN pg_class AS x ON x.oid = i.indexrelid"
+        " WHERE x.relnamespace = 'howdah'::regnamespace AND NOT x.relispartition AND NOT i.indisprimary"
+    ).fetchall()
+    assert sorted(row["relname"] for row in rows) == expected_indexes()
+
+
+def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> None:
+    queue.enqueue_many("work", ({} for _ in range(2)))
+    with pytest.raises(psycopg.errors.UniqueViolation):
         db.execute("CREATE UNIQUE INDEX CONCURRENTLY of_theirs ON live (job_type)")
     finding = only_finding(queue, "index-invalid")
     assert finding.remedy == "DROP INDEX CONCURRENTLY howdah.of_theirs;"
@@ -156,16 +166,6 @@ def test_dead_rows_that_nobody_removes(ward: str, db: Db, queue: JobQueue) -> No
     until(lambda: not codes(queue, patience=0), "the vacuum is counted")
 
 
-def test_a_table_that_cannot_be_frozen(ward: str, db: Db, queue: JobQueue) -> None:
-    with psycopg.connect(ward) as reader:
-        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        reader.execute("SELECT")
-        reader.execute("SELECT count(*) FROM howdah.live")
-        db.execute("SET synchronous_commit = off")
-        db.execute("DO $$ BEGIN FOR n IN 1 .. 210000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")
-        findings = found(queue, patience=0)
-        assert [finding.code for finding in findings] == ["wraparound-near", "xmin-held"]
-        assert findings[0].details["transactions"] > 200_000
 def test_room_that_nobody_needs(db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "LARGE", 2**18)
     queue.enqueue_many("work", ({"n": n} for n in range(5_000)))
@@ -212,6 +212,16 @@ def test_room_that_a_day_of_the_archive_has_needed_is_needed_again(
     assert codes(queue) == []
 
 
+def test_a_table_that_cannot_be_frozen(ward: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(ward) as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute("SELECT")
+        reader.execute("SELECT count(*) FROM howdah.live")
+        db.execute("SET synchronous_commit = off")
+        db.execute("DO $$ BEGIN FOR n IN 1 .. 210000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")
+        findings = found(queue, patience=0)
+        assert [finding.code for finding in findings] == ["wraparound-near", "xmin-held"]
+        assert findings[0].details["transactions"] > 200_000
     for name in ("healthy", "postgres"):
         with psycopg.connect(ward, dbname=name, autocommit=True) as conn:
             conn.execute("VACUUM (FREEZE)")

@@ -87,20 +87,15 @@ def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Findi
 def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
     if all(each.ends_by_reinstalling for each in differences):
         return f"{patient.command('migrate', '--reinstall')}: old workers go on meanwhile"
+    made = {name: statement for name, statement in _index_statements().items() if "CONCURRENTLY" in statement}
+    if all(each.kind == "index" and each.name in made for each in differences):
+        return " ".join(_exchanged(patient, each.name, made[each.name]) for each in differences)
     return (
         f"compare with {patient.command('migrate', '--sql')}, and undo what was changed by hand;"
         f" {patient.command('migrate', '--check')} lists everything"
     )
 
-    made = {name: statement for name, statement in _index_statements().items() if "CONCURRENTLY" in statement}
-    if all(each.kind == "index" and each.name in made for each in differences):
-        return " ".join(_exchanged(patient, each.name, made[each.name]) for each in differences)
 
-def objects(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
-    yield from drift(patient, [Difference(row["kind"], row["name"], MISSING) for row in rows])
-
-
-def indexes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
 def _exchanged(patient: Patient, name: str, statement: str) -> str:
     """The other one serves until this one is there."""
     other = f"{name}_other"
@@ -110,6 +105,11 @@ def _exchanged(patient: Patient, name: str, statement: str) -> str:
     )
 
 
+def objects(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    yield from drift(patient, [Difference(row["kind"], row["name"], MISSING) for row in rows])
+
+
+def indexes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     made = _index_statements()
     for row in rows:
         name = quoted(patient.schema, row["name"])
