@@ -29,6 +29,9 @@ from howdah.statements import ROLES, quoted, render, source
 
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
 OLDEST_CLIENT = 3
+MISSING = "is missing"
+INVALID = "is invalid"
+CHANGED = "is not what this Howdah installs"
 NOT_OURS = "is not Howdah's"
 
 PATIENCE: Final = 60.0
@@ -321,9 +324,9 @@ def _fingerprint(schema: str, roles_of: str, *, with_grants: bool) -> Plan[dict[
 def _differences(fresh: dict[tuple[str, str], str], found: dict[tuple[str, str], str]) -> Iterator[Difference]:
     for (kind, name), definition in fresh.items():
         if (kind, name) not in found:
-            yield Difference(kind, name, "is missing")
+            yield Difference(kind, name, MISSING)
         elif found[kind, name] != definition:
-            yield Difference(kind, name, "is not what this Howdah installs")
+            yield Difference(kind, name, INVALID if found[kind, name] == f"{definition} INVALID" else CHANGED)
     for kind, name in found.keys() - fresh.keys():
         yield Difference(kind, name, NOT_OURS)
 

@@ -452,7 +452,8 @@ class JobQueue:
     ) -> Diagnosis:
         """What is wrong with this installation, who is to blame, and what to do: a list of ``Finding``, errors first.
 
-        Empty if all is well. Its ``unseen`` lists what could not be looked at, and why.
+        Empty if all is well. Its ``unseen`` lists what could not be looked at, and why; its ``healthy`` is None if there is such,
+        and nothing was found.
 
         only, ignore: codes of findings; what belongs to no wanted code is not looked at.
         patience: how long a transaction may be open, a paused type or a waiting job wait, before it is worth a word.

@@ -6,12 +6,13 @@ import re
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from howdah.doctor import CATALOGUE
 from tests.cli.runner import howdah
 from tests.cli.sample import HOSTILE
 from tests.docs.pages import ROOT
-from tests.doctor.conftest import Db
+from tests.doctor.conftest import Db, run_all
 
 
 @pytest.fixture
@@ -24,6 +25,34 @@ def test_nothing_is_said_where_nothing_is_wrong(ward: str) -> None:
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "nothing was found\n")
     (answer,) = howdah("doctor", "--json", dsn=ward).lines
     assert answer == {"healthy": True, "findings": [], "unseen": []}
+
+
+def test_who_does_not_see_everything_is_told_what_would_help(ward: str, db: Db) -> None:
+    howdah("migrate", "--roles", dsn=ward)
+    db.execute("CREATE ROLE monitor LOGIN")
+    try:
+        there = make_conninfo(ward, user="monitor")
+        outcome = howdah("doctor", dsn=there)
+        assert (outcome.code, outcome.out) == (8, "")
+        assert outcome.err.splitlines()[-1] == "nothing was found where it could look, which is not everywhere"
+        (answer,) = howdah("doctor", "--json", dsn=there).lines
+        assert (answer["healthy"], answer["findings"]) == (None, [])
+        granted = []
+        while answer["unseen"]:
+            remedy = answer["unseen"][0]["remedy"].partition(";")[0]
+            assert remedy not in granted
+            db.execute(remedy.encode())
+            granted.append(remedy)
+            (answer,) = howdah("doctor", "--json", dsn=there).lines
+        assert granted == [
+            "GRANT pg_read_all_stats TO monitor",
+            "GRANT howdah_viewer TO monitor",
+            f"GRANT CREATE ON DATABASE {db.info.dbname} TO monitor",
+        ]
+        outcome = howdah("doctor", dsn=there)
+        assert (outcome.code, outcome.err) == (0, "nothing was found\n")
+    finally:
+        run_all(db, ["DROP OWNED BY monitor", "DROP ROLE monitor"])
 
 
 def test_findings_for_people_and_for_programs(ward: str, db: Db) -> None:

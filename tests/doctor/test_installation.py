@@ -89,7 +89,9 @@ def test_a_role_with_few_rights_is_told_what_it_could_not_see(ward: str, db: Db)
             assert diagnosis == []
             unseen = {code for each in diagnosis.unseen for code in each.codes}
             assert {"type-unhandled", "job-orphaned", "worker-dead", "xmin-held"} <= unseen
+            assert diagnosis.healthy is None
             assert any(each.remedy == "GRANT pg_read_all_stats TO passer_by;" for each in diagnosis.unseen)
+            assert any("GRANT howdah_viewer TO passer_by;" in each.remedy for each in diagnosis.unseen)
             assert all(each.because and each.remedy for each in diagnosis.unseen)
 
             run_all(
@@ -108,6 +110,52 @@ def test_a_role_with_few_rights_is_told_what_it_could_not_see(ward: str, db: Db)
             assert [(finding.code, finding.culprit) for finding in diagnosis] == [("schema-drift", "function snooze")]
     finally:
         run_all(db, ["DROP OWNED BY passer_by", "DROP ROLE passer_by"])
+
+
+def test_a_viewer_finds_what_the_owner_finds(ward: str, db: Db, queue: JobQueue) -> None:
+    queue.migrate(roles=True)
+    db.execute("CREATE ROLE watcher LOGIN IN ROLE howdah_viewer, pg_read_all_stats")
+    try:
+        today = db.execute("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD') AS day").fetchone()
+        assert today is not None
+        db.execute(f"DROP TABLE archive_{today['day']}".encode())
+        for _ in range(20):
+            queue.enqueue("work")
+            queue.fail(queue.claim(["work"])[0], "broken", give_up=True)
+        queue.enqueue("mial")
+        queue.enqueue_many("held", ({} for _ in range(4)))
+        queue.claim(["held"], batch_size=2, worker_id="gone")
+        queue.claim(["held"], batch_size=2, worker_id="slow", lease=60)
+        queue.schedule("nightly", "report", cron="0 3 * * *")
+        ago = "now() - interval '1 hour'"
+        run_all(
+            db,
+            [
+                f"UPDATE live SET run_at = {ago}, created_at = {ago}, claimed_at = CASE WHEN status = 'claimed' THEN {ago} END",
+                f"UPDATE live SET lease_until = {ago} WHERE worker_id = 'slow'",
+                "UPDATE live SET lease_until = NULL WHERE worker_id = 'gone'",
+                f"UPDATE schedules SET next_run_at = {ago}",
+                "SELECT register_worker('idle', gen_random_uuid())",
+                f"UPDATE workers SET heartbeat_at = {ago}",
+            ],
+        )
+        with JobQueue(make_conninfo(ward, user="watcher")) as watcher:
+            seen = codes(watcher)
+            assert seen == codes(queue)
+            assert {
+                "type-unhandled",
+                "job-orphaned",
+                "lease-passed",
+                "type-failing",
+                "schedule-overdue",
+                "worker-dead",
+                "default-partition-used",
+            } <= set(seen)
+            # A job that was taken lately shows that its lane moves, though nobody holds it now.
+            db.execute("UPDATE live SET claimed_at = now() WHERE job_type = 'mial'")
+            assert "type-unhandled" not in codes(watcher)
+    finally:
+        db.execute("DROP ROLE watcher")
 
 
 def test_every_finding_that_is_listed_is_looked_for() -> None:

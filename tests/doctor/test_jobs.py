@@ -97,6 +97,18 @@ def test_what_no_sweep_has_ended(db: Db, queue: JobQueue, change: str, code: str
     assert codes(queue) == []
 
 
+def test_a_deadline_that_a_job_has_of_its_type_alone(db: Db, queue: JobQueue) -> None:
+    queue.enqueue("work")
+    queue.claim(["work"])
+    db.execute(f"UPDATE live SET status = 'running', started_at = {AGO}".encode())
+    assert codes(queue) == []
+    db.execute("INSERT INTO types (job_type, timeout) VALUES ('work', '10 minutes')")
+    finding = only_finding(queue, "deadline-passed")
+    assert "1 job runs on behind its deadline, for 50m" in finding.what
+    queue.recover()
+    assert codes(queue) == []
+
+
 def test_a_type_that_fails_more_often_than_not(queue: JobQueue) -> None:
     queue.enqueue_many("work", ({} for _ in range(38)))
     jobs = queue.claim(["work"], batch_size=38)

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -18,9 +19,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from howdah import JobQueue
 from tests.cli.runner import command
-from tests.doctor.conftest import SETTINGS, Db, Hospital, codes, found, only_finding, register, system_setting
+from tests.doctor.conftest import SETTINGS, Db, Hospital, codes, found, only_finding, register, run_all, system_setting
 from tests.pooler import pgbouncer
 from tests.standby import Standby
+from tests.worker.durable_server import DurableServer
 from tests.worker.in_process import until as auntil
 from tests.worker.in_process import working
 from tests.worker.processes import until
@@ -40,12 +42,65 @@ from tests.worker.processes import until
         ("default_transaction_isolation", "repeatable read", "settings-harmful"),
     ],
 )
-def test_a_setting_of_the_server(ward: str, queue: JobQueue, name: str, value: str, code: str) -> None:
+def test_a_setting_of_the_server(ward: str, db: Db, queue: JobQueue, name: str, value: str, code: str) -> None:
     with system_setting(ward, name, value):
         finding = only_finding(queue, code)
-    assert name in finding.what
-    assert "configuration file" in finding.culprit
-    assert finding.remedy.startswith(f"ALTER SYSTEM {'SET' if code.endswith(('off', 'zeroed')) else 'RESET'} {name}")
+        assert name in finding.what
+        assert finding.culprit == "the server's settings (configuration file)"
+        run_all(db, finding.remedy.split("; "))
+        until(lambda: not codes(queue), "the remedy has helped")
+
+
+def test_a_setting_that_no_statement_reaches_and_one_that_was_written_by_hand(hospital: Hospital) -> None:
+    settings = {**SETTINGS, "fsync": "off", "autovacuum": "off"}
+    with DurableServer(hospital.source, settings, str(hospital.home.parent)) as server, JobQueue(server.dsn) as queue:
+        queue.migrate()
+        with Path(server.data, "postgresql.conf").open("a") as file:
+            file.write("statement_timeout = 900\n")
+        with psycopg.connect(server.dsn, autocommit=True) as conn:
+            conn.execute("SELECT pg_reload_conf()")
+            until(lambda: len(codes(queue)) == 3, "it is read")
+            fsync, autovacuum, timeout = found(queue)
+            assert timeout.remedy.startswith("ALTER SYSTEM SET statement_timeout = 0;")
+            for statement in timeout.remedy.split("; "):
+                conn.execute(statement.encode())
+            until(lambda: len(codes(queue)) == 2, "the remedy has helped")
+        for finding, name in ((fsync, "fsync"), (autovacuum, "autovacuum")):
+            assert finding.culprit == "the server's settings (command line)"
+            assert finding.remedy.startswith(f"take {name} out of the command line that starts the server")
+        server.halt("fast")
+        del server.own["fsync"], server.own["autovacuum"]
+        server.start()
+        until(lambda: not codes(queue), "the remedy has helped")
+
+
+@pytest.mark.parametrize("whose", ["DATABASE shared", "ROLE ALL", "ROLE postgres", "ROLE postgres IN DATABASE shared"])
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("synchronous_commit", "off", "commits-not-durable"),
+        ("zero_damaged_pages", "TRUE", "damaged-pages-zeroed"),
+        ("track_counts", "no", "tracking-off"),
+    ],
+)
+def test_a_setting_is_undone_where_it_was_made(
+    db: Db, queue: JobQueue, whose: str, name: str, value: str, code: str
+) -> None:
+    db.execute(f"ALTER {whose} SET {name} = {value}".encode())
+    try:
+        finding = only_finding(queue, code)
+        assert finding.remedy == f"ALTER {whose} RESET {name}; and restart the sessions"
+        db.execute(finding.remedy.partition(";")[0].encode())
+        assert codes(queue) == []
+    finally:
+        db.execute(f"ALTER {whose} RESET {name}".encode())
+
+
+def test_a_setting_of_whoever_asks(ward: str) -> None:
+    with JobQueue(make_conninfo(ward, options="-c synchronous_commit=off -c statement_timeout=4s")) as queue:
+        finding = only_finding(queue, "commits-not-durable")
+        assert finding.culprit == "this session's settings (client)"
+        assert finding.remedy == "take synchronous_commit out of the options of the DSN, or of PGOPTIONS"
 
 
 def test_a_setting_of_a_role_or_of_the_database(ward: str, db: Db, queue: JobQueue) -> None:
@@ -107,6 +162,10 @@ def test_a_database_that_is_read_only(ward: str, db: Db, queue: JobQueue) -> Non
     diagnosis = queue.doctor()
     assert [finding.code for finding in diagnosis] == ["server-read-only"]
     assert [each.codes for each in diagnosis.unseen] == [("schema-drift",)]
+    with psycopg.connect(ward, autocommit=True) as conn:
+        for statement in diagnosis[0].remedy.split("; "):
+            conn.execute(statement.encode())
+    assert codes(queue, ignore=()) == []
 
 
 @pytest.mark.parametrize("offset", ["+1h", "-1h"])
@@ -158,10 +217,14 @@ def test_a_pooler_in_transaction_mode(ward: str, db: Db) -> None:
         finding = only_finding(queue, "pooler-in-transaction-mode")
         assert "pool_mode = session" in finding.remedy
         assert codes(queue, ignore=["pooler-in-transaction-mode"]) == []
+        for number in range(7):
+            register(db, f"w{number}")
+        # Behind it they share what connections there are, whether or not one wants to hear of it.
+        assert codes(queue, ignore=["pooler-in-transaction-mode", "schema-drift"]) == []
         left = db.execute("SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'").fetchone()
         assert left == {"n": 0}
     with pgbouncer(ward, "session") as pooled, JobQueue(pooled) as queue:
-        assert codes(queue) == []
+        assert codes(queue) == ["connections-overcommitted"]
 
 
 def test_a_standby_and_what_it_holds_back(hospital: Hospital) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -83,6 +84,29 @@ def test_notifications_that_a_listener_does_not_take(ward: str, db: Db, queue: J
         finding = only_finding(queue, "notifications-piling-up")
         assert f"pid {listener.info.backend_pid} of role postgres (deaf)" in finding.culprit
         assert 0.1 < finding.details["usage"] < 1
+    assert codes(queue) == []
+
+
+def test_a_session_that_only_works_hard_is_not_blamed_for_notifications(ward: str, db: Db, queue: JobQueue) -> None:
+    with (
+        psycopg.connect(ward, autocommit=True, application_name="deaf") as listener,
+        psycopg.connect(ward, autocommit=True) as busy,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        listener.execute("LISTEN anything")
+        listener.execute("BEGIN")
+        listener.execute("SELECT")
+        for _ in range(20):
+            db.execute("SELECT pg_notify('anything', repeat('x', 7000))")
+        working = pool.submit(busy.execute, "DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$")
+        try:
+            at_work = "SELECT 1 AS so FROM pg_stat_activity WHERE pid = %s AND state = 'active' AND wait_event IS NULL"
+            until(lambda: db.execute(at_work, (busy.info.backend_pid,)).fetchone(), "it works")
+            finding = only_finding(queue, "notifications-piling-up")
+            assert f"pid {listener.info.backend_pid} of role postgres (deaf)" in finding.culprit
+        finally:
+            busy.cancel()
+        assert isinstance(working.exception(), psycopg.errors.QueryCanceled)
     assert codes(queue) == []
 
 

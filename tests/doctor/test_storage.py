@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from howdah import JobQueue, statements
+from howdah.doctor import storage
 from howdah.doctor.storage import expected_indexes
 from tests.doctor.conftest import Db, codes, found, only_finding, run_all
 from tests.worker.processes import until
@@ -68,6 +69,16 @@ def view_source(db: Db, view: str) -> str:
     return str(row["source"])
 
 
+def test_what_a_check_needs_and_does_not_find_comes_back_by_the_remedy(db: Db, queue: JobQueue) -> None:
+    db.execute("DROP FUNCTION lease_clock")
+    diagnosis = queue.doctor()
+    assert [finding.code for finding in diagnosis] == ["schema-drift"]
+    assert {code for each in diagnosis.unseen for code in each.codes} >= {"type-unhandled", "worker-dead"}
+    assert all(each.remedy.startswith("howdah migrate --reinstall") for each in diagnosis.unseen)
+    queue.migrate(reinstall=True)
+    assert codes(queue, ignore=()) == []
+
+
 def test_a_table_that_was_changed_by_hand(db: Db, queue: JobQueue) -> None:
     run_all(db, ["ALTER TABLE live ALTER attempts DROP DEFAULT", "ALTER TABLE types DROP COLUMN max_crashes"])
     finding = only_finding(queue, "schema-drift", ignore=())
@@ -83,6 +94,21 @@ def test_an_index_that_is_missing_is_made_again_by_the_remedy(db: Db, queue: Job
     assert ("CONCURRENTLY" in finding.remedy) == index.startswith("live")
     db.execute(finding.remedy.encode())
     assert codes(queue, ignore=()) == []
+
+
+def test_an_index_that_is_not_as_it_was_made_is_exchanged_by_the_remedy(db: Db, queue: JobQueue) -> None:
+    run_all(db, ["DROP INDEX live_key", "CREATE INDEX live_key ON live (job_type, key) WHERE key IS NOT NULL"])
+    finding = only_finding(queue, "schema-drift", ignore=())
+    assert "index live_key is not what this Howdah installs" in finding.what
+    run_all(db, finding.remedy.split("; "))
+    assert codes(queue, ignore=()) == []
+
+
+def test_an_index_of_somebody_else_is_no_part_of_the_queue(db: Db, queue: JobQueue) -> None:
+    db.execute("CREATE UNIQUE INDEX of_theirs ON live (job_type)")
+    finding = only_finding(queue, "schema-drift", ignore=())
+    assert "index of_theirs is not Howdah's" in finding.what
+    assert "howdah migrate --check" in finding.remedy
 
 
 def test_every_index_that_is_installed_is_looked_for(db: Db) -> None:
@@ -108,7 +134,7 @@ def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> 
         maker.execute("SET lock_timeout = '100ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             maker.execute(f"CREATE INDEX CONCURRENTLY live_held{made}".encode())
-    finding = only_finding(queue, "index-invalid")
+    finding = only_finding(queue, "index-invalid", ignore=())
     assert finding.remedy == "REINDEX INDEX CONCURRENTLY howdah.live_held;"
     db.execute(finding.remedy.encode())
     assert codes(queue) == []
@@ -138,6 +164,52 @@ def test_dead_rows_that_nobody_removes(ward: str, db: Db, queue: JobQueue) -> No
     assert "howdah.live has 12,000 dead rows beside 0 live ones" in finding.what
     db.execute(finding.remedy.partition(";")[0].encode())
     until(lambda: not codes(queue, patience=0), "the vacuum is counted")
+
+
+def test_room_that_nobody_needs(db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "LARGE", 2**18)
+    queue.enqueue_many("work", ({"n": n} for n in range(5_000)))
+    assert codes(queue) == [], "there are jobs in it"
+    # The last one keeps the file from being cut off behind it.
+    last = queue.enqueue("last", delay=3_600)
+    run_all(db, ["DELETE FROM live WHERE job_type = 'work'", "VACUUM live"])
+    finding = only_finding(queue, "live-bloated")
+    assert "howdah.live takes 1 MB for 1 job" in finding.what
+    assert finding.remedy.startswith("VACUUM FULL howdah.live;")
+    db.execute(finding.remedy.partition(";")[0].encode())
+    assert codes(queue) == []
+    assert queue.get(last.id).status == "pending"
+
+
+def test_indexes_are_made_small_again_while_the_queue_runs(
+    db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "LARGE", 2**18)
+    queue.enqueue_many("work", ({} for _ in range(5_000)))
+    db.execute("DELETE FROM live")
+    # The heap is cut off, because nothing is left at its end; of indexes, pages are only used again.
+    db.execute("VACUUM (TRUNCATE) live")
+    finding = only_finding(queue, "live-bloated")
+    assert finding.remedy.startswith("REINDEX TABLE CONCURRENTLY howdah.live;")
+    db.execute(finding.remedy.partition(";")[0].encode())
+    assert codes(queue) == []
+
+
+def test_room_that_a_day_of_the_archive_has_needed_is_needed_again(
+    db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "LARGE", 2**18)
+    queue.enqueue_many("work", ({"n": n} for n in range(3_000)))
+    queue.enqueue("last", delay=3_600)
+    jobs = queue.claim(["work"], batch_size=3_000)
+    db.execute(
+        "SELECT count(*) FROM complete(p_ids => %s, p_tokens => %s)", ([j.id for j in jobs], [j.token for j in jobs])
+    )
+    db.execute("VACUUM live")
+    size = db.execute("SELECT pg_relation_size('live') AS octets").fetchone()
+    assert size is not None
+    assert size["octets"] > 2**18
+    assert codes(queue) == []
 
 
 def test_a_table_that_cannot_be_frozen(ward: str, db: Db, queue: JobQueue) -> None:

@@ -14,7 +14,7 @@ class DurableServer(servers.Server):
     """Durable, unlike its parent; with settings of its own, if given."""
 
     def __init__(self, binaries: Path, settings: Mapping[str, str] | None = None, folder: str | None = None) -> None:
-        self._own = dict(settings or {})
+        self.own = dict(settings or {})
         super().__init__(binaries, folder)
 
     @property
@@ -24,7 +24,7 @@ class DurableServer(servers.Server):
             "unix_socket_directories": str(self.home),
             "max_connections": "100",
             "shared_buffers": "128MB",
-            **self._own,
+            **self.own,
         }
 
     def __enter__(self) -> Self:

@@ -15,6 +15,7 @@ from howdah.cli.span import parse_span
 from howdah.doctor import CATALOGUE, Diagnosis, Finding, Unseen
 
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow"}
+_EXIT_CODES: Final = {True: 0, False: 1, None: 8}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,10 +39,10 @@ def _run(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
         diagnosis = queue.doctor(only=args.only, ignore=args.ignore, patience=args.patience)
     if args.json:
-        print_json({"healthy": not diagnosis, "findings": list(diagnosis), "unseen": diagnosis.unseen})
+        print_json({"healthy": diagnosis.healthy, "findings": list(diagnosis), "unseen": diagnosis.unseen})
     else:
         _show(diagnosis)
-    return 1 if diagnosis else 0
+    return _EXIT_CODES[diagnosis.healthy]
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -65,7 +66,11 @@ def _show(diagnosis: Diagnosis) -> None:
     for unseen in diagnosis.unseen:
         remark(_remark(unseen))
     if not diagnosis:
-        remark("nothing was found")
+        remark(
+            "nothing was found"
+            if diagnosis.healthy
+            else "nothing was found where it could look, which is not everywhere"
+        )
 
 
 def _lines(finding: Finding) -> Iterator[Text]:
@@ -86,8 +91,8 @@ COMMAND = Command(
     summary="tell what is wrong, who is to blame, and what to do",
     story="""
         Looks at the server, the schema, the workers and the jobs, and changes nothing. Says nothing on stdout and exits
-        with 0 if all is well; with 1 if something was found, each with its culprit and its remedy. What it is not
-        allowed to see is said on stderr, and is no finding.
+        with 0 if all is well; with 1 if something was found, each with its culprit and its remedy; with 8 if nothing was
+        found, but not everything could be looked at. What that was is said on stderr, with what would help.
     """,
     examples=(
         ("howdah doctor", "after an alarm, and before one"),

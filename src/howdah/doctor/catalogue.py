@@ -29,7 +29,10 @@ _ENTRIES: Final = (
     ),
     Entry("schema-newer", "warning", "the schema is newer than the Howdah that asks", "update Howdah here"),
     Entry(
-        "schema-drift", "error", "something is not as this Howdah installs it", "undo the change that was made by hand"
+        "schema-drift",
+        "error",
+        "something is not as this Howdah installs it",
+        "run howdah migrate --reinstall; what was changed in tables, undo by hand",
     ),
     Entry("index-missing", "error", "an index is not there, so that claims read whole tables", "create it again"),
     Entry("index-invalid", "error", "an index is not used, because making it has failed", "make it anew, or drop it"),
@@ -100,6 +103,12 @@ _ENTRIES: Final = (
         "error",
         "a table was not frozen for long; in the end the server stops to take writes",
         "vacuum it",
+    ),
+    Entry(
+        "live-bloated",
+        "warning",
+        "the table of waiting jobs takes many times the room that its jobs need",
+        "make its indexes anew, or rewrite it in a quiet moment",
     ),
     Entry("partitions-missing", "warning", "there is no partition for today or tomorrow", "run howdah prune"),
     Entry(

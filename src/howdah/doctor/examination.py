@@ -49,18 +49,10 @@ def _settings(_: Patient) -> dict[str, Any]:
     return {"names": list(server.SETTINGS)}
 
 
-_DURABILITY: Final = (
-    "fsync-off",
-    "full-page-writes-off",
-    "damaged-pages-zeroed",
-    "commits-not-durable",
-    "tracking-off",
-    "settings-harmful",
-)
+_OF_SETTINGS: Final = (*dict.fromkeys(code for _, code in server.SWITCHES.values()), "settings-harmful")
 
 OF_THE_SERVER: Final = (
-    Check("settings", _DURABILITY, server.settings, _settings),
-    Check("settings", ("autovacuum-off",), storage.autovacuum, lambda _: {"names": ["autovacuum"]}),
+    Check("settings", _OF_SETTINGS, server.settings, _settings),
     Check("connections", ("connections-scarce",), server.connections),
     Check("notifications", ("notifications-piling-up",), sessions.notifications),
     Check("slots", ("slot-retains-wal",), sessions.slots),
@@ -76,8 +68,8 @@ OF_THE_QUEUE: Final = (
         lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
         of_sessions=True,
     ),
-    Check("role_settings", ("commits-not-durable", "settings-harmful"), server.role_settings, _settings),
-    Check("replication", ("xmin-held",), sessions.replication),
+    Check("role_settings", _OF_SETTINGS, server.role_settings, _settings),
+    Check("replication", ("xmin-held",), sessions.replication, of_sessions=True),
     Check("budget", ("connections-overcommitted",), server.budget),
     Check(
         "tables",
@@ -90,6 +82,7 @@ OF_THE_QUEUE: Final = (
         storage.indexes,
         lambda _: {"expected": storage.expected_indexes()},
     ),
+    Check("bloat", ("live-bloated",), storage.bloat, lambda _: {"large": storage.LARGE, "row": storage.ROW}),
     Check("partitions", ("partitions-missing",), storage.partitions),
     Check("strays", ("default-partition-used",), storage.strays),
     Check("lanes", ("type-unhandled", "type-paused", "lane-stuck"), lanes.lanes, _patience),
@@ -143,7 +136,7 @@ class _Examination:
         self._conn = conn
         self._wanted = wanted
         self._findings: list[Finding] = []
-        self._unseen: list[Unseen] = []
+        self._unseen: dict[tuple[str, str], tuple[str, ...]] = {}
         before = datetime.now(timezone.utc)
         there = database.run(_look("clock"), conn)[0]["now"]
         self._clock = before, there, datetime.now(timezone.utc)
@@ -153,7 +146,7 @@ class _Examination:
             patience,
             self._server["role"],
             self._server["database"],
-            "pooler-in-transaction-mode" in wanted and _changes_sessions(database, conn),
+            _changes_sessions(database, conn),
         )
 
     def diagnosis(self) -> Diagnosis:
@@ -171,7 +164,8 @@ class _Examination:
         order = {code: place for place, code in enumerate(CATALOGUE)}
         found = [finding for finding in self._findings if finding.code in self._wanted]
         found.sort(key=lambda finding: (finding.severity, order[finding.code]))
-        return Diagnosis(found, self._unseen)
+        unseen = (Unseen(codes=codes, because=why, remedy=remedy) for (why, remedy), codes in self._unseen.items())
+        return Diagnosis(found, unseen)
 
     def _run(self, check: Check) -> Sequence[Row] | None:
         """Judges what a check sees; None if it cannot look."""
@@ -181,7 +175,7 @@ class _Examination:
         if rows is None:
             return None
         self._findings += check.judge(self._patient, rows)
-        if check.of_sessions and self._server["others_are_here"] and not self._server["sees_all"]:
+        if check.of_sessions and self._server["hides_sessions"]:
             remedy = f"GRANT pg_read_all_stats TO {quoted(self._patient.role)};"
             self._unsee(check.codes, "what other roles' sessions do is hidden from this one", remedy)
         return rows
@@ -191,34 +185,49 @@ class _Examination:
         rows = self._run(_VERSION)
         if rows is None or not storage.is_as_installed(rows) or "schema-drift" not in self._wanted:
             return
-        differences = self._try(_fresh(self._database.schema), _OBJECTS.codes)
+        patient = self._patient
+        to_compare = (
+            f"GRANT CREATE ON DATABASE {quoted(patient.database)} TO {quoted(patient.role)}; or ask as the owner now and then:"
+            f" {patient.command('doctor', '--only', 'schema-drift')}. Until then names alone are compared"
+        )
+        differences = self._try(_fresh(patient.schema), _OBJECTS.codes, to_compare)
         if differences is None:
             self._run(_OBJECTS)
         else:
             self._findings += storage.drift(self._patient, differences)
 
-    def _try(self, plan: Plan[R], codes: Sequence[str]) -> R | None:
+    def _try(self, plan: Plan[R], codes: Sequence[str], if_denied: str | None = None) -> R | None:
         answer = self._database.run(_attempt(plan), self._conn)
         if isinstance(answer, psycopg.Error):
             because = answer.diag.message_primary or str(answer)
-            remedy = _REMEDIES.get(answer.sqlstate or "", "if it stays so, report it with this message")
-            self._unsee(codes, because, remedy)
+            denied = answer.sqlstate == _DENIED
+            self._unsee(codes, because, (if_denied or self._to_see()) if denied else self._mended(answer.sqlstate))
             return None
         return answer
 
     def _unsee(self, codes: Sequence[str], because: str, remedy: str) -> None:
         missed = tuple(code for code in codes if code in self._wanted)
-        self._unseen.append(Unseen(codes=missed, because=because, remedy=remedy))
+        known = self._unseen.get((because, remedy), ())
+        self._unseen[because, remedy] = tuple(dict.fromkeys((*known, *missed)))
+
+    def _to_see(self) -> str:
+        viewer = f"{self._database.schema}_viewer"
+        first = "" if self._server["has_roles"] else f"{self._patient.command('migrate', '--roles')}, and then: "
+        return f"{first}GRANT {quoted(viewer)} TO {quoted(self._patient.role)}; or ask as the owner of the schema"
+
+    def _mended(self, sqlstate: str | None) -> str:
+        if sqlstate in _NOT_THERE:
+            # A plain migration passes by what is of this version.
+            return f"{self._patient.command('migrate', '--reinstall')}; tables it leaves alone: see schema-drift"
+        return _REMEDIES.get(sqlstate or "", "if it stays so, report it with this message")
 
 
+_DENIED: Final = "42501"
+_NOT_THERE: Final = ("42P01", "42703", "42883")
 _REMEDIES: Final = {
-    "42501": "ask as the owner of the schema, or be granted it",
     "57014": "it took longer than 15 seconds: ask again when the server has less to do",
     "55P03": "somebody has locked the table: see table-locked, or ask again",
     "25006": "ask on a server that can be written to",
-    "42P01": "bring the schema up to date: howdah migrate",
-    "42703": "bring the schema up to date: howdah migrate",
-    "42883": "bring the schema up to date: howdah migrate",
 }
 
 

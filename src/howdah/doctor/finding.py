@@ -44,3 +44,10 @@ class Diagnosis(list[Finding]):
     def __init__(self, findings: Iterable[Finding] = (), unseen: Iterable[Unseen] = ()) -> None:
         super().__init__(findings)
         self.unseen = list(unseen)
+
+    @property
+    def healthy(self) -> bool | None:
+        """None if nothing was found, but not everything could be looked at."""
+        if self:
+            return False
+        return None if self.unseen else True

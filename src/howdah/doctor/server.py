@@ -10,17 +10,19 @@ from typing import Final
 from howdah.doctor.catalogue import finding
 from howdah.doctor.finding import Finding
 from howdah.doctor.patient import Patient
-from howdah.doctor.words import count, quoted, span
+from howdah.doctor.words import count, literal, quoted, span
 from howdah.plan import Row
 
-DURABILITY: Final = {
-    "fsync": ("off", "fsync-off", "on"),
-    "full_page_writes": ("off", "full-page-writes-off", "on"),
-    "zero_damaged_pages": ("on", "damaged-pages-zeroed", "off"),
-    "track_activities": ("off", "tracking-off", "on"),
-    "track_counts": ("off", "tracking-off", "on"),
+SWITCHES: Final = {
+    "fsync": ("off", "fsync-off"),
+    "full_page_writes": ("off", "full-page-writes-off"),
+    "zero_damaged_pages": ("on", "damaged-pages-zeroed"),
+    "track_activities": ("off", "tracking-off"),
+    "track_counts": ("off", "tracking-off"),
+    "autovacuum": ("off", "autovacuum-off"),
+    "synchronous_commit": ("off", "commits-not-durable"),
 }
-COMMITS: Final = "synchronous_commit"
+"""How each must not be, whoever has set it so. What follows counts only where workers have it."""
 TIMEOUTS: Final = {
     "statement_timeout": 5.0,
     "transaction_timeout": 5.0,
@@ -29,68 +31,79 @@ TIMEOUTS: Final = {
 }
 """Seconds below which workers are interrupted again and again."""
 ISOLATION: Final = "default_transaction_isolation"
-SETTINGS: Final = (*DURABILITY, COMMITS, *TIMEOUTS, ISOLATION)
+SETTINGS: Final = (*SWITCHES, *TIMEOUTS, ISOLATION)
 CLOCK_OFF: Final = 5.0
 CONNECTIONS_USED: Final = 0.9
 CONNECTIONS_OF_A_WORKER: Final = 6
 """Five of its own, and one of its pools."""
 
-_OF_THE_SERVER: Final = ("default", "environment variable", "configuration file", "command line", "global")
+_OF_ROLES: Final = ("global", "database", "user", "database user")
+"""Where a setting comes from that was made for roles or databases: ``role_settings`` tells of these, whoever asks."""
+_OF_THE_SESSION: Final = ("client", "session")
+_SWITCHED: Final = {"off": ("off", "false", "no", "0"), "on": ("on", "true", "yes", "1")}
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _CONSEQUENCES: Final = {
     "fsync-off": "a crash of the machine may destroy the whole database, jobs and all",
     "full-page-writes-off": "a crash of the machine may leave torn pages, from which no recovery mends",
     "damaged-pages-zeroed": "damaged pages are read as empty: their jobs are gone, and nobody is told",
     "tracking-off": "nobody can see what sessions do, or autovacuum does not know what to do",
+    "autovacuum-off": "dead rows are never removed, and claims get slower and slower",
+    "commits-not-durable": "a commit that was confirmed may be lost in a crash, and an enqueued job with it",
 }
 
 
 def settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
-        name, value = row["name"], row["setting"]
-        bad, code, good = DURABILITY.get(name, (None, "", ""))
-        if value == bad:
-            yield finding(
-                code,
-                what=f"{name} is {value}: {_CONSEQUENCES[code]}",
-                culprit=_source(row),
-                remedy=f"ALTER SYSTEM SET {name} = {good}; SELECT pg_reload_conf();",
-                setting=name,
-                value=value,
-            )
-        elif row["source"] in _OF_THE_SERVER:
-            remedy = f"ALTER SYSTEM RESET {name}; SELECT pg_reload_conf();"
-            yield from _of_sessions(patient, name, _as_written(name, value), _source(row), remedy)
+        name, source = row["name"], row["source"]
+        # A timeout that whoever asks has chosen is no worker's.
+        if source not in _OF_ROLES and (name in SWITCHES or source not in _OF_THE_SESSION):
+            whose = "this session's" if source in _OF_THE_SESSION else "the server's"
+            remedy = _set(patient, name, row["boot_val"], source)
+            yield from _judged(name, _as_written(name, row["setting"]), f"{whose} settings ({source})", remedy)
 
 
-def role_settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+def role_settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
     for row in rows:
-        if row["name"] != COMMITS and not row["works"]:
-            continue
         role, database, name = row["role"], row["database"], row["name"]
-        whose = "ALL" if role is None else quoted(role)
-        within = "" if database is None else f" IN DATABASE {quoted(database)}"
-        change = f"DATABASE {quoted(database)}" if role is None and database else f"ROLE {whose}{within}"
-        culprit = f"what is set for {'all roles' if role is None else f'role {role}'}"
-        culprit += "" if database is None else f" in database {database}"
-        remedy = f"ALTER {change} RESET {name}; and restart the sessions"
-        yield from _of_sessions(patient, name, row["value"], culprit, remedy)
+        if name in SWITCHES or row["works"]:
+            culprit = f"what is set for {'all roles' if role is None else f'role {role}'}"
+            culprit += "" if database is None else f" in database {database}"
+            yield from _judged(name, row["value"], culprit, f"{_reset(name, role, database)} and restart the sessions")
 
 
-def _of_sessions(patient: Patient, name: str, value: str, culprit: str, remedy: str) -> Iterator[Finding]:  # noqa: ARG001
-    if name == COMMITS and value in ("off", "false", "no", "0"):
-        code, why = (
-            "commits-not-durable",
-            "a commit that was confirmed may be lost in a crash, and an enqueued job with it",
-        )
+def _judged(name: str, value: str, culprit: str, remedy: str) -> Iterator[Finding]:
+    bad, code = SWITCHES.get(name, ("", "settings-harmful"))
+    if name in SWITCHES and value.lower() in _SWITCHED[bad]:
+        why = _CONSEQUENCES[code]
     elif name in TIMEOUTS and 0 < _seconds(value) < TIMEOUTS[name]:
-        code, why = "settings-harmful", "workers are interrupted again and again"
+        why = "workers are interrupted again and again"
     elif name == ISOLATION and value in ("repeatable read", "serializable"):
-        code, why = "settings-harmful", "claims fail and are tried again whenever two workers meet"
+        why = "claims fail and are tried again whenever two workers meet"
     else:
         return
     what = f"{name} is {value}: {why}"
     yield finding(code, what=what, culprit=culprit, remedy=remedy, setting=name, value=value)
+
+
+def _set(patient: Patient, name: str, value: str, source: str) -> str:
+    """How a setting becomes this value, by where it comes from now: what is nearer to the session wins."""
+    if source == "command line":
+        return f"take {name} out of the command line that starts the server (-c {name}=…), and start it again"
+    if source in _OF_THE_SESSION:
+        return f"take {name} out of the options of the DSN, or of PGOPTIONS"
+    if source in _OF_ROLES:
+        role = patient.role if "user" in source else None
+        return _reset(name, role, patient.database if "database" in source else None)
+    written = value if re.fullmatch(r"\w+", value) else literal(value)
+    # Not RESET, which leaves what is written in postgresql.conf.
+    return f"ALTER SYSTEM SET {name} = {written}; SELECT pg_reload_conf();"
+
+
+def _reset(name: str, role: str | None, database: str | None) -> str:
+    if role is None and database is not None:
+        return f"ALTER DATABASE {quoted(database)} RESET {name};"
+    within = "" if database is None else f" IN DATABASE {quoted(database)}"
+    return f"ALTER ROLE {'ALL' if role is None else quoted(role)}{within} RESET {name};"
 
 
 def _as_written(name: str, value: str) -> str:
@@ -101,10 +114,6 @@ def _seconds(value: str) -> float:
     """A span as PostgreSQL's settings have it."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d|)\s*", value)
     return float(match[1]) * _UNITS[match[2]] if match else 0.0
-
-
-def _source(row: Row) -> str:
-    return f"the server's settings ({row['source']})"
 
 
 def read_only(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -118,13 +127,14 @@ def read_only(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             " meant to be the primary: SELECT pg_promote();",
         )
     elif row["read_only"]:
-        name = "default_transaction_read_only"
+        name, source = "default_transaction_read_only", row["read_only_source"]
+        # What is changed in the catalogs is refused like any other write.
+        first = f"SET {name} = off; " if source in _OF_ROLES else ""
         yield finding(
             "server-read-only",
             what="transactions are read-only here: no job can be added, claimed or completed",
-            culprit=f"{name}, set for the server, the database or the role",
-            remedy=f"ALTER SYSTEM RESET {name}; SELECT pg_reload_conf(); and"
-            f" ALTER DATABASE {quoted(patient.database)} RESET {name}; ALTER ROLE {quoted(patient.role)} RESET {name};",
+            culprit=f"{name}, which is on ({source})",
+            remedy=first + _set(patient, name, "off", source),
         )
 
 

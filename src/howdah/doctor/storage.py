@@ -11,14 +11,19 @@ from howdah import __about__, statements
 from howdah.doctor.catalogue import finding
 from howdah.doctor.finding import Finding
 from howdah.doctor.patient import Patient
-from howdah.doctor.words import count, listed, quoted, span
-from howdah.migrate import SCHEMA_VERSION, Difference
+from howdah.doctor.words import count, listed, quoted, size, span
+from howdah.migrate import INVALID, MISSING, SCHEMA_VERSION, Difference
 from howdah.plan import Row
 
 MANY_DEAD: Final = 10_000
 DEAD_PER_LIVE: Final = 2
 VACUUMED_WITHIN: Final = 600.0
 """Seconds, or more where the caller has more patience. Autovacuum looks every minute, unless told otherwise."""
+LARGE: Final = 100 * 2**20
+ROW: Final = 2 * 2**10
+"""Octets of a row, with its share of the indexes: few have more, because what is large is stored out of line."""
+BLOATED: Final = 4
+"""Times what the jobs need that are there, or that there were on the busiest day."""
 NEVER_FROZEN: Final = 2
 """Times the age at which the server freezes a table by itself."""
 
@@ -64,8 +69,8 @@ def is_as_installed(rows: Sequence[Row]) -> bool:
 
 
 def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Finding]:
-    """Of indexes others tell."""
-    others = [each for each in differences if each.kind != "index"]
+    """An index that is missing or invalid is a finding of its own."""
+    others = [each for each in differences if each.kind != "index" or each.problem not in (MISSING, INVALID)]
     if others:
         first = others[0]
         more = f", and {count(len(others) - 1, 'other thing')}" if len(others) > 1 else ""
@@ -82,14 +87,26 @@ def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Findi
 def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
     if all(each.ends_by_reinstalling for each in differences):
         return f"{patient.command('migrate', '--reinstall')}: old workers go on meanwhile"
+    made = {name: statement for name, statement in _index_statements().items() if "CONCURRENTLY" in statement}
+    if all(each.kind == "index" and each.name in made for each in differences):
+        return " ".join(_exchanged(patient, each.name, made[each.name]) for each in differences)
     return (
         f"compare with {patient.command('migrate', '--sql')}, and undo what was changed by hand;"
         f" {patient.command('migrate', '--check')} lists everything"
     )
 
 
+def _exchanged(patient: Patient, name: str, statement: str) -> str:
+    """The other one serves until this one is there."""
+    other = f"{name}_other"
+    return (
+        f"ALTER INDEX {quoted(patient.schema, name)} RENAME TO {other}; {statements.render(statement, patient.schema)}"
+        f" DROP INDEX CONCURRENTLY {quoted(patient.schema, other)};"
+    )
+
+
 def objects(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
-    yield from drift(patient, [Difference(row["kind"], row["name"], "is missing") for row in rows])
+    yield from drift(patient, [Difference(row["kind"], row["name"], MISSING) for row in rows])
 
 
 def indexes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -132,17 +149,6 @@ def _index_statements() -> dict[str, str]:
 
 def expected_indexes() -> list[str]:
     return sorted(_index_statements())
-
-
-def autovacuum(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
-    for row in rows:
-        if row["setting"] == "off":
-            yield finding(
-                "autovacuum-off",
-                what="autovacuum is off: dead rows are never removed, and claims get slower and slower",
-                culprit=f"the server's settings ({row['source']})",
-                remedy="ALTER SYSTEM SET autovacuum = on; SELECT pg_reload_conf();",
-            )
 
 
 def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -190,6 +196,27 @@ def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
 def _is_behind(patient: Patient, row: Row) -> bool:
     many = row["dead_rows"] >= MANY_DEAD and row["dead_rows"] >= DEAD_PER_LIVE * row["live_rows"]
     return bool(many and row["seconds"] >= min(VACUUMED_WITHIN, 2 * patient.patience))
+
+
+def bloat(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    (row,) = rows
+    octets = row["heap"] + row["indexes"]
+    if octets <= LARGE or octets <= BLOATED * (row["jobs"] * ROW + row["busiest_day"]):
+        return
+    name = quoted(patient.schema, "live")
+    online = f"REINDEX TABLE CONCURRENTLY {name}; while the queue runs, for {size(row['indexes'])} of indexes. "
+    yield finding(
+        "live-bloated",
+        what=f"{name} takes {size(octets)} for {count(row['jobs'], 'job')}, and more than the busiest day of the archive would"
+        " need: whoever reads all of it, as statistics and backups do, reads mostly nothing",
+        culprit="a transaction that has kept dead rows for long (see xmin-held), or a backlog that was deleted",
+        remedy=(online if row["indexes"] >= row["heap"] else "")
+        + f"VACUUM FULL {name}; in a quiet moment, because nobody gets at a job for as long as it takes to read"
+        f" {size(row['heap'])}. If as many jobs will come again, leave it: they use the room",
+        heap=row["heap"],
+        indexes=row["indexes"],
+        jobs=row["jobs"],
+    )
 
 
 def partitions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:

@@ -71,7 +71,8 @@ SELECT
     CASE
         WHEN status = 'running' AND (report ->> 'token')::bigint = token THEN to_timestamp((report ->> 'stalls')::float8)
     END AS stalls_at,
-    concat_ws(' ', ctid, xmin) AS version
+    concat_ws(' ', ctid, xmin) AS version,
+    claimed_at AS last_claimed_at
 FROM howdah.live;
 COMMENT ON VIEW howdah.live_jobs IS
-    'Jobs that have not ended, as job_details shows them, without a look into the archive. version changes with each change of the job.';
+    'Jobs that have not ended, as job_details shows them, without a look into the archive. version changes with each change of the job; last_claimed_at stays when the claim ends.';

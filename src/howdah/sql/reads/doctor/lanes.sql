@@ -2,7 +2,7 @@ WITH due AS MATERIALIZED (
     SELECT
         -- Some were always due: no span begins before they were there.
         j.job_type, count(*) AS jobs, min(greatest(j.run_at, j.created_at, timestamptz '2000-01-01')) AS since
-    FROM howdah.live AS j
+    FROM howdah.live_jobs AS j
     WHERE j.status = 'pending' AND j.attempts < j.max_attempts AND j.run_at <= howdah.clock()
         AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
     GROUP BY j.job_type
@@ -24,9 +24,9 @@ SELECT
             AND (w.running IS NULL OR w.capacity IS NULL OR w.running < w.capacity)
     ) AS is_full,
     EXISTS (
-        SELECT FROM howdah.live AS j
+        SELECT FROM howdah.live_jobs AS j
         WHERE j.job_type = d.job_type AND (
-            j.status IN ('claimed', 'running') OR j.claimed_at > howdah.clock() - make_interval(secs => %(patience)s)
+            j.status IN ('claimed', 'running') OR j.last_claimed_at > howdah.clock() - make_interval(secs => %(patience)s)
             -- The head of an order that backs off holds its lane.
             OR (j.order_key IS NOT NULL AND j.status = 'pending' AND j.run_at > howdah.clock() AND j.first_due_at <= howdah.clock())
         )

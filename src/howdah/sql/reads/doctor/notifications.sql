@@ -9,5 +9,5 @@ LEFT JOIN LATERAL (
     SELECT * FROM pg_stat_activity AS s
     WHERE s.pid <> pg_backend_pid() AND s.backend_type = 'client backend'
         AND (s.xact_start IS NOT NULL OR s.wait_event = 'ClientWrite')
-    ORDER BY s.wait_event = 'ClientWrite' DESC, s.xact_start LIMIT 1
+    ORDER BY (s.wait_event = 'ClientWrite') IS TRUE DESC, s.xact_start LIMIT 1
 ) AS a ON true

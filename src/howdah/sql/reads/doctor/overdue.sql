@@ -6,9 +6,10 @@ WITH now AS MATERIALIZED (
     FROM howdah.settings AS s
 ), job AS (
     SELECT j.id, j.job_type, j.worker_id, j.status, d.cause, d.since
-    FROM howdah.live AS j
+    FROM howdah.live_jobs AS j
     CROSS JOIN now
     LEFT JOIN howdah.workers AS w ON w.worker_id = j.worker_id
+    LEFT JOIN howdah.types AS t ON t.job_type = j.job_type
     CROSS JOIN LATERAL (
         SELECT 'orphaned' AS cause, coalesce(w.heartbeat_at, j.claimed_at) AS since
         WHERE j.status IN ('claimed', 'running') AND j.lease_until IS NULL AND CASE
@@ -17,7 +18,8 @@ WITH now AS MATERIALIZED (
         UNION ALL
         SELECT 'lease', j.lease_until WHERE j.status IN ('claimed', 'running') AND j.lease_until < now.lease_clock
         UNION ALL
-        SELECT 'deadline', j.deadline_at WHERE j.status = 'running' AND j.deadline_at < now.clock
+        SELECT 'deadline', coalesce(j.deadline_at, j.started_at + t.timeout)
+        WHERE j.status = 'running' AND coalesce(j.deadline_at, j.started_at + t.timeout) < now.clock
         UNION ALL
         SELECT 'cancel', j.cancel_requested_at
         WHERE j.status = 'running' AND j.cancel_requested_at < now.clock - now.cancel_grace

@@ -9,7 +9,7 @@ WITH holder AS (
 SELECT
     h.kind, h.name, h.active, age(h.held) AS transactions,
     (
-        SELECT extract(epoch FROM howdah.clock() - e.at)::float8 FROM howdah.events AS e
+        SELECT extract(epoch FROM howdah.clock() - e.at)::float8 FROM howdah.event_details AS e
         WHERE e.xact > (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - age(h.held))::text::xid8
         ORDER BY e.xact LIMIT 1
     ) AS seconds

@@ -10,6 +10,6 @@ SELECT
         SELECT FROM howdah.job_details AS j
         WHERE j.id = s.last_job_id AND (j.status IN ('claimed', 'running', 'completed') OR j.attempts > 0)
     ) AS was_worked_on
-FROM howdah.schedules AS s
+FROM howdah.schedule_details AS s
 WHERE s.paused_at IS NULL
 ORDER BY s.name

@@ -6,7 +6,7 @@ SELECT
     extract(epoch FROM howdah.clock() - w.started_at)::float8 AS up,
     extract(epoch FROM w.loop_lag)::float8 AS loop_lag, coalesce(w.leaked, 0) AS leaked,
     EXISTS (
-        SELECT FROM howdah.live AS j WHERE j.worker_id = w.worker_id AND j.status IN ('claimed', 'running')
+        SELECT FROM howdah.live_jobs AS j WHERE j.worker_id = w.worker_id AND j.status IN ('claimed', 'running')
     ) AS holds
 FROM howdah.workers AS w
 ORDER BY w.worker_id
