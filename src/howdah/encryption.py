@@ -63,7 +63,10 @@ class EncryptedCodec:
         """With the keys of an environment variable, commas between them."""
         if not environ.get(name, "").strip():
             raise InvalidOption(f"{name} is not set: it holds the keys of this queue, with commas between them")
-        return cls(environ[name], allow_plain=allow_plain)
+        try:
+            return cls(environ[name], allow_plain=allow_plain)
+        except InvalidOption as error:
+            raise InvalidOption(f"{name}, which holds keys with commas between them: {error}") from None
 
     @property
     def key_ids(self) -> list[str]:
@@ -167,5 +170,6 @@ def _secret(key: object, number: int) -> bytes:
     else:
         raise InvalidOption(f"key {number} is a {type(key).__name__}: a key is a str or bytes")
     if len(secret) != KEY_BYTES:
-        raise InvalidOption(f"key {number} has {len(secret)} bytes: a key has {KEY_BYTES}")
+        size = "1 byte" if len(secret) == 1 else f"{len(secret)} bytes"
+        raise InvalidOption(f"key {number} has {size}: a key has {KEY_BYTES}")
     return secret

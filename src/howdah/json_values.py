@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
 from msgspec import to_builtins
+
+from howdah.codec import Unreadable
 
 _MINUTE: Final = timedelta(minutes=1)
 
@@ -18,6 +21,11 @@ class Refused(ValueError):
     def __init__(self, reason: str, place: str = "") -> None:
         super().__init__(reason)
         self.place = place
+
+
+def unreadable_mark(value: Unreadable) -> dict[str, Any]:
+    """What stands for it in JSON: never what somebody might have stored there."""
+    return {"howdah.unreadable": dataclasses.asdict(value)}
 
 
 def as_json(value: Any) -> Any:

@@ -23,10 +23,12 @@ from urllib.parse import parse_qs
 import msgspec
 
 from howdah import options
+from howdah.codec import Unreadable
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput, InvalidOption, JobNotFound, PositionLost
 from howdah.events import some_of
 from howdah.failure import describe
 from howdah.job import Job
+from howdah.json_values import unreadable_mark
 from howdah.options import Seconds
 from howdah.watching import KINDS, Update, UpdateKind
 
@@ -52,7 +54,7 @@ _PRIVATE: Final = ("error", "worker")
 
 def shown(update: Update) -> dict[str, Any]:
     """What a browser gets of an update: neither the job's data and result, nor its errors, nor who runs it."""
-    data = update.data
+    data = unreadable_mark(update.data) if isinstance(update.data, Unreadable) else update.data
     if update.kind == "status" and isinstance(data, Mapping):
         data = {name: value for name, value in data.items() if name not in _PRIVATE}
     return {

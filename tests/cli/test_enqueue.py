@@ -49,6 +49,11 @@ def test_pairs_are_json_where_they_can_be(dsn: str, queue: JobQueue) -> None:
     assert job.data == {"invoice": 17, "to": "ann@example.org", "tags": [1, 2], "eq": "a=b", "none": ""}
 
 
+def test_data_takes_json_too_as_a_filter_does(dsn: str, queue: JobQueue) -> None:
+    job = queue.get(howdah("enqueue", "x", "--data", '{"card": "4111", "eq": "a=b"}', dsn=dsn).out.strip())
+    assert job.data == {"card": "4111", "eq": "a=b"}
+
+
 def test_a_dash_reads_the_data_from_standard_input(dsn: str, queue: JobQueue) -> None:
     job = queue.get(howdah("enqueue", "x", "-", dsn=dsn, stdin='{\n  "a": [1]\n}\n').out.strip())
     assert job.data == {"a": [1]}
@@ -106,6 +111,9 @@ def test_a_bad_line_among_many_enqueues_nothing(dsn: str, queue: JobQueue, bad: 
         ["enqueue", "x", "NaN"],
         ["enqueue", "x", "1", "--data", "a=1"],
         ["enqueue", "x", "--data", "no-pair"],
+        ["enqueue", "x", "--data", '{"a": "b=c"'],
+        ["enqueue", "x", "--data", '{"a": "b=c"}', "--data", "b=c"],
+        ["enqueue", "x", "--data", "=c"],
         ["enqueue", "x", "--priority", "urgent"],
         ["enqueue", "x", "--priority", "99999999999"],
         ["enqueue", "x", "--delay", "soon"],

@@ -28,6 +28,7 @@ NAMES = {
     "logs",
     "bench",
     "doctor",
+    "dsn",
 }
 
 

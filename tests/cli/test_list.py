@@ -67,6 +67,9 @@ def test_filters_narrow_it_down(dsn: str, jobs: list[Job]) -> None:
         failed,
     ]
     assert ids(howdah("list", "--json", "--data", '{"user": 7}', dsn=dsn)) == [waiting, failed]
+    assert ids(howdah("list", "--json", "--data", "user=7", dsn=dsn)) == [waiting, failed]
+    assert ids(howdah("list", "--json", "--data", "user=7", "--data", "no=where", dsn=dsn)) == []
+    assert ids(howdah("list", "--json", "--data", 'user="7"', dsn=dsn)) == [], "which is text"
     assert ids(howdah("list", "--json", "--priority-at-least", "100", dsn=dsn)) == [running, failed]
     assert ids(howdah("list", "--json", "--priority-at-most", "99", dsn=dsn)) == [later, waiting]
     assert ids(howdah("list", "--json", "--since", "1h", "--until", "2100-01-01", "--limit", "1", dsn=dsn)) == [later]

@@ -200,7 +200,7 @@ def _commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def _is_for_the_shell(command: str) -> bool:
-    return re.match(r"(\w+=\$\()?(howdah|printf|cat) ", command) is not None
+    return re.match(r"(\w+=\$\()?([A-Z_]+=(\$\(.+\)|\S+) )?(howdah|printf|cat|python -c) ", command) is not None
 
 
 def _is_there(command: str) -> bool:

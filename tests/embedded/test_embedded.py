@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from .clients import CLIENT, Joined, Project, command_of, processes_of, wait_until
 
@@ -24,6 +25,16 @@ FORKING_CLIENT = (
         os._exit(0)
 """
 )
+
+KEEPING_COMMAND = """
+import os, sys
+from howdah.cli.main import main
+print("imported", flush=True)
+os.chdir(sys.argv[1])
+for name in ("HOWDAH_DSN", "DATABASE_URL"):
+    os.environ.pop(name, None)
+sys.exit(main(["dsn", "--keep"]))
+"""
 
 
 def test_data_outlives_the_server(project: Project) -> None:
@@ -196,3 +207,17 @@ def test_twenty_processes_join_at_once_and_share_one_server(project: Project) ->
     running = [p for p in processes_of(project.home) if "-D" in command_of(p)]
     assert [process.pid for process in running] == [server.postmaster]
     wait_until(lambda: len(server.watchers()) == 1)
+
+
+def test_the_command_keeps_the_server_up_for_other_logins(used_project: Project) -> None:
+    client = used_project.client(script=KEEPING_COMMAND)
+    dsn = client._expect("postgresql://")
+    server = Joined(dsn, 18, used_project.home)
+    server.query("DROP ROLE IF EXISTS shop")
+    server.query("CREATE ROLE shop LOGIN")
+    other = Joined(make_conninfo(dsn, user="shop"), 18, used_project.home)
+    assert other.query("SELECT current_user") == ("shop",)
+    client.process.send_signal(signal.SIGINT)
+    assert "howdah: interrupted" in client.leave()
+    assert client.process.returncode == 130
+    server.wait_until_left()

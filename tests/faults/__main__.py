@@ -114,7 +114,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--broken", action="store_true", help="play the cases of the fences with these taken out")
     args = parser.parse_args()
     if unknown := [name for name in args.case if name not in CASES]:
-        parser.error(f"there is no case {unknown[0]}; --list tells which there are")
+        parser.error(f"there is no case {unknown[0]}. There are: {', '.join(CASES)}")
     return args
 
 

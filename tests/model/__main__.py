@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Sequence
 
@@ -33,11 +32,12 @@ def main(arguments: Sequence[str]) -> int:
 def explore(scenes: Sequence[Scene]) -> bool:
     """Whether every property holds everywhere."""
     found: dict[str, list[str]] = {each.name: [] for each in PROPERTIES}
-    for scene in scenes:
+    for number, scene in enumerate(scenes, start=1):
+        print(f"world {number} of {len(scenes)}: {scene.name} …", flush=True)
         protocol = Protocol(scene)
-        explored = Explorer(protocol, PROPERTIES, functools.partial(_tell, scene)).run()
+        explored = Explorer(protocol, PROPERTIES, _tell).run()
         _clear()
-        print(f"{scene.name}: {_figures(explored)}")
+        print(f"  {_figures(explored)}", flush=True)
         for name, counterexample in explored.counterexamples.items():
             found[name] += ["", f"  in: {scene.name}", *words.trace(protocol, counterexample)]
     print()
@@ -79,9 +79,9 @@ def _figures(explored: Explored) -> str:
     )
 
 
-def _tell(scene: Scene, explored: Explored) -> None:
+def _tell(explored: Explored) -> None:
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{scene.name}: {_figures(explored)} …", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K  {_figures(explored)} …", end="", file=sys.stderr, flush=True)
 
 
 def _clear() -> None:

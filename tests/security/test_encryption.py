@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import copy
+import logging
 import pickle
 import subprocess
 import sys
@@ -127,6 +128,12 @@ def test_what_is_no_key_is_refused_without_being_shown(keys: Any) -> None:
 def test_without_keys_in_the_environment_it_says_which_variable() -> None:
     with pytest.raises(InvalidOption, match=ENVIRONMENT):
         EncryptedCodec.from_environment(environ={ENVIRONMENT: " "})
+
+
+def test_what_is_no_key_in_the_environment_names_the_variable_and_how_several_are_written() -> None:
+    for wrong, because in ((f"{FIRST}:{SECOND}", "key 1 is not urlsafe base64"), ("AA", "key 1 has 1 byte: ")):
+        with pytest.raises(InvalidOption, match=f"^{ENVIRONMENT}, .* commas between them: {because}"):
+            EncryptedCodec.from_environment(environ={ENVIRONMENT: wrong})
 
 
 def test_no_key_is_shown_by_what_holds_it(dsn: str) -> None:
@@ -364,6 +371,40 @@ def test_the_command_shows_what_it_cannot_read_as_that(dsn: str, sealed: JobQueu
             shown = howdah(*argv, *how, dsn=dsn, **others)
             assert shown.code == 0, shown.err
             assert missing in shown.out
+            assert bool(how) != ("(cannot be read: KeyMissing: " in shown.out)
+            assert '"reason"' not in shown.out.replace('{"howdah.unreadable": {"reason"', "")
     for argv in (["list"], ["list", "--json"], ["watch", str(job.id)], ["top", "--once"], ["top", "--json"], ["stats"]):
         assert howdah(*argv, dsn=dsn, **others).code == 0
+    (told,) = howdah("list", "--json", dsn=dsn, **others).lines
+    for field in ("data", "result"):
+        assert missing in told[field]["howdah.unreadable"]["reason"]
     assert howdah("list", dsn=dsn, **{ENVIRONMENT: "nonsense"}).code == 2
+
+
+def test_a_log_line_that_cannot_be_read_is_not_taken_for_one(dsn: str, sealed: JobQueue) -> None:
+    @sealed.job
+    async def work() -> None:
+        logging.getLogger("shop").warning("sold")
+
+    job = work.enqueue()
+    drain(sealed)
+    assert "sold" in howdah("logs", str(job.id), dsn=dsn, **{ENVIRONMENT: FIRST}).out
+    others = {ENVIRONMENT: SECOND}
+    assert "WARNING  (cannot be read: KeyMissing: " in howdah("logs", str(job.id), dsn=dsn, **others).out
+    (line,) = howdah("logs", str(job.id), "--json", dsn=dsn, **others).lines
+    assert "KeyMissing" in line["message"]["howdah.unreadable"]["reason"]
+
+
+def test_without_keys_the_command_says_what_is_encrypted(dsn: str, sealed: JobQueue) -> None:
+    job = sealed.enqueue("work", max_attempts=1)
+    (claimed,) = sealed.claim(["work"])
+    sealed.event(claimed, "told", {"n": 1})
+    try:
+        raise ValueError("no such customer")
+    except ValueError as error:
+        sealed.fail(claimed, error)
+    for argv in (["list"], ["show", str(job.id)], ["watch", str(job.id)]):
+        shown = howdah(*argv, dsn=dsn).out
+        assert "(encrypted)" in shown
+        assert "encoded" not in shown
+    assert "told (encrypted)" in howdah("show", str(job.id), dsn=dsn).out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from howdah import JobQueue, NotPermitted
 from howdah.plan import call
+from tests.cli.runner import howdah
 from tests.tenant import Tenant
 
 CANARY = "s3cret-canary"
@@ -127,6 +129,21 @@ def test_a_viewer_reads_by_the_same_verbs(canaries: Tenant) -> None:
             ended.value()
 
 
+def test_a_viewer_cannot_look_for_data_and_is_told_so(canaries: Tenant) -> None:
+    wanted = {"password": CANARY}
+    with canaries.queue("viewer") as queue:
+        with pytest.raises(NotPermitted, match="may not see the data"):
+            queue.list(data=wanted)
+        with pytest.raises(NotPermitted, match="may not see the data"):
+            asyncio.run(queue.alist(data=wanted))
+        assert len(queue.list(job_type="waits")) == 1
+    argv = ("list", "--schema", canaries.schema, "--data", json.dumps(wanted))
+    told = howdah(*argv, dsn=canaries.dsn("viewer"))
+    assert (told.code, told.out) == (1, "")
+    assert "SELECT on the table live" in told.err
+    assert "waits" in howdah(*argv, dsn=canaries.dsn("owner")).out
+
+
 def test_what_is_redacted_is_no_riddle_for_a_codec(canaries: Tenant) -> None:
     with JobQueue(canaries.admin_dsn, canaries.schema, codec=Sealed()) as queue:
         queue.enqueue("sealed", {"password": CANARY})
@@ -162,6 +179,7 @@ def test_who_may_read_the_table_sees_everything(canaries: Tenant) -> None:
     try:
         with canaries.queue("viewer") as queue:
             assert {job.data["password"] for job in queue.list().jobs} == {CANARY}
+            assert len(queue.list(data={"password": CANARY}).jobs) == len(queue.list().jobs)
             assert queue.get_schedule("nightly").data == {"password": CANARY}
     finally:
         canaries.admin.execute(sql.SQL("REVOKE ALL ON {} FROM {}").format(live, sql.Identifier(login)))

@@ -11,7 +11,7 @@ from rich.status import Status
 from howdah.cli.command import Command
 from howdah.cli.connect import open_queue
 from howdah.cli.job_json import job_as_json
-from howdah.cli.json_input import parse_json, read_json_lines, read_pairs, read_stdin
+from howdah.cli.json_input import parse_json, read_data, read_json_lines, read_stdin
 from howdah.cli.moment import parse_moment
 from howdah.cli.output import print_json, remark, remarks, say
 from howdah.cli.priority import CHOICES, parse_priority
@@ -35,7 +35,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="KEY=VALUE",
         action="append",
-        help="one entry of the data, instead of JSON; repeat it for more. A value that is JSON is taken as such",
+        help="one entry of the data; repeat it for more. 17 is a number, and '\"17\"' is text",
     )
     parser.add_argument("--many", action="store_true", help="a job for each line of JSON: all of them, or none")
     parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="the higher is claimed first")
@@ -96,7 +96,7 @@ def _data(args: argparse.Namespace) -> Any:
     if args.data and args.json_data is not None:
         raise InvalidInput("the data is given twice: as JSON and by --data")
     if args.data:
-        return read_pairs(args.data)
+        return read_data(args.data)
     if args.json_data == "-":
         return parse_json(read_stdin(), "standard input")
     return None if args.json_data is None else parse_json(args.json_data, "the data")

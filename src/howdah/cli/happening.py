@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from howdah.cli.output import readable_json
+from howdah.cli.sealed import ENCRYPTED, error_text, is_sealed
 from howdah.cli.span import format_span
 from howdah.cli.status import STYLES
 from howdah.job import FINAL_STATUSES
@@ -73,7 +74,7 @@ def log_text(happening: Happening) -> str:
     """The logger and the message; whatever else a client of its own kept, as it is."""
     data = happening.data
     if not isinstance(data, dict) or "message" not in data:
-        return readable_json(data)
+        return _data_text(data)
     return f"{data['logger']}: {data['message']}" if data.get("logger") else str(data["message"])
 
 
@@ -86,7 +87,11 @@ def _event_text(happening: Happening) -> str:
     if happening.name == LEFT_OUT and isinstance(happening.data, dict):
         events, logs = (happening.data.get(each) or 0 for each in ("events", "logs"))
         return f"too much to keep: {events} events and {logs} log lines of this attempt were left out"
-    return f"{happening.name} {readable_json(happening.data)}" if happening.data else str(happening.name)
+    return f"{happening.name} {_data_text(happening.data)}" if happening.data else str(happening.name)
+
+
+def _data_text(data: Any) -> str:
+    return ENCRYPTED if is_sealed(data) else readable_json(data)
 
 
 def _status_text(happening: Happening) -> str:
@@ -103,7 +108,7 @@ def _status_text(happening: Happening) -> str:
     if happening.name == "completed" and (ran := _span_between(data.get("started_at"), happening.at)):
         said = f"{said} after {ran}"
     if error:
-        said = f"{said}: {error}"
+        said = f"{said}: {error_text(str(error))}"
     return f"{said}; {again}" if (again := _again(happening, data)) else said
 
 

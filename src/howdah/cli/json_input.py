@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import sys
@@ -23,14 +22,6 @@ def parse_json(document: str, where: str) -> Any:
         raise InvalidInput(f"{where} is not JSON that can be read: {error}") from error
 
 
-def json_argument(document: str) -> Any:
-    """``parse_json``, for an option of argparse."""
-    try:
-        return parse_json(document, "this")
-    except InvalidInput as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def read_stdin() -> str:
     with _readable("standard input"):
         return sys.stdin.read()
@@ -45,15 +36,22 @@ def read_json_lines(path: str | None) -> Iterator[Any]:
                 yield parse_json(line, f"line {number} of {name}")
 
 
-def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` as data: a value that is JSON is taken as such, any other is a string."""
+def read_data(given: Sequence[str]) -> Any:
+    """What ``--data`` was given: JSON, or ``key=value`` once or more. A value that is JSON is taken as such, any other is a
+    string."""
+    if len(given) == 1 and _is_meant_as_json(given[0]):
+        return parse_json(given[0], "--data has no key=value, and")
     data: dict[str, Any] = {}
-    for number, pair in enumerate(pairs, start=1):
-        key, separator, value = pair.partition("=")
-        if not separator or not key:
+    for number, pair in enumerate(given, start=1):
+        key, _, value = pair.partition("=")
+        if _is_meant_as_json(pair) or not key:
             raise InvalidInput(f"--data takes key=value, and number {number} of them is not so")
         data[key] = _json_or_string(value)
     return data
+
+
+def _is_meant_as_json(given: str) -> bool:
+    return "=" not in given or given.lstrip().startswith(("{", "[", '"'))
 
 
 def _json_or_string(value: str) -> Any:

@@ -10,7 +10,7 @@ from howdah.cli.command import Command
 from howdah.cli.connect import open_queue
 from howdah.cli.job_json import job_as_json
 from howdah.cli.job_table import print_jobs
-from howdah.cli.json_input import json_argument
+from howdah.cli.json_input import read_data
 from howdah.cli.moment import parse_past
 from howdah.cli.output import answers, print_json, remark
 from howdah.job import STATUSES
@@ -32,7 +32,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(STATUSES)}; repeat it for more",
     )
     parser.add_argument("--stalled", action="store_true", help="those that run, but have fallen silent")
-    parser.add_argument("--data", metavar="JSON", type=json_argument, help="""data that contains this: '{"user": 7}'""")
+    parser.add_argument(
+        "--data",
+        metavar="KEY=VALUE",
+        action="append",
+        help="""data that contains this; repeat it for more entries, or give JSON: '{"user": 7}'""",
+    )
     parser.add_argument("--priority-at-least", metavar="N", type=int, help="this priority or a higher one")
     parser.add_argument("--priority-at-most", metavar="N", type=int, help="this priority or a lower one")
     parser.add_argument("--since", metavar="WHEN", type=parse_past, help="created since: 2h (ago), or 2030-12-31T18:00")
@@ -67,7 +72,7 @@ def _filters(args: argparse.Namespace) -> dict[str, Any]:
         "job_type": args.type,
         "status": args.status,
         "stalled": args.stalled,
-        "data": args.data,
+        "data": None if args.data is None else read_data(args.data),
         "least_priority": args.priority_at_least,
         "most_priority": args.priority_at_most,
         "since": args.since,
@@ -107,7 +112,7 @@ COMMAND = Command(
     """,
     examples=(
         ("howdah list --status failed --since 1d", "what went wrong since yesterday"),
-        ("""howdah list --type send_invoice --data '{"user": 7}'""", "the invoices of one user"),
+        ("howdah list --type send_invoice --data user=7", "the invoices of one user"),
         ("howdah list --stalled", "what runs, but has stopped reporting"),
         ("howdah list --all --json --status failed | jq -r .id | howdah retry -", "try all failed ones again"),
     ),

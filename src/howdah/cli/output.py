@@ -18,6 +18,8 @@ from rich.text import Text
 
 from howdah.cli.moment import iso
 from howdah.cli.safe import presentable, safe
+from howdah.codec import Unreadable
+from howdah.json_values import unreadable_mark
 
 _PIPE_WIDTH: Final = 200
 """No terminal cuts what goes into a pipe or a file, so that there a table may be wide."""
@@ -81,7 +83,9 @@ def json_line(value: Any) -> str:
 
 
 def readable_json(value: Any, indent: int | None = None) -> str:
-    """JSON for people. What it holds is not safe yet."""
+    """JSON for people; what cannot be read says so. What it holds is not safe yet."""
+    if isinstance(value, Unreadable):
+        return f"(cannot be read: {value.reason})"
     separators = (",", ":") if indent is None else None
     return json.dumps(value, indent=indent, ensure_ascii=False, separators=separators, default=_as_json)
 
@@ -129,6 +133,8 @@ def _as_json(value: object) -> object:
             return value.total_seconds()
         case uuid.UUID():
             return str(value)
+        case Unreadable():
+            return unreadable_mark(value)
         case _ if dataclasses.is_dataclass(value):
             return plain(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")

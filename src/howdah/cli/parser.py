@@ -11,6 +11,7 @@ from howdah.cli import (
     bench,
     change,
     doctor,
+    dsn,
     enqueue,
     health,
     listing,
@@ -37,7 +38,7 @@ GROUPS: Final[dict[str, tuple[Command, ...]]] = {
     "get them done": (work.COMMAND, health.COMMAND),
     "see how they are": (listing.COMMAND, show.COMMAND, watch.COMMAND, logs.COMMAND, stats.COMMAND, top.COMMAND),
     "change what happens": (change.CANCEL, change.RETRY, pause.PAUSE, pause.RESUME),
-    "keep house": (recover.COMMAND, prune.COMMAND, doctor.COMMAND, psql.COMMAND, bench.COMMAND),
+    "keep house": (recover.COMMAND, prune.COMMAND, doctor.COMMAND, psql.COMMAND, dsn.COMMAND, bench.COMMAND),
 }
 COMMANDS: Final = tuple(command for group in GROUPS.values() for command in group)
 

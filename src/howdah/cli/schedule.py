@@ -15,7 +15,7 @@ from rich.text import Text
 from howdah.cli.command import Command
 from howdah.cli.connect import open_queue
 from howdah.cli.job_json import job_as_json
-from howdah.cli.json_input import parse_json, read_pairs, read_stdin
+from howdah.cli.json_input import parse_json, read_data, read_stdin
 from howdah.cli.moment import full, relative
 from howdah.cli.output import answers, cut, plain, print_json, readable_json, remark, say, table, text
 from howdah.cli.priority import CHOICES, describe_priority, parse_priority
@@ -182,7 +182,7 @@ def _data(args: argparse.Namespace) -> Any:
     if args.data and args.json_data is not None:
         raise InvalidInput("the data is given twice: as JSON and by --data")
     if args.data:
-        return read_pairs(args.data)
+        return read_data(args.data)
     if args.json_data == "-":
         return parse_json(read_stdin(), "standard input")
     return None if args.json_data is None else parse_json(args.json_data, "the data")

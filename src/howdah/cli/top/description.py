@@ -17,6 +17,7 @@ from howdah.cli.output import cut, readable_json, text
 from howdah.cli.priority import describe_priority
 from howdah.cli.progress_bar import sparkline
 from howdah.cli.safe import safe_lines
+from howdah.cli.sealed import error_text
 from howdah.cli.standing import counted, describe_waiting, speed, time_left
 from howdah.cli.top import figures, jobs
 from howdah.event import Event
@@ -62,7 +63,7 @@ def _standing(job: Job, place: Place | None) -> Iterator[tuple[str, object]]:
     yield "stage", job.current_stage
     yield "worker", job.worker_id
     yield "key", job.key
-    yield "last error", job.last_error
+    yield "last error", job.last_error and error_text(job.last_error)
 
 
 def _progress(job: Job, record: Record) -> Iterator[tuple[str, object]]:
@@ -114,7 +115,7 @@ def _errors(errors: Sequence[AttemptError]) -> RenderableType | None:
         parts.append(Text(f"the last {_MOST_ERRORS} of {len(errors)}", "dim"))
     for error in errors[-_MOST_ERRORS:]:
         parts.append(text(f"attempt {error.attempt} {error.kind} at {stamp(error.at)}", "dim"))
-        parts.append(_lines(error.traceback or error.error, "red", first=False))
+        parts.append(_lines(error_text(error.traceback or error.error), "red", first=False))
     return Group(*parts)
 
 

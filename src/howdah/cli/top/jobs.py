@@ -12,6 +12,7 @@ from rich.text import Text
 from howdah.cli.moment import is_endless
 from howdah.cli.output import text
 from howdah.cli.progress_bar import style_of
+from howdah.cli.sealed import error_text
 from howdah.cli.standing import counted, goes_on, percent, short_id, speed
 from howdah.cli.status import STYLES
 from howdah.cli.top import figures
@@ -121,7 +122,7 @@ _WORKER: Final[Column[Row]] = Column(
     "worker", lambda row: _brief(row.job.worker_id, _WORKER_WIDTH), lambda row: row.job.worker_id
 )
 _ERROR: Final[Column[Row]] = Column(
-    "error", lambda row: _brief(row.job.last_error, _ERROR_WIDTH, "red"), lambda row: row.job.last_error
+    "error", lambda row: _brief(error_text(row.job.last_error or ""), _ERROR_WIDTH, "red"), lambda row: row.job.last_error
 )
 
 _PROGRESS: Final[tuple[Column[Row], ...]] = (

@@ -1,0 +1,26 @@
+"""What is encrypted, where the command has no key: a word stands for what nobody could read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+ENCRYPTED: Final = "(encrypted)"
+_SEALED: Final = "howdah.sealed"
+_BEGINNING: Final = f'{{"encoded": {{"{_SEALED}": '
+_READER: Final = json.JSONDecoder()
+
+
+def is_sealed(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {_SEALED, "key"}
+
+
+def error_text(stored: str) -> str:
+    """The error for people. What the database has added to it (how often a worker died) can be read."""
+    if not stored.startswith(_BEGINNING):
+        return stored
+    try:
+        _, end = _READER.raw_decode(stored)
+    except ValueError:
+        return stored
+    return f"{ENCRYPTED}{stored[end:]}"
