@@ -14,8 +14,8 @@ import psycopg
 from howdah import statements
 from tests.faults import catalogue
 from tests.faults.case import CASES, Case
-from tests.faults.checker import judge
 from tests.faults.stage import staged
+from tests.faults.suite import judged
 from tests.servers import Server
 
 
@@ -63,6 +63,9 @@ class Exposed:
         return "; ".join(found) or "NOTHING"
 
 
+CHECKED: Final = "    PERFORM howdah.check_job_type(p_job_type);\n"
+REFUSED: Final = "    RAISE EXCEPTION 'refused' USING ERRCODE = 'JQ001';\n"
+
 MUTANTS: Final = (
     Mutant("zombie-complete", "complete", " AND j.token = ended.token"),
     Mutant("zombie-fail", "settle", " AND j.token = claim.token"),
@@ -83,6 +86,11 @@ MUTANTS: Final = (
         "AS done CROSS JOIN told;\n",
         "AS done CROSS JOIN told;\nEXCEPTION WHEN OTHERS THEN RETURN;\n",
     ),
+    # Nothing is enqueued, and so nothing is lost.
+    Mutant("kill9-random", "enqueue", CHECKED, REFUSED),
+    Mutant("backend-kills", "enqueue", CHECKED, REFUSED),
+    # A job fails because its worker died, and has ended.
+    Mutant("kill9-random", "settle", " AND judged.new_crashes >= judged.max_crashes THEN 'failed'", " THEN 'failed'"),
 )
 
 
@@ -99,5 +107,5 @@ def expose(mutant: Mutant, server: Server, *, seed: int | None = None) -> Expose
             asserted = str(error) or "an assertion without words"
             # That not everything has ended is no wonder then.
             checks = tuple(check for check in checks if check not in ("I1", "I7"))
-        violations = judge(stage.evidence(), checks).violations
+        violations = judged(case, stage, checks).violations
     return Exposed(mutant, violations, asserted)

@@ -240,7 +240,6 @@ def pgbouncer_tx(stage: Stage) -> None:
             until(lambda: all(POLLING in worker.log for worker in workers), "each says that it polls")
             until(lambda: len(producer.acknowledged) >= stage.scaled(1_500, 100), "there was something to do")
         stage.fleet.await_drained()
-        assert producer.refused == 0, "an enqueue was refused"
         for worker in workers:
             assert worker.stop() == 0
             assert worker.log.count(POLLING) == 1, "it says so more than once"
