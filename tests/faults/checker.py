@@ -99,7 +99,7 @@ def _ended_otherwise(evidence: Evidence, fails: Collection[str]) -> Iterator[str
     for job in evidence.jobs:
         if job.status in FINAL and job.status != "completed" and job.job_type not in fails:
             reason = (job.errors or [{}])[-1].get("error")
-            yield f"{job.id}, which is sound {job.job_type}, ended as {job.status}: {reason}"
+            yield f"{job.id} ended as {job.status}, and {job.job_type} is not to: {reason}"
 
 
 def _one_final_transition(evidence: Evidence) -> Iterator[str]:

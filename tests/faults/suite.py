@@ -6,7 +6,7 @@ import dataclasses
 import random
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from tests.faults.case import Case, Skipped
@@ -56,10 +56,9 @@ def play(case: Case, server: Server, major: int, *, quick: bool, seed: int | Non
     return outcome("failed" if violations else "passed", reason="\n".join(violations), faults=stage.faults, **figures)
 
 
-def judged(case: Case, stage: Stage, checks: Sequence[str] | None = None) -> Verdict:
-    """By the common checks, or these of them; or as a case that is not audited has judged itself."""
-    checks = case.checks if checks is None else checks
-    verdict = judge(stage.evidence(), checks, fails=case.fails) if case.audited else stage.verdict
+def judged(case: Case, stage: Stage) -> Verdict:
+    """By the common checks, or as a case that is not audited has judged itself; and by whether there was anything to judge."""
+    verdict = judge(stage.evidence(), case.checks, fails=case.fails) if case.audited else stage.verdict
     return dataclasses.replace(verdict, violations=(*verdict.violations, *_of_the_load(case, stage, verdict)))
 
 
