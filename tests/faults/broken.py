@@ -1,4 +1,4 @@
-"""Howdah with a fence taken out: each mutant is one function, changed in one place, and the case that must notice.
+"""Howdah with a fence taken out, or broken otherwise: each mutant is one function, changed in one place, and the case that must notice.
 
 A checker that cannot fail proves nothing. ``python -m tests.faults --broken`` plays all of these.
 """

@@ -147,6 +147,8 @@ def go_deaf(stage: Stage, proxy: TcpProxy, workers: list[WorkerProcess]) -> None
     """Jobs are found by looking meanwhile, and wake-ups arrive again after a while."""
     until(lambda: len(listening(proxy)) == len(workers), "all of them listen")
     until(lambda: all(sleeps(stage, worker) for worker in workers), "all of them sleep")
+    # Until they look as seldom as they ever do.
+    let_pass(stage, stage.scaled(3, 0) * LEASE)
     deaf = listening(proxy)
     jobs, begun = stage.scaled(60, 20), stage.fleet.ledger.count("START")
     stage.fault(proxy.silence(b"LISTEN "))
