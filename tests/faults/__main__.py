@@ -111,7 +111,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the seed of the random moments, as a failure has printed it")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the outcomes as JSON too")
     parser.add_argument("--list", action="store_true", help="tell which cases there are")
-    parser.add_argument("--broken", action="store_true", help="play the cases of the fences with these taken out")
+    parser.add_argument("--broken", action="store_true", help="play cases on SQL that is broken, which must be noticed")
     args = parser.parse_args()
     if unknown := [name for name in args.case if name not in CASES]:
         parser.error(f"there is no case {unknown[0]}. There are: {', '.join(CASES)}")

@@ -1,4 +1,4 @@
-"""Howdah with a fence taken out: each mutant is one function, changed in one place, and the case that must notice.
+"""Howdah with a fence taken out, or broken otherwise: each mutant is one function, changed in one place, and the case that must notice.
 
 A checker that cannot fail proves nothing. ``python -m tests.faults --broken`` plays all of these.
 """
@@ -16,6 +16,7 @@ from tests.faults import catalogue
 from tests.faults.case import CASES, Case
 from tests.faults.checker import judge
 from tests.faults.stage import staged
+from tests.faults.suite import judged
 from tests.servers import Server
 
 
@@ -63,6 +64,9 @@ class Exposed:
         return "; ".join(found) or "NOTHING"
 
 
+CHECKED: Final = "    PERFORM howdah.check_job_type(p_job_type);\n"
+REFUSED: Final = "    RAISE EXCEPTION 'refused' USING ERRCODE = 'JQ001';\n"
+
 MUTANTS: Final = (
     Mutant("zombie-complete", "complete", " AND j.token = ended.token"),
     Mutant("zombie-fail", "settle", " AND j.token = claim.token"),
@@ -83,6 +87,13 @@ MUTANTS: Final = (
         "AS done CROSS JOIN told;\n",
         "AS done CROSS JOIN told;\nEXCEPTION WHEN OTHERS THEN RETURN;\n",
     ),
+    # A plan that was made while there was nothing reads everything.
+    Mutant("plan-flip", "claim", "SET enable_seqscan = off\n"),
+    # Nothing is enqueued, and so nothing is lost.
+    Mutant("kill9-random", "enqueue", CHECKED, REFUSED),
+    Mutant("backend-kills", "enqueue", CHECKED, REFUSED),
+    # A job fails because its worker died, and has ended.
+    Mutant("kill9-random", "settle", " AND judged.new_crashes >= judged.max_crashes THEN 'failed'", " THEN 'failed'"),
 )
 
 
@@ -90,7 +101,7 @@ def expose(mutant: Mutant, server: Server, *, seed: int | None = None) -> Expose
     """Plays the quick form of a mutant's case, and tells what was noticed. Only a fault that is named is one."""
     case: Case = CASES[mutant.case]
     assert case in catalogue.CATALOGUE
-    asserted, checks = "", case.checks
+    asserted = ""
     seed = random.randrange(10**6) if seed is None else seed
     with staged(case, server, quick=True, seed=seed, broken=mutant.install) as stage:
         try:
@@ -98,6 +109,8 @@ def expose(mutant: Mutant, server: Server, *, seed: int | None = None) -> Expose
         except AssertionError as error:
             asserted = str(error) or "an assertion without words"
             # That not everything has ended is no wonder then.
-            checks = tuple(check for check in checks if check not in ("I1", "I7"))
-        violations = judge(stage.evidence(), checks).violations
+            checks = [check for check in case.checks if check not in ("I1", "I7")]
+            violations = judge(stage.evidence(), checks).violations if case.audited else ()
+        else:
+            violations = judged(case, stage).violations
     return Exposed(mutant, violations, asserted)

@@ -25,6 +25,8 @@ class Case:
     settings: dict[str, str]
     audited: bool
     handlers: str
+    fails: frozenset[str]
+    refuses: bool
     play: Callable[[Stage], None]
 
     @property
@@ -46,12 +48,30 @@ def case(
     settings: dict[str, str] | None = None,
     audited: bool = True,
     handlers: str = "handlers",
+    fails: str = "doomed",
+    refuses: bool = False,
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
-    """Adds a case. A server of its own is for those that stop it, fill it, or need settings; handlers names their module."""
+    """Adds a case.
+
+    A server of its own is for those that stop it, fill it, or need settings; handlers names their module. Jobs of the types
+    in fails may end otherwise than completed, and no others; refuses says that the database is taken away, so that
+    enqueues may be refused.
+    """
 
     def add(play: Callable[[Stage], None]) -> Callable[[Stage], None]:
         assert name not in CASES, f"there are two cases named {name}"
-        CASES[name] = Case(number, name, tuple(checks.split()), own_server, settings or {}, audited, handlers, play)
+        CASES[name] = Case(
+            number=number,
+            name=name,
+            checks=tuple(checks.split()),
+            own_server=own_server,
+            settings=settings or {},
+            audited=audited,
+            handlers=handlers,
+            fails=frozenset(fails.split()),
+            refuses=refuses,
+            play=play,
+        )
         return play
 
     return add

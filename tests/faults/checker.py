@@ -13,7 +13,7 @@ import itertools
 import re
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, NamedTuple
 
@@ -48,8 +48,13 @@ class Verdict:
     violations: tuple[str, ...]
 
 
-def judge(evidence: Evidence, invariants: Sequence[str], bound: float = RECOVERY) -> Verdict:
-    """Checks these invariants; what was lost and doubled is counted in any case."""
+def judge(
+    evidence: Evidence, invariants: Sequence[str], bound: float = RECOVERY, *, fails: Collection[str] | None = None
+) -> Verdict:
+    """Checks these invariants; what was lost and doubled is counted in any case.
+
+    Only jobs of the types in fails may end otherwise than completed, if given: I1 is content with any end.
+    """
     recovered = list(recoveries(evidence))
     violations = [
         f"{name}: {violation}" for name in invariants if name in CHECKS for violation in _some(CHECKS[name](evidence))
@@ -58,6 +63,8 @@ def judge(evidence: Evidence, invariants: Sequence[str], bound: float = RECOVERY
         late = ((id, took) for id, took in recovered if took > bound)
         told = (f"{id} was back after {took:.1f} s, and not within {bound:g} s" for id, took in late)
         violations += [f"I6: {each}" for each in _some(told)]
+    if fails is not None:
+        violations += _some(_ended_otherwise(evidence, fails))
     return Verdict(
         jobs=len(evidence.acknowledged | {job.id for job in evidence.jobs}),
         lost=len(list(lost(evidence))),
@@ -86,6 +93,13 @@ def doubled(evidence: Evidence) -> Counter[uuid.UUID]:
 def _every_acknowledged_job_ends(evidence: Evidence) -> Iterator[str]:
     for id in lost(evidence):
         yield f"{id} was acknowledged, and has not ended"
+
+
+def _ended_otherwise(evidence: Evidence, fails: Collection[str]) -> Iterator[str]:
+    for job in evidence.jobs:
+        if job.status in FINAL and job.status != "completed" and job.job_type not in fails:
+            reason = (job.errors or [{}])[-1].get("error")
+            yield f"{job.id} ended as {job.status}, and {job.job_type} is not to: {reason}"
 
 
 def _one_final_transition(evidence: Evidence) -> Iterator[str]:

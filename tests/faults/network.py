@@ -14,8 +14,10 @@ from tests import pooler
 from tests.faults.case import case
 from tests.faults.stage import Stage
 from tests.tcp_proxy import Link, TcpProxy
-from tests.worker.processes import LEASE, PATIENCE, RECOVERY, WorkerProcess, until
+from tests.worker.processes import LEASE, PATIENCE, POLL, RECOVERY, WorkerProcess, until
 
+PICKUP = timedelta(seconds=POLL + 1)
+"""How long a job may wait for somebody who looks: with the second that a recovery has, too, for whatever the machine does besides."""
 MENDED = 30.0
 """Seconds after which nobody may still wait on a network that is back, or on one that is gone for good."""
 
@@ -145,12 +147,17 @@ def go_deaf(stage: Stage, proxy: TcpProxy, workers: list[WorkerProcess]) -> None
     """Jobs are found by looking meanwhile, and wake-ups arrive again after a while."""
     until(lambda: len(listening(proxy)) == len(workers), "all of them listen")
     until(lambda: all(sleeps(stage, worker) for worker in workers), "all of them sleep")
+    # Until they look as seldom as they ever do.
+    let_pass(stage, stage.scaled(3, 0) * LEASE)
     deaf = listening(proxy)
     jobs, begun = stage.scaled(60, 20), stage.fleet.ledger.count("START")
     stage.fault(proxy.silence(b"LISTEN "))
     stage.enqueue_many("work", jobs)
     until(lambda: stage.fleet.ledger.count("START") == begun + jobs, "the jobs are found by looking")
     assert not listening(proxy) - deaf, "they were found only when somebody listened again"
+    found = stage.fleet.jobs("id = ANY (%s)", stage.acknowledged[-jobs:])
+    waited = max(job["claimed_at"] - job["run_at"] for job in found)
+    assert waited <= PICKUP, f"a job was found only after {waited}"
     until(lambda: len(listening(proxy) - deaf) == len(workers), "all listen over new connections")
     until(lambda: wake_ups_arrive(stage, listening(proxy) - deaf), "wake-ups arrive again")
     for link in deaf:
@@ -240,7 +247,6 @@ def pgbouncer_tx(stage: Stage) -> None:
             until(lambda: all(POLLING in worker.log for worker in workers), "each says that it polls")
             until(lambda: len(producer.acknowledged) >= stage.scaled(1_500, 100), "there was something to do")
         stage.fleet.await_drained()
-        assert producer.refused == 0, "an enqueue was refused"
         for worker in workers:
             assert worker.stop() == 0
             assert worker.log.count(POLLING) == 1, "it says so more than once"

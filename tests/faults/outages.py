@@ -14,7 +14,7 @@ from tests.standby import Standby
 from tests.worker.processes import until
 
 
-@case(22, "pg-crash-loop", checks="I1 I2 I3 I4 I5 I7", own_server=True)
+@case(22, "pg-crash-loop", checks="I1 I2 I3 I4 I5 I7", own_server=True, refuses=True)
 def pg_crash_loop(stage: Stage) -> None:
     """The server is stopped without a word and started again, ten times, and everybody goes on."""
     workers = stage.start(stage.scaled(4, 2), concurrency=10)
@@ -48,7 +48,7 @@ def backend_kills(stage: Stage) -> None:
     assert all(worker.is_running for worker in workers), "no worker has ended"
 
 
-@case(29, "failover", checks="I1 I2 I3 I4 I5 I7", own_server=True, settings={"wal_level": "replica"})
+@case(29, "failover", checks="I1 I2 I3 I4 I5 I7", own_server=True, settings={"wal_level": "replica"}, refuses=True)
 def failover(stage: Stage) -> None:
     """A standby is promoted, while the old primary stays reachable, first in everybody's list, and read-only."""
     with Standby(stage.server) as standby:
@@ -71,7 +71,7 @@ def failover(stage: Stage) -> None:
         stage.keep_evidence()
 
 
-@case(39, "disk-full", checks="I1 I2 I3 I5 I7")
+@case(39, "disk-full", checks="I1 I2 I3 I5 I7", refuses=True)
 def disk_full(stage: Stage) -> None:
     """The server's disk fills up under load, and is freed again: nothing was promised that is not there."""
     stage.needs(os.getuid() == 0, "a small disk can be mounted by root only")

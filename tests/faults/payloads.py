@@ -17,7 +17,7 @@ from tests.worker.processes import until
 BATCH = 100
 
 
-@case(17, "bad-row", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_payloads")
+@case(17, "bad-row", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_payloads", fails="returns_with_others")
 def bad_row(stage: Stage) -> None:
     """One error with a NUL byte, two results that cannot be stored and one key that is taken, each among a hundred that are sound."""
     one_key_is_taken(stage, stage.scaled(20_000, BATCH))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from howdah import HowdahError, JobQueue
+from howdah import DatabaseUnavailable, JobQueue
 
 MIXED = ("work",) * 12 + ("work_in_a_thread",) * 2 + ("reports",) * 2 + ("flaky",) * 2 + ("doomed",) * 2
 """Of a hundred, ten fail at their first attempt, and ten at every one."""
@@ -44,7 +44,7 @@ class Producer:
                 return
             try:
                 self.acknowledged.append(self._queue.enqueue(job_type, data).id)
-            except HowdahError:
+            except DatabaseUnavailable:
                 self.refused += 1
             except BaseException as error:  # noqa: BLE001 - the case fails with it, in its own thread
                 self.failures.append(error)
@@ -53,7 +53,7 @@ class Producer:
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join()
-        assert not self.failures, f"a producer met an error that is not Howdah's: {self.failures[0]!r}"
+        assert not self.failures, f"an enqueue failed, and not because of an outage: {self.failures[0]!r}"
 
     def await_end(self) -> None:
         """Until it has added as many as it was to."""

@@ -41,6 +41,7 @@ class Stage:
         self.acknowledged: list[uuid.UUID] = []
         self.deaths: list[Death] = []
         self.faults = 0
+        self.refused = 0
         self.verdict = Verdict(0, 0, 0, None, ())
         """Of a case that is not audited, because it is about too many jobs: what it has found out itself."""
         self._count = 0
@@ -81,8 +82,10 @@ class Stage:
         try:
             with producer:
                 yield producer
+            assert producer.acknowledged, "the load never came"
         finally:
             self.acknowledged += producer.acknowledged
+            self.refused += producer.refused
             if dsn:
                 queue.close()
 

@@ -6,6 +6,7 @@ import dataclasses
 import random
 import time
 import traceback
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from tests.faults.case import Case, Skipped
@@ -46,7 +47,7 @@ def play(case: Case, server: Server, major: int, *, quick: bool, seed: int | Non
     try:
         with staged(case, server, quick=quick, seed=seed) as stage:
             case.play(stage)
-            figures = dataclasses.asdict(_judged(case, stage))
+            figures = dataclasses.asdict(judged(case, stage))
     except Skipped as reason:
         return outcome("skipped", reason=str(reason))
     except Exception:  # noqa: BLE001 - whatever it is, it is this case's, and the others go on
@@ -55,6 +56,19 @@ def play(case: Case, server: Server, major: int, *, quick: bool, seed: int | Non
     return outcome("failed" if violations else "passed", reason="\n".join(violations), faults=stage.faults, **figures)
 
 
-def _judged(case: Case, stage: Stage) -> Verdict:
-    """By the common checks; or as a case that is not audited has judged itself."""
-    return judge(stage.evidence(), case.checks) if case.audited else stage.verdict
+def judged(case: Case, stage: Stage) -> Verdict:
+    """By the common checks, or as a case that is not audited has judged itself; and by whether there was anything to judge."""
+    verdict = judge(stage.evidence(), case.checks, fails=case.fails) if case.audited else stage.verdict
+    return dataclasses.replace(verdict, violations=(*verdict.violations, *_of_the_load(case, stage, verdict)))
+
+
+def _of_the_load(case: Case, stage: Stage, verdict: Verdict) -> Iterator[str]:
+    """Where nothing was at stake, nothing was shown."""
+    if not verdict.jobs:
+        yield "there were no jobs"
+    if not stage.faults:
+        yield "no fault was injected"
+    if "I6" in case.checks and verdict.slowest is None:
+        yield "I6: nobody who died held a job, so that no recovery was measured"
+    if stage.refused and not case.refuses:
+        yield f"{stage.refused} enqueues were refused, and the database was there"

@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.faults.broken import MUTANTS, Mutant, expose
+from tests.faults.case import CASES
 from tests.faults.checker import judge
 from tests.faults.evidence import Death, Ended, Evidence, Farewell, Transition
+from tests.faults.stage import Stage
+from tests.faults.suite import play
 from tests.servers import Server
 from tests.worker.ledger import Entry
 from tests.worker.processes import LEASE, RECOVERY
@@ -163,6 +166,31 @@ def test_i1_notices_a_job_of_which_nothing_is_left() -> None:
 def test_i7_notices_what_nobody_was_told_of() -> None:
     evidence = dataclasses.replace(Story().evidence(), acknowledged=frozenset())
     assert found(evidence) == ["I7"]
+
+
+def test_a_job_that_was_to_complete_may_not_end_otherwise() -> None:
+    for status in ("failed", "cancelled"):
+        story = Story()
+        story.claim()
+        story.end(status)
+        assert found(story) == [], "any end is one"
+        assert judge(story.evidence(), ALL, fails=["work"]).violations == ()
+        (violation,) = judge(story.evidence(), ALL, fails=["doomed"]).violations
+        assert f"{story.id} ended as {status}" in violation
+    assert judge(run_once().evidence(), ALL, fails=[]).violations == ()
+
+
+def test_a_case_in_which_nothing_was_at_stake_does_not_pass(shared_server: Server) -> None:
+    def nothing_but_a_refusal(stage: Stage) -> None:
+        stage.refused += 1
+
+    idle = dataclasses.replace(CASES["kill9-random"], play=nothing_but_a_refusal)
+    outcome = play(idle, shared_server, 18, quick=True)
+    assert outcome.outcome == "failed"
+    for lack in ("no jobs", "no fault", "no recovery", "1 enqueues were refused"):
+        assert lack in outcome.reason
+    outage = dataclasses.replace(idle, refuses=True)
+    assert "refused" not in play(outage, shared_server, 18, quick=True).reason
 
 
 def test_i2_notices_a_job_that_ended_twice() -> None:

@@ -27,4 +27,3 @@ def test_case(case: Case, shared_server: Server) -> None:
         pytest.skip(outcome.reason)
     assert outcome.outcome == "passed", f"seed {outcome.seed}: {outcome.reason}"
     assert (outcome.lost, outcome.doubled) == (0, 0)
-    assert outcome.faults
