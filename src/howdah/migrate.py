@@ -189,7 +189,7 @@ def check_version(schema: str) -> Plan[None]:
 def check(schema: str, *, first: Plan[object] | None = None) -> Plan[list[Difference]]:
     """Compares what is installed with a fresh installation, made for that and undone. first: in the same transaction."""
     yield Begin(discard=True)
-    yield from first or ()
+    yield from first or _may_compare()
     yield from check_version(schema)
     yield Script(source("fix_search_path"))
     fresh_schema = f"howdah_check_{secrets.token_hex(6)}"
@@ -202,6 +202,16 @@ def check(schema: str, *, first: Plan[object] | None = None) -> Plan[list[Differ
     fresh = yield from _fingerprint(fresh_schema, schema, with_grants=has_roles)
     found = yield from _fingerprint(schema, schema, with_grants=has_roles)
     return list(_differences(fresh, found))
+
+
+def _may_compare() -> Plan[None]:
+    (row,) = yield from read("may_create_schema")
+    if not row["may"]:
+        database, login = quoted(row["database"]), quoted(row["login"])
+        raise NotPermitted(
+            f"login {row['login']} may not create a schema in database {row['database']}, which is compared with and undone."
+            f" Let an administrator run: GRANT CREATE ON DATABASE {database} TO {login}"
+        )
 
 
 def _installation(schema: str) -> Iterator[str]:

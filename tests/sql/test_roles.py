@@ -51,8 +51,8 @@ FUNCTIONS = decided(
             " run_schedule"
         ),
     ),
-    (READERS, "lease_clock place read_events start_watching stop_watching stream_position"),
-    (WORKER | READERS, "channel clock"),
+    (READERS, "place read_events start_watching stop_watching stream_position"),
+    (WORKER | READERS, "channel clock lease_clock"),
     (
         NOBODYS,
         (
@@ -70,8 +70,9 @@ RELATIONS = decided(
     ((READERS, NOBODYS, OPERATOR), "settings"),
     (
         (READERS, NOBODYS, NOBODYS),
-        "job_details live_jobs event_details schedule_details types workers archive_counts event_counter",
+        "job_details live_jobs event_details schedule_details types archive_counts event_counter",
     ),
+    ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
         "live archive archive_default events events_default schedules id_counter",
@@ -539,3 +540,21 @@ def test_many_at_once_are_one_after_the_other(vacant: Tenant) -> None:
 
 def test_all_roles_are_tried() -> None:
     assert set(CALLERS) == {*ROLES, NOBODY} - {"owner"}
+
+
+def test_a_check_of_the_schema_says_which_right_it_needs(tenant: Tenant) -> None:
+    with tenant.queue("owner") as queue:
+        with pytest.raises(NotPermitted, match=r"GRANT CREATE ON DATABASE .* TO \"roles_test_owner_login\""):
+            queue.check_schema()
+        tenant.execute("GRANT CREATE ON DATABASE {} TO {}", tenant.admin.info.dbname, tenant.login("owner"))
+        try:
+            assert queue.check_schema() == []
+        finally:
+            tenant.execute("REVOKE CREATE ON DATABASE {} FROM {}", tenant.admin.info.dbname, tenant.login("owner"))
+
+
+def test_a_worker_may_ask_for_its_own_health(tenant: Tenant) -> None:
+    with tenant.queue("worker") as queue:
+        assert queue.workers() == []
+    with tenant.queue("producer") as queue, pytest.raises(NotPermitted, match="needs the role .*roles_test_worker"):
+        queue.workers()

@@ -82,7 +82,7 @@ GRANT SELECT ON
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION
-    howdah.lease_clock, howdah.place, howdah.read_events, howdah.start_watching, howdah.stop_watching, howdah.stream_position
+    howdah.place, howdah.read_events, howdah.start_watching, howdah.stop_watching, howdah.stream_position
 TO howdah_viewer, howdah_operator;
 
 -- To interfere.
@@ -102,7 +102,9 @@ GRANT UPDATE (archive_retention, archive_days_ahead, cancel_grace, max_crashes, 
     ON howdah.settings TO howdah_operator;
 
 -- What several of them need.
-GRANT EXECUTE ON FUNCTION howdah.channel, howdah.clock TO howdah_worker, howdah_viewer, howdah_operator;
+GRANT EXECUTE ON FUNCTION howdah.channel, howdah.clock, howdah.lease_clock TO howdah_worker, howdah_viewer, howdah_operator;
+-- A container asks for its own health by its worker's login.
+GRANT SELECT ON howdah.workers TO howdah_worker;
 GRANT EXECUTE ON FUNCTION
     howdah.compact_counts, howdah.create_partitions, howdah.prune, howdah.recover, howdah.recover_stale_jobs, howdah.schedule
 TO howdah_worker, howdah_operator;
