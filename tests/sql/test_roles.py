@@ -556,5 +556,5 @@ def test_a_check_of_the_schema_says_which_right_it_needs(tenant: Tenant) -> None
 def test_a_worker_may_ask_for_its_own_health(tenant: Tenant) -> None:
     with tenant.queue("worker") as queue:
         assert queue.workers() == []
-    with tenant.queue("producer") as queue, pytest.raises(NotPermitted, match="needs the role .*roles_test_worker"):
+    with tenant.queue("producer") as queue, pytest.raises(NotPermitted, match=r"needs the role .*roles_test_worker"):
         queue.workers()
