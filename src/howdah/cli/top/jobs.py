@@ -122,7 +122,9 @@ _WORKER: Final[Column[Row]] = Column(
     "worker", lambda row: _brief(row.job.worker_id, _WORKER_WIDTH), lambda row: row.job.worker_id
 )
 _ERROR: Final[Column[Row]] = Column(
-    "error", lambda row: _brief(error_text(row.job.last_error or ""), _ERROR_WIDTH, "red"), lambda row: row.job.last_error
+    "error",
+    lambda row: _brief(error_text(row.job.last_error or ""), _ERROR_WIDTH, "red"),
+    lambda row: row.job.last_error,
 )
 
 _PROGRESS: Final[tuple[Column[Row], ...]] = (
