@@ -46,6 +46,7 @@ def check_the_accounts(report: dict[str, Any]) -> None:
     found = report["accounts"]
     assert report["sound"], found["wrong"]
     assert (found["lost"], found["doubled"], found["unfinished"], found["wrong"]) == (0, 0, 0, [])
+    assert (found["unexplained"], found["failed_unexplained"], found["cancelled"]) == (0, 0, 0)
     ended = found["completed"] + found["failed_as_planned"] + found["failed_by_faults"]
     assert found["acknowledged"] <= ended <= found["acknowledged"] + found["unanswered"]
     assert ended > 400, "those of the burst, and some beside them"
@@ -97,7 +98,7 @@ def test_interrupted_it_reports_what_was_seen_until_then(dsn: str, tmp_path: Pat
     out = tmp_path / "soak.json"
     argv = ("soak", "--minutes", "5", "--rate", "40", "--faults", "none", "--workers", "1", "--out", str(out))
     bench = Bench(dsn, *argv)
-    bench.wait_for("s: [1-9][0-9]* done")
+    bench.wait_for("s: [1-9][0-9]* runs of handlers done")
     bench.process.send_signal(signal.SIGINT)
     assert bench.end() == 130
     assert bench.err.endswith("howdah: interrupted: this is what was seen until then\n")
@@ -119,7 +120,7 @@ def test_what_is_lost_makes_the_exit_code(dsn: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(director._Director, "_ended_jobs", forgetful)
     outcome = howdah("bench", "soak", "--minutes", "0.01", "--faults", "burst", "--workers", "1", dsn=dsn)
     assert outcome.code == 1
-    assert "Lost: 1. Doubled: 0. Unfinished: 0." in outcome.out
+    assert "Lost: 1. Doubled: 0. Unfinished: 0. Unexplained: 0." in outcome.out
     assert "acknowledged, but nowhere: " in outcome.out
     assert "Faults: burst 1." in outcome.out
     assert "\x1b" not in outcome.out

@@ -16,14 +16,19 @@ from hypothesis import strategies as st
 from howdah.bench.drift import slope, thirds
 from howdah.bench.memory import resident_bytes
 from howdah.bench.soak.accounts import Accounts, Ended, Runs, accounts, recoveries
+from howdah.bench.soak.director import Soaked
 from howdah.bench.soak.faults import BURST, DISCONNECT, KILL, KINDS, STOP, Fault, chosen, schedule
 from howdah.bench.soak.job_types import FLAKY, JOB_TYPES, KEYED, QUICK
 from howdah.bench.soak.ledger import END, START, Ledger, Note
 from howdah.bench.soak.load import ATTEMPTS, SHARES, fails, piece
+from howdah.bench.soak.options import SoakOptions
 from howdah.bench.soak.sample import Sample, Window
 from howdah.bench.soak.staff import Footprint
 from howdah.bench.soak.verdict import verdict
+from howdah.cli import soak
 from howdah.errors import InvalidInput
+
+LEASE = 15.0
 
 # The accounts
 
@@ -55,7 +60,11 @@ class Story:
             self.notes.append(Note(job, token, word, pid, float(next(self._clock)), 0.5))
 
     def told(self) -> Accounts:
-        return accounts(self.acknowledged, 0, self.ended, self.unended, Runs(self.notes), self.faults)
+        runs = Runs(self.notes)
+        return accounts(self.acknowledged, 0, self.ended, self.unended, runs, self.faults, LEASE)
+
+    def is_sound(self, *, interrupted: bool = False) -> bool:
+        return Soaked(SoakOptions(seed=1), 60.0, interrupted, [], self.faults, self.told(), [], []).is_sound
 
 
 @pytest.fixture
@@ -146,10 +155,87 @@ def test_a_fault_that_comes_later_or_was_over_long_before_explains_nothing(story
     assert story.told().unexplained == 1
 
 
-def test_a_failure_that_was_not_planned_is_told_apart(story: Story) -> None:
-    story.job("failed", fails=1)
+@pytest.mark.parametrize("late", [False, True], ids=["it came back in time to be first", "it came back last"])
+def test_a_job_that_ran_again_is_explained_by_a_worker_that_had_stalled(story: Story, late: bool) -> None:
+    job = story.job(None)
+    story.notes = story.notes[:-2]
+    came_to_its_end = 41.0 if late else 21.0
+    story.notes += [
+        Note(job, 1, START, 1, 20.0, 0.5),
+        Note(job, 1, END, 1, came_to_its_end, 0.5),
+        Note(job, 2, START, 2, 40.0, 0.5),
+        Note(job, 2, END, 2, 40.5, 0.5),
+    ]
+    story.ended.append(Ended(job, 99, 0, 2, "completed"))
     found = story.told()
-    assert (found.failed_as_planned, found.failed_by_faults, found.lost) == (1, 1, 0)
+    assert (found.repeated, found.stalled, found.unexplained) == (1, 1, 0)
+    assert story.is_sound()
+    others = [Note(uuid.uuid4().bytes, 1, START, 1, at, 0.5) for at in (39.0, 38.0, 30.0)]
+    story.notes += others[:2]
+    assert story.told().stalled == 1, "though it was at work again before another began it"
+    story.notes += others[2:]
+    found = story.told()
+    assert (found.stalled, found.unexplained) == (0, 1), "it was never silent for long"
+    assert not story.is_sound()
+
+
+def test_a_failure_that_was_not_planned_needs_a_fault_for_each_attempt(story: Story) -> None:
+    job = story.job("failed", runs=2, fails=1)
+    story.notes = [note for note in story.notes if (note.id, note.word) != (job, END)]
+    assert (story.told().failed_as_planned, story.told().failed_unexplained) == (1, 1)
+    assert story.told().wrong == (f"failed, and nothing explains it: {uuid.UUID(bytes=job)}",)
+    started = [note.at for note in story.notes if note.id == job and note.word == START]
+    story.faults.append(Fault(KILL, started[0] + 0.5, started[0] + 0.5, 1, "of its first holder"))
+    assert (story.told().failed_by_faults, story.told().failed_unexplained) == (0, 1), "one of the two attempts"
+    story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 17, "of somebody else"))
+    assert (story.told().failed_by_faults, story.told().failed_unexplained) == (0, 1)
+    # It may have died before its handler could note anything.
+    story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 18, "of its holder", frozenset({job})))
+    assert (story.told().failed_by_faults, story.told().failed_unexplained) == (1, 0)
+    assert story.is_sound()
+
+
+# Whether it was sound
+
+
+def test_where_all_is_well_it_was_sound(story: Story) -> None:
+    assert story.is_sound()
+
+
+def test_a_soak_in_which_everything_fails_is_not_sound() -> None:
+    story = Story()
+    for _ in range(1_000):
+        story.job("failed")
+    assert story.told().failed_unexplained == 1_000
+    assert not story.is_sound()
+
+
+def test_a_soak_in_which_somebody_cancels_is_not_sound(story: Story) -> None:
+    job = story.job("cancelled")
+    found = story.told()
+    assert (found.cancelled, found.wrong) == (1, (f"cancelled, and nothing explains it: {uuid.UUID(bytes=job)}",))
+    assert not story.is_sound()
+
+
+def test_a_soak_in_which_nothing_was_acknowledged_is_not_sound_unless_it_was_interrupted() -> None:
+    assert not Story().is_sound()
+    assert Story().is_sound(interrupted=True)
+
+
+def test_a_soak_in_which_every_job_runs_twice_at_once_is_not_sound() -> None:
+    story = Story()
+    for _ in range(1_000):
+        story.job(runs=2)
+    assert (story.told().unexplained, len(story.told().wrong)) == (1_000, 10)
+    assert not story.is_sound()
+
+
+def test_who_interrupts_a_soak_does_not_wait_for_the_end(story: Story) -> None:
+    story.unended.add(story.job(None))
+    assert not story.is_sound()
+    assert story.is_sound(interrupted=True)
+    story.job(None)
+    assert not story.is_sound(interrupted=True), "but what is lost is lost"
 
 
 def test_recovery_lasts_until_the_last_job_has_begun_elsewhere() -> None:
@@ -319,3 +405,24 @@ def test_a_slope_needs_two_points() -> None:
 def test_the_memory_of_a_process() -> None:
     assert (resident_bytes(os.getpid()) or 0) > 1_000_000
     assert resident_bytes(2**22 + 1) is None
+
+
+# What is said meanwhile
+
+
+def test_in_a_pipe_a_line_comes_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    with soak._progress(SoakOptions(seed=1)) as listener:
+        for halves in range(1, 61):
+            listener.sampled(sample(halves / 2))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" s: ")[0].strip() for line in lines] == ["0.5", "10.5", "20.5"]
+    assert "10 runs of handlers done" in lines[0]
+
+
+def test_one_minute_is_one() -> None:
+    assert [soak._minutes(seconds) for seconds in (6, 60, 90, 600)] == [
+        "0.1 minutes",
+        "1 minute",
+        "1.5 minutes",
+        "10 minutes",
+    ]

@@ -33,6 +33,8 @@ UNSOUND: Final = 1
 INTERRUPTED: Final = 130
 _MOST_MINUTES: Final = 7 * 24 * 60
 _SEEDS: Final = 1_000_000
+_A_LINE_EVERY: Final = 10.0
+"""Seconds. Where nobody looks at a bar, a log is written, and that is read later."""
 _UNDISTURBED: Final = 2
 """Workers that there must be, so that one can be disturbed and one is not."""
 
@@ -111,7 +113,7 @@ class Report:
     def picture(self) -> str:
         server, options = self.server, self.soaked.options
         return picture(
-            f"howdah bench soak, seed {options.seed}: {self.soaked.seconds / 60:.3g} minutes, {options.rate:,} jobs/s,"
+            f"howdah bench soak, seed {options.seed}: {_minutes(self.soaked.seconds)}, {options.rate:,} jobs/s,"
             f" {options.workers} workers; PostgreSQL {server.version}",
             self.soaked,
         )
@@ -138,9 +140,10 @@ class Report:
 
     def _story(self) -> Iterator[str]:
         options, soaked, found = self.soaked.options, self.soaked, self.soaked.accounts
-        ended = found.completed + found.failed_as_planned + found.failed_by_faults
+        failed = found.failed_as_planned + found.failed_by_faults + found.failed_unexplained
+        ended = found.completed + failed + found.cancelled
         yield (
-            f"{soaked.seconds / 60:.3g} minutes at {options.rate:,} jobs/s, {options.workers} workers with a lease of"
+            f"{_minutes(soaked.seconds)} at {options.rate:,} jobs/s, {options.workers} workers with a lease of"
             f" {options.lease:g} s, seed {options.seed}"
         )
         happened = by_kind(soaked.faults)
@@ -148,13 +151,17 @@ class Report:
         yield f"Faults: {said or faults.NONE}."
         yield (
             f"Jobs: {found.acknowledged:,} acknowledged, {ended:,} ended: {found.completed:,} completed,"
-            f" {found.failed_as_planned:,} failed as planned, {found.failed_by_faults:,} failed by faults."
+            f" {found.failed_as_planned:,} failed as planned, {found.failed_by_faults:,} failed by faults"
+            + (f", {found.failed_unexplained:,} failed for no reason" if found.failed_unexplained else "")
+            + (f", {found.cancelled:,} cancelled" if found.cancelled else "")
+            + "."
         )
         if found.unanswered:
             yield f"{found.unanswered:,} calls got no answer, because the connection was lost: their jobs may be there, or not."
         yield (
-            f"Handlers came to their end again for {found.repeated:,} jobs"
-            + (f", {found.unexplained:,} of which no fault explains." if found.unexplained else ".")
+            f"Handlers came to their end again for {found.repeated:,} {'job' if found.repeated == 1 else 'jobs'}"
+            + (f", {found.stalled:,} because a worker had stalled that no fault struck" if found.stalled else "")
+            + (f", {found.unexplained:,} of which nothing explains." if found.unexplained else ".")
         )
         yield from self._recovery()
 
@@ -173,11 +180,19 @@ class Report:
         yield text(self.verdict.words, "yellow" if self.verdict.drifted else "")
         found = self.soaked.accounts
         yield text(
-            f"Lost: {found.lost:,}. Doubled: {found.doubled:,}. Unfinished: {found.unfinished:,}.",
+            f"Lost: {found.lost:,}. Doubled: {found.doubled:,}. Unfinished: {found.unfinished:,}."
+            f" Unexplained: {found.inexplicable:,}.",
             "green" if self.soaked.is_sound else "bold red",
         )
+        if not found.acknowledged:
+            yield text("No job was acknowledged, so that nothing was shown.", "red")
         for each in (*found.wrong, *self.soaked.fallen):
             yield text(f"  {each}", "red")
+
+
+def _minutes(seconds: float) -> str:
+    shown_minutes = f"{seconds / 60:.3g}"
+    return f"{shown_minutes} {'minute' if shown_minutes == '1' else 'minutes'}"
 
 
 _RIGHT: Final = ("first third", "last third", "times", "at most")
@@ -209,9 +224,15 @@ def _progress(options: SoakOptions) -> Iterator[Listener]:
 
 
 class _Lines:
-    """A line for each sample, and for each fault."""
+    """A line every ten seconds, and for each fault."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
 
     def sampled(self, sample: Sample) -> None:
+        if sample.seconds < self._next:
+            return
+        self._next = sample.seconds + _A_LINE_EVERY
         remark(f"{sample.seconds:7.1f} s: {_standing(sample)}, {_sizes(sample)}")
 
     def struck(self, fault: faults.Fault) -> None:
@@ -245,8 +266,8 @@ class _Bar:
 
 
 def _standing(sample: Sample) -> str:
-    latency = "no job done" if sample.p99 is None else f"p99 {shown(sample.p99)} ms"
-    return f"{sample.done:,} done, {sample.waiting:,} wait, {latency}"
+    latency = "none of late" if sample.p99 is None else f"p99 {shown(sample.p99)} ms"
+    return f"{sample.done:,} runs of handlers done, {sample.waiting:,} wait, {latency}"
 
 
 def _sizes(sample: Sample) -> str:

@@ -65,10 +65,12 @@ class Soaked:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was lost or doubled, and nobody fell."""
+        """Whether nothing was lost or doubled, nobody fell, and all that happened besides can be explained. Who has
+        interrupted it did not wait for the end."""
         found = self.accounts
-        unfinished = 0 if self.interrupted else found.unfinished
-        return not (found.lost or found.doubled or unfinished or self.fallen)
+        if found.lost or found.doubled or found.inexplicable or self.fallen:
+            return False
+        return self.interrupted or (found.acknowledged > 0 and not found.unfinished)
 
 
 def soak(arena: Arena, options: SoakOptions, listener: Listener) -> Soaked:
@@ -162,7 +164,13 @@ class _Director:
         runs = Runs(self._ledger.all())
         unended = {row["id"].bytes for row in self._arena.rows("soak_unended")}
         found = accounts(
-            self._producers.acknowledged, self._producers.unanswered, self._ended_jobs(), unended, runs, self._faults
+            self._producers.acknowledged,
+            self._producers.unanswered,
+            self._ended_jobs(),
+            unended,
+            runs,
+            self._faults,
+            self._options.lease,
         )
         recovered = [dataclasses.replace(each, at=each.at - self._began) for each in recoveries(self._faults, runs)]
         return Soaked(
