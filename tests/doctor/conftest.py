@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -99,7 +100,16 @@ def found(queue: JobQueue, **options: Any) -> list[Finding]:
     """The findings, where everything can be seen. Drift, which takes longest, is looked for where the schema is the matter."""
     diagnosis = queue.doctor(**{"ignore": ["schema-drift"], **options})
     assert diagnosis.unseen == []
+    for finding in diagnosis:
+        assert can_be_pasted(finding.remedy), finding.remedy
     return list(diagnosis)
+
+
+def can_be_pasted(remedy: str) -> bool:
+    """A remedy that begins with a statement, or with a command, is nothing else up to a comment of SQL or of the shell."""
+    if re.match("[A-Z]{4,} ", remedy):
+        return remedy.partition(" -- ")[0].endswith(";")
+    return not remedy.startswith(("howdah ", "pip ")) or not re.search(r"[,:;] | and ", remedy.partition("  # ")[0])
 
 
 def codes(queue: JobQueue, **options: Any) -> list[str]:

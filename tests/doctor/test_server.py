@@ -89,8 +89,8 @@ def test_a_setting_is_undone_where_it_was_made(
     db.execute(f"ALTER {whose} SET {name} = {value}".encode())
     try:
         finding = only_finding(queue, code)
-        assert finding.remedy == f"ALTER {whose} RESET {name}; and restart the sessions"
-        db.execute(finding.remedy.partition(";")[0].encode())
+        assert finding.remedy == f"ALTER {whose} RESET {name}; -- and restart the sessions"
+        db.execute(finding.remedy.encode())
         assert codes(queue) == []
     finally:
         db.execute(f"ALTER {whose} RESET {name}".encode())
@@ -109,7 +109,7 @@ def test_a_setting_of_a_role_or_of_the_database(ward: str, db: Db, queue: JobQue
     finding = only_finding(queue, "commits-not-durable")
     assert finding.culprit == f"what is set for all roles in database {name}"
     assert finding.remedy.startswith(f"ALTER DATABASE {name} RESET synchronous_commit;")
-    db.execute(finding.remedy.split(";")[0].encode())
+    db.execute(finding.remedy.encode())
     with _role(db, "Hurried"):
         db.execute('ALTER ROLE "Hurried" SET synchronous_commit = off')
         assert codes(queue) == []  # It cannot use the queue.

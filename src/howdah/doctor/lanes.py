@@ -80,8 +80,8 @@ def _unhandled(patient: Patient, row: Row) -> Iterator[Finding]:
         what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, the first for {span(row['seconds'])}, and"
         f" {'no worker lives' if not row['living'] else f'none of the {others} handles it'}",
         culprit=f"type {row['job_type']}{'' if row['declared'] else ', which no worker has ever had a handler for'}",
-        remedy="howdah work MODULE:QUEUE, with a handler of this name. If the name is wrong:"
-        f" {patient.command('list', '--type', row['job_type'], '--status', 'pending')}, and howdah cancel",
+        remedy=f"{patient.command('work', 'MODULE:QUEUE')}  # with a handler of this name. If the name is wrong:"
+        f" {patient.command('list', '--type', row['job_type'], '--status', 'pending')}, and {patient.command('cancel', 'ID')}",
         **_lane(row),
     )
 
@@ -124,8 +124,8 @@ def failures(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
                 what=f"{row['failed']:,} of {row['ended']:,} jobs of type {row['job_type']} that ended today or yesterday have"
                 " failed for good",
                 culprit=f"type {row['job_type']}",
-                remedy=f"{patient.command('list', '--type', row['job_type'], '--status', 'failed')}, howdah show ID; and once it is"
-                " mended, howdah retry",
+                remedy=f"{patient.command('list', '--type', row['job_type'], '--status', 'failed')}  #"
+                f" {patient.command('show', 'ID')} has the error; once it is mended, {patient.command('retry', 'ID')}",
                 job_type=row["job_type"],
                 failed=row["failed"],
                 ended=row["ended"],
@@ -155,7 +155,7 @@ def _late(patient: Patient, row: Row) -> Finding:
             f"mend it: {patient.command('schedule', 'add', row['name'], row['job_type'])} …",
         )
     elif not row["living"]:
-        why, remedy = "waits for a worker: none lives", "howdah work MODULE:QUEUE"
+        why, remedy = "waits for a worker: none lives", patient.command("work", "MODULE:QUEUE")
     else:
         why, remedy = "was not fired by any of the living workers", "their logs say why: look for schedule_failed"
     return finding(

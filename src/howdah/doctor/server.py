@@ -68,7 +68,9 @@ def role_settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  
         if name in SWITCHES or row["works"]:
             culprit = f"what is set for {'all roles' if role is None else f'role {role}'}"
             culprit += "" if database is None else f" in database {database}"
-            yield from _judged(name, row["value"], culprit, f"{_reset(name, role, database)} and restart the sessions")
+            yield from _judged(
+                name, row["value"], culprit, f"{_reset(name, role, database)} -- and restart the sessions"
+            )
 
 
 def _judged(name: str, value: str, culprit: str, remedy: str) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ def old_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]
     oldest, others = rows[0], rows[1:]
     besides = f", and {count(len(others), 'other')} for less" if others else ""
     limit = (
-        " To have such sessions ended by the server: ALTER SYSTEM SET idle_in_transaction_session_timeout = '10min';"
+        " -- To have such sessions ended by the server: ALTER SYSTEM SET idle_in_transaction_session_timeout = '10min';"
         " SELECT pg_reload_conf();"
         if str(oldest["state"]).startswith("idle in transaction") and oldest["idle_limit"] == "0"
         else ""
@@ -47,8 +47,8 @@ def prepared_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Fin
             what=f"a prepared transaction has waited for its end for {span(row['seconds'])}: what has died since then"
             " cannot be removed, and what it has locked stays locked",
             culprit=f"prepared transaction {row['gid']} of role {row['role']}",
-            remedy=f"in database {patient.database}: COMMIT PREPARED {literal(row['gid'])}; or"
-            f" ROLLBACK PREPARED {literal(row['gid'])};",
+            remedy=f"COMMIT PREPARED {literal(row['gid'])}; -- in database {patient.database}; or: ROLLBACK PREPARED"
+            f" {literal(row['gid'])};",
             transactions=row["transactions"],
             seconds=row["seconds"],
         )
@@ -66,7 +66,7 @@ def replication(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             what=f"replication keeps dead rows from being removed{since}",
             culprit=f"{'replication slot' if is_slot else 'standby'} {row['name']}"
             f"{'' if row['active'] else ', which nobody uses'}",
-            remedy=f"SELECT pg_drop_replication_slot({literal(row['name'])}); if its reader will not come back"
+            remedy=f"SELECT pg_drop_replication_slot({literal(row['name'])}); -- if its reader will not come back"
             if is_slot and not row["active"]
             else "on that standby, end its longest transaction, or turn hot_standby_feedback off",
             transactions=row["transactions"],
@@ -112,7 +112,7 @@ def notifications(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  
             "notifications-piling-up",
             what=f"the server's queue of notifications is {row['usage']:.0%} full; when it is full, whoever notifies fails",
             culprit=f"probably {_session(row)}" if known else "a session that listens and stays in a transaction",
-            remedy=f"SELECT pg_terminate_backend({row['pid']}); and let listeners never stay in a transaction"
+            remedy=f"SELECT pg_terminate_backend({row['pid']}); -- and let listeners never stay in a transaction"
             if known
             else "the server's log names the pid: SELECT pg_terminate_backend(PID);",
             usage=row["usage"],

@@ -33,7 +33,7 @@ def missing(patient: Patient) -> Finding:
         "schema-missing",
         what=f"Howdah is not installed in schema {patient.schema} of database {patient.database}",
         culprit=f"database {patient.database}",
-        remedy=f"{patient.command('migrate')}, or name another schema: --schema NAME",
+        remedy=f"{patient.command('migrate')}  # or name another schema: --schema NAME",
     )
 
 
@@ -48,7 +48,7 @@ def version(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             what=f"schema {patient.schema} was installed by Howdah {by} (version {there}); {works} is"
             f" {__about__.__version__} and knows version {SCHEMA_VERSION}",
             culprit=f"the Howdah {__about__.__version__} that asks",
-            remedy="pip install --upgrade howdah, here and wherever else it is older",
+            remedy="pip install --upgrade howdah  # here and wherever else it is older",
             **facts,
         )
     elif there < SCHEMA_VERSION or not row["is_current"]:
@@ -58,7 +58,7 @@ def version(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             "schema-outdated",
             what=f"schema {patient.schema} {older if there < SCHEMA_VERSION else same}",
             culprit=f"schema {patient.schema}, installed by Howdah {by}",
-            remedy=f"{patient.command('migrate')}: old workers go on meanwhile",
+            remedy=f"{patient.command('migrate')}  # old workers go on meanwhile",
             **facts,
         )
 
@@ -86,7 +86,7 @@ def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Findi
 
 def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
     if all(each.ends_by_reinstalling for each in differences):
-        return f"{patient.command('migrate', '--reinstall')}: old workers go on meanwhile"
+        return f"{patient.command('migrate', '--reinstall')}  # old workers go on meanwhile"
     made = {name: statement for name, statement in _index_statements().items() if "CONCURRENTLY" in statement}
     if all(each.kind == "index" and each.name in made for each in differences):
         return " ".join(_exchanged(patient, each.name, made[each.name]) for each in differences)
@@ -160,7 +160,7 @@ def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
                 "table-unlogged",
                 what=f"{name} is unlogged: a crash of the server empties it",
                 culprit=f"table {name}",
-                remedy=f"ALTER TABLE {name} SET LOGGED; in a quiet moment, because it is rewritten",
+                remedy=f"ALTER TABLE {name} SET LOGGED; -- in a quiet moment, because it is rewritten",
             )
         if row["is_left_out"]:
             yield finding(
@@ -175,7 +175,7 @@ def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
                 "vacuum-behind",
                 what=f"{name} has {row['dead_rows']:,} dead rows beside {row['live_rows']:,} live ones, and was {last}",
                 culprit=f"table {name}, or an autovacuum that is busy elsewhere",
-                remedy=f"VACUUM {name}; and if it comes again: more autovacuum_max_workers, or a lower"
+                remedy=f"VACUUM {name}; -- and if it comes again: more autovacuum_max_workers, or a lower"
                 " autovacuum_vacuum_cost_delay",
                 dead_rows=row["dead_rows"],
                 live_rows=row["live_rows"],
@@ -188,7 +188,7 @@ def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             what=f"{name} was not frozen for {oldest['transactions']:,} transactions; from 2,000 million on, the server takes no"
             " writes any more",
             culprit=f"table {name}, or who keeps it from being frozen (see xmin-held)",
-            remedy=f"VACUUM (FREEZE) {name}; as its owner",
+            remedy=f"VACUUM (FREEZE) {name}; -- as its owner",
             transactions=oldest["transactions"],
         )
 
@@ -204,14 +204,16 @@ def bloat(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     if octets <= LARGE or octets <= BLOATED * (row["jobs"] * ROW + row["busiest_day"]):
         return
     name = quoted(patient.schema, "live")
-    online = f"REINDEX TABLE CONCURRENTLY {name}; while the queue runs, for {size(row['indexes'])} of indexes. "
+    online = (
+        f"REINDEX TABLE CONCURRENTLY {name}; -- while the queue runs, for {size(row['indexes'])} of indexes. Then: "
+    )
     yield finding(
         "live-bloated",
         what=f"{name} takes {size(octets)} for {count(row['jobs'], 'job')}, and more than the busiest day of the archive would"
         " need: whoever reads all of it, as statistics and backups do, reads mostly nothing",
         culprit="a transaction that has kept dead rows for long (see xmin-held), or a backlog that was deleted",
         remedy=(online if row["indexes"] >= row["heap"] else "")
-        + f"VACUUM FULL {name}; in a quiet moment, because nobody gets at a job for as long as it takes to read"
+        + f"VACUUM FULL {name}; -- in a quiet moment, because nobody gets at a job for as long as it takes to read"
         f" {size(row['heap'])}. If as many jobs will come again, leave it: they use the room",
         heap=row["heap"],
         indexes=row["indexes"],
@@ -228,7 +230,7 @@ def partitions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
                 "partitions-missing",
                 what=f"{name} has no partition for {days}: what ends then goes to {name}_default",
                 culprit="that no worker has run lately, or that somebody keeps the table locked",
-                remedy=f"{patient.command('prune')}, which also makes the days ahead; workers do it about once an hour",
+                remedy=f"{patient.command('prune')}  # which also makes the days ahead; workers do it about once an hour",
                 days=row["missing"],
             )
 
@@ -242,7 +244,7 @@ def strays(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
                 what=f"{count(number, 'row')} {'lies' if number == 1 else 'lie'} in {name}, because there was no partition for"
                 " their day",
                 culprit="that no worker ran before that day, or that somebody kept the table locked",
-                remedy=f"{patient.command('prune')} moves them once their day is over. What is there of today stays until then",
+                remedy=f"{patient.command('prune')}  # it moves them once their day is over. What is there of today stays until then",
                 rows=number,
             )
 
