@@ -217,6 +217,8 @@ def drain_as_a_supervisor_would(fleet: Fleet) -> None:
 @case(18, "id-reuse", checks="I1 I2 I3 I4 I5 I6 I7")
 def id_reuse(stage: Stage) -> None:
     """A worker dies, or stands still, and another is started under its name: what the first held is back, and it is not heard again."""
+    # What is held is back within the bound where a new process takes long to get up, too.
+    stage.fleet.start("judge", types=["probe"]).await_judge()
     for number in range(stage.scaled(5, 1)):
         one_name_three_times(stage, f"named-{number}")
 
