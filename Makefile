@@ -13,7 +13,7 @@ JOBS ?= $(if $(HOWDAH_TEST_DSN),0,4)
 ONLY ?= peers limit insert growth steady reporting
 LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage late_commit)
 
-.PHONY: help demo test check format model scale faults screens bench clean
+.PHONY: help demo test check format model scale faults docs screens bench clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,12 @@ faults: $(READY) ## Play the forty fault cases on PostgreSQL 18 and 15 (half an 
 	@$(BIN)/python -m tests.faults $(CASE)
 	@$(if $(CASE),,$(BIN)/python -m tests.faults --broken --major 18)
 
+docs: $(READY) ## Build the site into .site, with its generated pages; a warning is an error
+	@$(BIN)/python -m docs.generate
+	@$(BIN)/python -m docs.diagrams
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs .site
+	@echo 'The site is in .site: open .site/index.html'
+
 screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals (a minute)
 	@$(BIN)/python -m docs.screens.make
 
@@ -54,7 +60,7 @@ bench: $(READY) ## Measure peers, limit, insert, growth, steady, reporting (hour
 	done; $(BIN)/python -m benchmarks.plots && $(BIN)/python -m benchmarks.page && exit $$failed
 
 clean: ## Remove what make made
-	rm -rf $(VENV) .howdah .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .site .howdah .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'Howdah needs Python 3.11 or newer: none was found. Try: make PYTHON=/path/to/python3'; exit 1; }

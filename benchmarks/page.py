@@ -1,6 +1,6 @@
-"""The tables of docs/benchmarks.md, from the results that are there.
+"""The tables of docs/explanation/benchmarks.md, from the results that are there.
 
-    python -m benchmarks.page [--results benchmarks/results] [--page docs/benchmarks.md]
+    python -m benchmarks.page [--results benchmarks/results] [--page docs/explanation/benchmarks.md]
 
 Each stands between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->``. One whose result is not there stays as it is.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.peers.results import OURS, metrics
 from benchmarks.plots import HERE, Result, case_label, on_redis
 
-PAGE = HERE.parent / "docs" / "benchmarks.md"
+PAGE = HERE.parent / "docs" / "explanation" / "benchmarks.md"
 PLACE = re.compile(r"(?<=<!-- figures: )(\S+)( -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
 NONE = "–"
 

@@ -14,7 +14,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "src/howdah/skill").rglob("*.md")),
+)
 
 RUNNABLE = ("python", "sql", "console")
 ONLY_SHOWN = ("text", "mermaid")

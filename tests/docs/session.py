@@ -68,6 +68,9 @@ class Session:
     # Python
 
     def _run_python(self, block: Block) -> None:
+        if named := re.match(r"# (?P<name>\w+\.py)(?P<at_its_end>, at its end)?\n", block.text):
+            self._save(named["name"], block.text[named.end() :] if named["at_its_end"] else block.text, bool(named["at_its_end"]))
+            return
         printed = io.StringIO()
         code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec")
         with contextlib.redirect_stdout(printed):
@@ -127,13 +130,18 @@ class Session:
                 self._psql.execute("SELECT set_config('search_path', %s, false)", (self.search_path,))
         return self._psql
 
+    def _save(self, name: str, text: str, at_its_end: bool) -> None:
+        """A block that begins with the name of a file is a file, for the blocks that follow."""
+        file = self.folder / name
+        file.write_text((file.read_text(encoding="utf-8") + "\n\n" if at_its_end else "") + text + "\n", encoding="utf-8")
+
     # The shell
 
     def _run_console(self, block: Block) -> None:
         for command, output in _commands(block):
             if command == "echo $?":
                 _compare(block, str(self.last_code), output)
-            elif _is_for_the_shell(command):
+            elif _is_for_the_shell(command, self.folder):
                 self._run_command(block, command, output)
             else:
                 assert _is_there(command), f"{block}: {command!r} is neither run nor known to exist"
@@ -199,8 +207,10 @@ def _commands(block: Block) -> Iterator[tuple[str, str]]:
         yield command.partition("  #")[0].strip(), output.strip()
 
 
-def _is_for_the_shell(command: str) -> bool:
-    return re.match(r"(\w+=\$\()?([A-Z_]+=(\$\(.+\)|\S+) )?(howdah|printf|cat|python -c) ", command) is not None
+def _is_for_the_shell(command: str, folder: Path) -> bool:
+    if script := re.fullmatch(r"python (\w+\.py)", command):
+        return (folder / script[1]).exists()
+    return re.match(r"(\w+=\$\()?([A-Z_]+=(\$\(.+\)|\S+) )?(howdah|printf|cat|pytest|python -c) ", command) is not None
 
 
 def _is_there(command: str) -> bool:
@@ -210,6 +220,8 @@ def _is_there(command: str) -> bool:
     match command.split():
         case ["export", setting]:
             return setting.partition("=")[0] in ("HOWDAH_DSN", "DATABASE_URL", "PGOPTIONS")
+        case ["mkdir" | "cd", _] | ["python3", "-m", "venv", ".venv"] | [".", ".venv/bin/activate"]:
+            return True
         case ["make", *words]:
             return all(word in targets for word in words if "=" not in word)
         case [setting, "make", target, "JOBS=0"]:

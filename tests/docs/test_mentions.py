@@ -19,10 +19,10 @@ from howdah.worker.tracker import MAX_LOGS, MAX_MESSAGE
 from tests.conftest import Db
 from tests.docs.pages import ROOT
 
-CLIENT = (ROOT / "docs/client.md").read_text(encoding="utf-8")
-COMMAND = (ROOT / "docs/command.md").read_text(encoding="utf-8")
+CLIENT = (ROOT / "docs/reference/client.md").read_text(encoding="utf-8")
+COMMAND = (ROOT / "docs/reference/command.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SQL = (ROOT / "docs/sql.md").read_text(encoding="utf-8")
+SQL = (ROOT / "docs/reference/sql.md").read_text(encoding="utf-8")
 
 INTERNAL = (
     "Internal",

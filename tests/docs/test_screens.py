@@ -120,7 +120,7 @@ def test_a_picture_is_whole_and_tells_nothing_of_the_machine(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "names"), [("README.md", ("watch",)), ("docs/command.md", NAMES)], ids=["README", "command"]
+    ("page", "names"), [("README.md", ("watch",)), ("docs/reference/command.md", NAMES)], ids=["README", "command"]
 )
 def test_the_pages_show_them(page: str, names: tuple[str, ...]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ CASES: Final[dict[str, Case]] = {}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Case:
-    """Its number and name are those of the table in docs/faults.md."""
+    """Its number and name are those of the table in docs/explanation/faults.md."""
 
     number: int
     name: str

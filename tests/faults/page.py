@@ -1,4 +1,4 @@
-"""The table of docs/faults.md, from the outcomes of a whole run: ``python -m tests.faults --out docs/faults/results.json``, and then
+"""The table of docs/explanation/faults.md, from the outcomes of a whole run: ``python -m tests.faults --out docs/faults/results.json``, and then
 ``python -m tests.faults.page``."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.faults.case import Case
 from tests.faults.catalogue import CATALOGUE
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
-PAGE: Final = DOCS / "faults.md"
+PAGE: Final = DOCS / "explanation" / "faults.md"
 RESULTS: Final = DOCS / "faults" / "results.json"
 PLACE: Final = re.compile(r"(?<=<!-- outcomes -->\n).*?(?=<!-- end of outcomes -->)", re.DOTALL)
 

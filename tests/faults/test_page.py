@@ -1,4 +1,4 @@
-"""What docs/faults.md says came of a whole run, in which every case was played."""
+"""What docs/explanation/faults.md says came of a whole run, in which every case was played."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.security.working import without_own_words, work
 
 KEY = new_key()
 IN_CLEAR = ["job_type", "key", "meta", "current_stage", "name", "worker_id"]
-"""What stays readable by design, as docs/encryption.md says."""
+"""What stays readable by design, as docs/how-to/encryption.md says."""
 
 
 def cells(db: Db) -> dict[str, str]:
@@ -77,7 +77,7 @@ def test_nothing_that_was_said_is_in_clear_in_any_column_nor_in_any_log(dsn: str
 
 
 def test_what_stays_in_clear_is_what_the_page_says(sealed: JobQueue, db: Db) -> None:
-    page = (Path(__file__).parents[2] / "docs/encryption.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/encryption.md").read_text(encoding="utf-8")
     with sealed:
         sealed.enqueue(f"type {CANARY}", key=f"key {CANARY}", meta={"tag": CANARY})
         (job,) = sealed.claim([f"type {CANARY}"], worker_id=f"worker {CANARY}")

@@ -1,4 +1,4 @@
-"""The tests that docs/testing.md shows are tests that pass."""
+"""The tests that docs/how-to/testing.md shows are tests that pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT, blocks_of
 
 pytest_plugins = ["pytester"]
 
-PAGE = ROOT / "docs/testing.md"
+PAGE = ROOT / "docs/how-to/testing.md"
 
 
 def test_every_test_of_the_page_passes(

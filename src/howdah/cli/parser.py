@@ -23,6 +23,7 @@ from howdah.cli import (
     recover,
     schedule,
     show,
+    skill,
     stats,
     work,
 )
@@ -33,7 +34,7 @@ from howdah.cli.top import command as top
 from howdah.cli.watch import command as watch
 
 GROUPS: Final[dict[str, tuple[Command, ...]]] = {
-    "begin": (demo.COMMAND, migrate.COMMAND),
+    "begin": (demo.COMMAND, migrate.COMMAND, skill.COMMAND),
     "put jobs in": (enqueue.COMMAND, schedule.COMMAND),
     "get them done": (work.COMMAND, health.COMMAND),
     "see how they are": (listing.COMMAND, show.COMMAND, watch.COMMAND, logs.COMMAND, stats.COMMAND, top.COMMAND),

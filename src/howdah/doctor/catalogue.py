@@ -1,4 +1,4 @@
-"""Everything that the doctor can find. The page docs/doctor.md shows this table."""
+"""Everything that the doctor can find. The page docs/how-to/doctor.md shows this table."""
 
 from __future__ import annotations
 

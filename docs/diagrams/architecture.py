@@ -1,0 +1,45 @@
+"""Who talks to whom."""
+
+from __future__ import annotations
+
+from docs.diagrams.drawing import Drawing
+
+
+def draw() -> str:
+    drawing = Drawing(900, 470, "Producers, workers and operators around one PostgreSQL")
+    drawing.parts.append('<rect class="group" x="315" y="30" width="280" height="410" rx="10"/>')
+    drawing.text((455, 54), "PostgreSQL, schema howdah", "name")
+    for y, lines in (
+        (100, ("functions", "every change of a job is one of them")),
+        (175, ("live", "jobs that wait or run: small and hot")),
+        (250, ("archive, by day", "jobs that have ended; days are dropped")),
+        (325, ("events, by day", "what happened: stages, logs, ends")),
+        (400, ("types, workers, schedules", "options, heartbeats, next fires")),
+    ):
+        drawing.box((455, y), (258, 54), *lines, kind="end")
+    for y, lines in (
+        (100, ("your app", "enqueue, also in your transaction")),
+        (210, ("any language", "SELECT enqueue(…), INSERT …")),
+        (320, ("howdah watch, top, doctor", "and browsers, by server-sent events")),
+    ):
+        drawing.box((132, y), (248, 54), *lines)
+    drawing.parts.append('<rect class="group" x="644" y="60" width="250" height="360" rx="10"/>')
+    drawing.text((769, 84), "howdah work, any number", "name")
+    for y, lines in (
+        (125, ("claimers", "take what has a free slot")),
+        (195, ("floor", "runs handlers: loop, threads, children")),
+        (265, ("completer", "writes ends in batches, fenced")),
+        (335, ("heartbeat, sweep", "in connections of their own")),
+    ):
+        drawing.box((769, y), (232, 54), *lines)
+    drawing.arrow((258, 100), (324, 100))
+    drawing.arrow((258, 200), (324, 114))
+    drawing.arrow((324, 325), (258, 320))
+    drawing.arrow((586, 170), (651, 130), "jobs")
+    drawing.arrow((651, 265), (586, 112))
+    drawing.arrow((651, 340), (586, 395))
+    drawing.arrow((769, 152), (769, 168))
+    drawing.arrow((769, 222), (769, 238))
+    drawing.text((769, 386), "a notification wakes them;", "faint")
+    drawing.text((769, 402), "they also look each second", "faint")
+    return drawing.svg()

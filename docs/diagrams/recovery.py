@@ -1,0 +1,40 @@
+"""A worker dies, another one takes its job over, and the dead one comes back too late."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from docs.diagrams.drawing import Drawing
+
+_COLUMNS: Final = {"worker A": 140, "PostgreSQL": 450, "worker B": 760}
+_STEPS: Final = (
+    ("worker A", "PostgreSQL", "claim: job 7, token 4"),
+    ("worker A", "PostgreSQL", "heartbeat, every 3 s"),
+    ("worker A", "", "SIGKILL, power cut, cable cut"),
+    ("worker B", "PostgreSQL", "sweep, every 5 s"),
+    ("PostgreSQL", "", "A has been silent for 15 s: token 5"),
+    ("PostgreSQL", "worker B", "job 7 was taken back"),
+    ("worker B", "PostgreSQL", "claim: job 7, token 6"),
+    ("worker A", "PostgreSQL", "complete: job 7, token 4"),
+    ("PostgreSQL", "worker A", "nothing was changed: LeaseLost"),
+    ("worker B", "PostgreSQL", "complete: job 7, token 6"),
+)
+_TOP: Final = 86
+_STEP: Final = 40
+
+
+def draw() -> str:
+    bottom = _TOP + _STEP * len(_STEPS)
+    drawing = Drawing(900, bottom + 16, "A worker dies, and what becomes of its job")
+    for name, x in _COLUMNS.items():
+        drawing.parts.append(f'<path class="group" d="M{x} 60L{x} {bottom}"/>')
+        drawing.box((x, 36), (150, 40), name, kind="end" if name == "PostgreSQL" else "box")
+    for n, (source, target, words) in enumerate(_STEPS):
+        y = _TOP + n * _STEP + 10
+        x = _COLUMNS[source]
+        if not target:
+            drawing.text((x, y), words, "name halo")
+            continue
+        away = 4 if _COLUMNS[target] > x else -4
+        drawing.arrow((x + away, y), (_COLUMNS[target] - away, y), words)
+    return drawing.svg()

@@ -1,0 +1,197 @@
+"""Every public class and function, with its signature and its docstring."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import enum
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, Final
+
+import howdah
+import howdah.codec
+import howdah.encryption
+import howdah.sse
+import howdah.testing
+from docs.generate.markdown import HEADER, from_docstring, shown
+from howdah.errors import HowdahError
+
+OTHER_MODULES: Final = (howdah.sse, howdah.encryption, howdah.testing)
+FIRST: Final = ("JobQueue", "Handler", "Job")
+WIDTH: Final = 100
+
+
+def page() -> str:
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield HEADER
+    yield "# Python\n"
+    yield (
+        "Everything that can be imported from `howdah`, and from the modules at the end. With examples:"
+        " [the client](client.md), [handlers](../how-to/handlers.md), [progress](../how-to/progress.md),"
+        " [testing](../how-to/testing.md). What is raised: [errors](errors.md).\n"
+    )
+    names = [name for name in howdah.__all__ if not _is_error(getattr(howdah, name)) and not name.startswith("__")]
+    for name in sorted(names, key=lambda each: (FIRST.index(each) if each in FIRST else len(FIRST), each)):
+        yield from _part(name, getattr(howdah, name), prefix="")
+    for module in OTHER_MODULES:
+        yield f"## {module.__name__}\n"
+        yield f"{from_docstring(inspect.getdoc(module))}\n"
+        for name in _public(module):
+            yield from _part(name, getattr(module, name), prefix=f"{module.__name__}.", level=3)
+
+
+def _public(module: ModuleType) -> list[str]:
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__)
+    return [name for name in own if not name.startswith("_")]
+
+
+def _is_error(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, HowdahError)
+
+
+def _part(name: str, thing: Any, *, prefix: str, level: int = 2) -> Iterator[str]:
+    yield f"{'#' * level} {prefix}{name}\n"
+    if isinstance(thing, type):
+        yield from _class(name, thing, level)
+    elif callable(thing):
+        yield f"{shown(_signature(name, thing))}\n"
+        yield f"{from_docstring(inspect.getdoc(thing), inspect.signature(thing).parameters)}\n"
+    else:
+        yield f"{shown(f'{name} = {_value_of(thing)}')}\n"
+
+
+def _class(name: str, kind: type, level: int) -> Iterator[str]:
+    if issubclass(kind, enum.Enum):
+        yield f"{from_docstring(inspect.getdoc(kind))}\n"
+        yield from (f"- `{name}.{member.name}` = `{member.value!r}`" for member in kind)
+        yield ""
+        return
+    if _has_own_signature(kind):
+        yield f"{shown(_signature(name, kind))}\n"
+    yield f"{from_docstring(kind.__doc__)}\n"
+    if fields := list(_fields(kind)):
+        yield from fields
+        yield ""
+    for member, about in sorted(_attributes(kind).items()):
+        yield f"- `{member}`: {about}"
+    if _attributes(kind):
+        yield ""
+    for member, function, twin in _methods(kind):
+        yield f"{'#' * (level + 1)} {name}.{member}\n"
+        yield f"{shown(_signature(member, function, bound=True))}\n"
+        if about := from_docstring(inspect.getdoc(function), inspect.signature(function).parameters):
+            yield f"{about}\n"
+        if twin:
+            yield f"Awaited: `{twin}`.\n"
+
+
+def _has_own_signature(kind: type) -> bool:
+    return "__init__" in vars(kind) and not getattr(kind, "_is_protocol", False)
+
+
+def _fields(kind: type) -> Iterator[str]:
+    """The fields of a dataclass, with the string below each."""
+    if not dataclasses.is_dataclass(kind):
+        return
+    about = _described_fields(kind)
+    for field in dataclasses.fields(kind):
+        if not field.name.startswith("_"):
+            text = about.get(field.name, "")
+            yield f"- `{field.name}: {_type_of(field.type)}`{f': {text}' if text else ''}"
+
+
+def _described_fields(kind: type) -> dict[str, str]:
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for statement, following in zip(body.body, body.body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            match following:
+                case ast.Expr(ast.Constant(str(text))):
+                    found[statement.target.id] = " ".join(text.split())
+    return found
+
+
+def _attributes(kind: type) -> dict[str, str]:
+    """Properties."""
+    return {
+        name: from_docstring(inspect.getdoc(value)).replace("\n", " ")
+        for name, value in vars(kind).items()
+        if isinstance(value, property) and not name.startswith("_")
+    }
+
+
+def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any], str | None]]:
+    """Its own and inherited public methods, with the awaited twin of each."""
+    found = {
+        name: getattr(kind, name)
+        for base in reversed(kind.__mro__)
+        if base.__module__.startswith("howdah")
+        for name, value in vars(base).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, classmethod | staticmethod))
+    }
+    twins = {_plain_name(name): name for name in found if _plain_name(name) in found}
+    for name, function in found.items():
+        if name not in twins.values():
+            yield name, function, twins.get(name)
+
+
+def _plain_name(name: str) -> str:
+    return "wait_for" if name == "await_for" else name[1:] if name.startswith("a") else ""
+
+
+def _signature(name: str, function: Callable[..., Any], *, bound: bool = False) -> str:
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    if bound and parameters and parameters[0].name in ("self", "context"):
+        parameters = parameters[1:]
+    written = [_parameter(each) for each in parameters]
+    for at, each in enumerate(parameters):
+        if each.kind is each.KEYWORD_ONLY and not any(p.kind is p.VAR_POSITIONAL for p in parameters[:at]):
+            written.insert(at, "*")
+            break
+    returned = ""
+    if signature.return_annotation is not signature.empty and not isinstance(function, type):
+        returned = f" -> {_returned(signature.return_annotation)}"
+    mark = "async " if inspect.iscoroutinefunction(function) else ""
+    line = f"{mark}{name}({', '.join(written)}){returned}"
+    if len(line) <= WIDTH:
+        return line
+    return f"{mark}{name}(\n" + "".join(f"    {each},\n" for each in written) + f"){returned}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    text = f"{stars}{parameter.name}"
+    if parameter.annotation is not parameter.empty:
+        text += f": {_type_of(parameter.annotation)}"
+    if parameter.default is not parameter.empty:
+        text += f"{' = ' if ':' in text else '='}{_value_of(parameter.default)}"
+    return text
+
+
+def _returned(annotation: Any) -> str:
+    """Plans are how things are done: what a caller gets is what they return."""
+    found = re.fullmatch(r"Plan\[(.*)\]", _type_of(annotation))
+    return found[1] if found else _type_of(annotation)
+
+
+def _type_of(annotation: Any) -> str:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", text)
+
+
+def _value_of(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    text = repr(value)
+    return "…" if " at 0x" in text or len(text) > 60 else text
