@@ -21,7 +21,7 @@ from tests.docs.pages import ROOT
 
 CLIENT = (ROOT / "docs/reference/client.md").read_text(encoding="utf-8")
 COMMAND = (ROOT / "docs/reference/command.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+DEFAULTS = (ROOT / "docs/reference/defaults.md").read_text(encoding="utf-8")
 SQL = (ROOT / "docs/reference/sql.md").read_text(encoding="utf-8")
 
 INTERNAL = (
@@ -79,7 +79,7 @@ def test_every_sqlstate_is_described() -> None:
 
 
 def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
-    shown = dict(re.findall(r"^\| ([a-z][^|]+) \| ([^|]+) \| [^|]+ \|$", README, flags=re.MULTILINE))
+    shown = dict(re.findall(r"^\| ([a-z][^|]+) \| ([^|]+) \| [^|]+ \|$", DEFAULTS, flags=re.MULTILINE))
     settings = _row(db, "SELECT * FROM settings")
     job = _row(db, "SELECT * FROM enqueue('defaults')")
     options = inspect.signature(JobQueue).parameters
