@@ -101,6 +101,8 @@ def test_wrong_calls_and_outages_have_the_usual_exit_codes(ward: str) -> None:
 
 def test_the_page_lists_the_same_findings() -> None:
     page = (ROOT / "docs/how-to/doctor.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([a-z-]+)` \| (error|warning) \| (.+) \| (.+) \|$", page, flags=re.MULTILINE)
+    rows = re.findall(
+        r"^\| \[`([a-z-]+)`\]\(recover\.md#\1\) \| (error|warning) \| (.+) \| (.+) \|$", page, flags=re.MULTILINE
+    )
     without_code = [(code, severity, meaning, remedy.replace("`", "")) for code, severity, meaning, remedy in rows]
     assert without_code == [(e.code, e.severity, e.meaning, e.remedy) for e in CATALOGUE.values()]
