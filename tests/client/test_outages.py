@@ -288,12 +288,14 @@ def test_errors_of_the_callers_own_iterable_pass_untouched(queue: JobQueue, db: 
                 await queue.aenqueue_many("mail", items())
 
     warm(queue)
-    before = db.execute(BACKENDS).fetchall()
+    before = {row["pid"] for row in db.execute(BACKENDS).fetchall()}
     with pytest.raises(error, match="the caller's own") as passed:
         queue.enqueue_many("mail", items())
     assert passed.value.__cause__ is None
     warm(queue)
-    assert db.execute(BACKENDS).fetchall() == before, "nothing is wrong with the connection"
+    after = {row["pid"] for row in db.execute(BACKENDS).fetchall()}
+    # Not equal: one that only looked at the schema may still have been about to end.
+    assert after <= before, "nothing is wrong with the connection"
     asyncio.run(awaited())
 
 
