@@ -42,10 +42,8 @@ VALUES = st.recursive(
 def hostile_payload(stage: Stage) -> None:
     """Values and exceptions that are made to hurt, by handlers of each kind: there and back, or refused; and every failure told."""
     huge = stage.scaled(50, 2) * 2**20
-    workers = [
-        stage.fleet.start(stage.new_name(), environment={"HOWDAH_TEST_HUGE": str(huge)})
-        for _ in range(stage.scaled(2, 1))
-    ]
+    # Before anything is enqueued: from their start on, the database knows how often each type may be tried.
+    workers = stage.start(stage.scaled(2, 1), environment={"HOWDAH_TEST_HUGE": str(huge)})
     echoed = enqueue_values(stage) | enqueue_huge(stage, huge)
     failing = [stage.enqueue(f"raises_{place}", {"what": what}) for what in RAISED for place in PLACES]
     failing += [stage.enqueue(f"returns_{place}", {"what": what}) for what in RETURNED for place in PLACES]

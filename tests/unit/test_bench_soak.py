@@ -413,10 +413,10 @@ def test_the_memory_of_a_process() -> None:
 def test_in_a_pipe_a_line_comes_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     with soak._progress(SoakOptions(seed=1)) as listener:
         for halves in range(1, 61):
-            listener.sampled(sample(halves / 2))
+            listener.sampled(sample(halves / 2, done=10 if halves > 2 else 0))
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(" s: ")[0].strip() for line in lines] == ["0.5", "10.5", "20.5"]
-    assert "10 runs of handlers done" in lines[0]
+    assert [line.split(" s: ")[0].strip() for line in lines] == ["0.5", "1.0", "1.5", "11.5", "21.5"]
+    assert "10 runs of handlers done" in lines[2]
 
 
 def test_one_minute_is_one() -> None:

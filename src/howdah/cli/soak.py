@@ -232,7 +232,9 @@ class _Lines:
     def sampled(self, sample: Sample) -> None:
         if sample.seconds < self._next:
             return
-        self._next = sample.seconds + _A_LINE_EVERY
+        if sample.done:
+            # Until then everybody waits for the first sign of life.
+            self._next = sample.seconds + _A_LINE_EVERY
         remark(f"{sample.seconds:7.1f} s: {_standing(sample)}, {_sizes(sample)}")
 
     def struck(self, fault: faults.Fault) -> None:
