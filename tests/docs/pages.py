@@ -21,7 +21,7 @@ PAGES = (
 )
 
 RUNNABLE = ("python", "sql", "console")
-ONLY_SHOWN = ("text", "mermaid")
+ONLY_SHOWN = ("text", "mermaid", "ruby")
 
 _FENCE = re.compile(r"```(?P<language>\w*)")
 _COMMENT = re.compile(r"<!-- (?P<text>.+) -->")

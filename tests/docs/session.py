@@ -231,6 +231,8 @@ def _is_there(command: str) -> bool:
             return extra is not None and (extra[1] is None or extra[1] in project["optional-dependencies"])
         case ["python", script] | [".venv/bin/python", script]:
             return (ROOT / script).is_file()
+        case ["ruby", script]:
+            return (ROOT / script).is_file()
         case [".venv/bin/python", "-m", "pytest", folder, *_]:
             return (ROOT / folder).is_dir()
     return False
