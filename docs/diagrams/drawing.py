@@ -52,7 +52,9 @@ class Drawing:
         cy = (y0 + y1) / 2 - 2 * bend * (x1 - x0) / length
         angle = math.degrees(math.atan2(y1 - cy, x1 - cx))
         self.parts.append(f'<path class="arrow {kind}" d="M{x0:g} {y0:g}Q{cx:.1f} {cy:.1f} {x1:g} {y1:g}"/>')
-        self.parts.append(f'<path class="tip" transform="translate({x1:g} {y1:g}) rotate({angle:.1f})" d="M0 0L-9 -4L-9 4Z"/>')
+        self.parts.append(
+            f'<path class="tip" transform="translate({x1:g} {y1:g}) rotate({angle:.1f})" d="M0 0L-9 -4L-9 4Z"/>'
+        )
         mx = (1 - at) ** 2 * x0 + 2 * at * (1 - at) * cx + at**2 * x1
         my = (1 - at) ** 2 * y0 + 2 * at * (1 - at) * cy + at**2 * y1
         for n, line in enumerate(lines):

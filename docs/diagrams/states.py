@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from tests.model.table import TABLE, Life, Limits
-
 from docs.diagrams.drawing import Drawing, Place
+from tests.model.table import TABLE, Life, Limits
 
 _WORDS: Final = {
     "claim": "claim",
@@ -78,7 +77,14 @@ def draw() -> str:
     arrow("claimed", "running", (536, 182), (663, 182), "start")
     arrow("pending", "running", (225, 217), (675, 217), "claim and start", bend=-28, at=0.25)
     arrow("claimed", "pending", (430, 163), (200, 163), "release, fail, lease passed,", "worker died", bend=-40)
-    arrow("running", "pending", (730, 163), (130, 163), "fail, crash, snooze, interrupt, timed out, lease passed, worker died", bend=-112)
+    arrow(
+        "running",
+        "pending",
+        (730, 163),
+        (130, 163),
+        "fail, crash, snooze, interrupt, timed out, lease passed, worker died",
+        bend=-112,
+    )
     arrow("pending", "cancelled", (120, 217), (120, 393), "cancel,", "expire", at=0.62)
     arrow("pending", "failed", (180, 217), (385, 393), "no attempts left", at=0.72)
     arrow("claimed", "cancelled", (400, 217), (215, 393))
@@ -91,7 +97,9 @@ def draw() -> str:
         known.pop((ended, "pending"))
     assert not known, f"the drawing leaves out {known}"
     drawing.parts.append('<path class="arrow" d="M450 447Q450 478 400 478L70 478Q24 478 24 430L24 250Q24 205 56 203"/>')
-    drawing.parts.append('<path class="arrow" d="M150 447L150 478"/><path class="arrow" d="M750 447Q750 478 700 478L400 478"/>')
+    drawing.parts.append(
+        '<path class="arrow" d="M150 447L150 478"/><path class="arrow" d="M750 447Q750 478 700 478L400 478"/>'
+    )
     drawing.parts.append('<path class="tip" transform="translate(63 202) rotate(-4)" d="M0 0L-9 -4L-9 4Z"/>')
     drawing.text((300, 472), "retry", "faint halo")
     for status, at in _AT.items():

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from docs.generate.markdown import HEADER, shown
+
 from howdah.cli.parser import COMMANDS, build
 
 

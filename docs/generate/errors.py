@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-import howdah
 from docs.generate.markdown import HEADER, from_docstring
+
+import howdah
 from howdah.errors import BY_SQLSTATE, HowdahError
 
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
 
+from docs.generate.markdown import HEADER, from_docstring, shown
+
 import howdah
 import howdah.codec
 import howdah.encryption
 import howdah.sse
 import howdah.testing
-from docs.generate.markdown import HEADER, from_docstring, shown
 from howdah.errors import HowdahError
 
 OTHER_MODULES: Final = (howdah.sse, howdah.encryption, howdah.testing)
@@ -170,7 +171,7 @@ def _signature(name: str, function: Callable[..., Any], *, bound: bool = False) 
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**" if parameter.kind is parameter.VAR_KEYWORD else ""
     text = f"{stars}{parameter.name}"
     if parameter.annotation is not parameter.empty:
         text += f": {_type_of(parameter.annotation)}"

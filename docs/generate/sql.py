@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from docs.generate.markdown import HEADER, shown
+
 from howdah import statements
 
 _FUNCTION = re.compile(

@@ -23,7 +23,7 @@ PAGES = (
 RUNNABLE = ("python", "sql", "console")
 ONLY_SHOWN = ("text", "mermaid", "ruby")
 
-_FENCE = re.compile(r"```(?P<language>\w*)")
+_FENCE = re.compile(r"```(?P<language>\{\w+\}|\w*)")
 _COMMENT = re.compile(r"<!-- (?P<text>.+) -->")
 
 
@@ -67,7 +67,10 @@ def blocks_of(page: Path) -> list[Block]:
                 break
             text.append(inner)
         block = Block(page, number + 1, fence["language"], "\n".join(text))
-        if comment == "output":
+        if block.language.startswith("{"):
+            # What the site is told, such as its table of contents.
+            pass
+        elif comment == "output":
             blocks[-1].output = block.text
         else:
             block.not_run = comment.removeprefix("not run: ") if comment.startswith("not run:") else None

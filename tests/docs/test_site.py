@@ -34,5 +34,8 @@ def test_every_page_is_in_the_site(site: Path) -> None:
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        fetched = re.findall(r"<(?:script|img|iframe)[^>]+src=\"(https?:[^\"]+)|<link rel=\"stylesheet\"[^>]+href=\"(https?:[^\"]+)", text)
+        fetched = re.findall(
+            r"<(?:script|img|iframe)[^>]+src=\"(https?:[^\"]+)|<link rel=\"stylesheet\"[^>]+href=\"(https?:[^\"]+)",
+            text,
+        )
         assert not fetched, (page, fetched)

@@ -51,7 +51,10 @@ def _install(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"folder": str(done.folder), "outcome": done.outcome, "kept": [str(each) for each in done.kept]})
         return 0
-    say({"installed": "installed", "updated": "updated", "unchanged": "is up to date:"}[done.outcome] + f" {done.folder}")
+    say(
+        {"installed": "installed", "updated": "updated", "unchanged": "is up to date:"}[done.outcome]
+        + f" {done.folder}"
+    )
     for each in done.kept:
         say(f"what was there is now {each}")
     return 0

@@ -58,7 +58,9 @@ def install(parent: Path, *, force: bool = False) -> Installation:
         kept = tuple((folder / file).replace(_free_name(folder / f"{file}.old")) for file in changed)
         for file, content in shipped.items():
             _write(folder / file, content)
-        _write(folder / _NOTE, json.dumps({"howdah": __about__.__version__, "files": _digests(shipped)}, indent=2) + "\n")
+        _write(
+            folder / _NOTE, json.dumps({"howdah": __about__.__version__, "files": _digests(shipped)}, indent=2) + "\n"
+        )
     except OSError as error:
         raise InvalidInput(f"the skill cannot be written to {folder}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
