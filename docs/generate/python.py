@@ -171,7 +171,9 @@ def _signature(name: str, function: Callable[..., Any], *, bound: bool = False) 
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+    stars = (
+        "*" if parameter.kind is parameter.VAR_POSITIONAL else "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+    )
     text = f"{stars}{parameter.name}"
     if parameter.annotation is not parameter.empty:
         text += f": {_type_of(parameter.annotation)}"

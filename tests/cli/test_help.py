@@ -12,6 +12,7 @@ NAMES = {
     "enqueue",
     "list",
     "show",
+    "skill",
     "stats",
     "top",
     "cancel",

@@ -26,7 +26,7 @@ def test_a_drawing_is_up_to_date(name: str) -> None:
 def test_the_reference_has_every_public_name_and_every_verb_with_its_docstring() -> None:
     python = (REFERENCE / "python.md").read_text(encoding="utf-8")
     errors = (REFERENCE / "errors.md").read_text(encoding="utf-8")
-    for name in howdah.__all__:
+    for name in (each for each in howdah.__all__ if not each.startswith("_")):
         assert f"## {name}\n" in python or f"| `{name}` |" in errors, name
     for verb in ("enqueue", "claim", "complete", "watch", "migrate"):
         summary = str(getattr(JobQueue, verb).__doc__).splitlines()[0]
