@@ -27,8 +27,10 @@ FORKING_CLIENT = (
 )
 
 KEEPING_COMMAND = """
-import os, sys
+import os, signal, sys
 from howdah.cli.main import main
+# Whoever runs the tests in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("imported", flush=True)
 os.chdir(sys.argv[1])
 for name in ("HOWDAH_DSN", "DATABASE_URL"):
