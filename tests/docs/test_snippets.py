@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,14 @@ def test_every_block_of_a_page_runs_in_order(
                 session.run(block)
         finally:
             session.close()
+            _forget_modules_of(tmp_path)
+
+
+def _forget_modules_of(folder: Path) -> None:
+    """Each page has an app.py of its own."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(folder)):
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
