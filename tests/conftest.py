@@ -21,6 +21,12 @@ Connect = Callable[..., Db]
 
 # These must hold on every version; the rest is about Python, and runs on one.
 ON_EVERY_VERSION = ("sql", "properties")
+# They take a minute or more, and would be waited for at the end.
+LONG = (
+    "docs/tutorial.md]",
+    "docs/reference/command.md]",
+    "test_hangup_goes_on_with_the_next_if_one_does_not_get_ready",
+)
 
 hypothesis.settings.register_profile(
     "default", deadline=None, print_blob=True, suppress_health_check=list(hypothesis.HealthCheck)
@@ -40,6 +46,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     else:
         majors = servers.MAJORS if folder in ON_EVERY_VERSION else servers.MAJORS[:1]
     metafunc.parametrize("major", majors, ids=[f"pg{major}" for major in majors], scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(
+        key=lambda item: not ("every_block" in item.name or "hangup" in item.name) or not item.name.endswith(LONG)
+    )
 
 
 def pytest_sessionfinish() -> None:
