@@ -50,9 +50,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(
-        key=lambda item: not ("every_block" in item.name or "hangup" in item.name) or not item.name.endswith(LONG)
-    )
+    items.sort(key=lambda item: not item.name.endswith(LONG))
 
 
 def pytest_sessionfinish() -> None:
