@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from howdah import options
 from howdah.codec import PLAIN, REDACTED
 from howdah.context import Connection, Context
-from howdah.errors import InvalidInput, InvalidItem, InvalidOption, JobNotFound, LeaseLost
+from howdah.errors import InvalidInput, InvalidItem, InvalidOption, JobNotFound, LeaseLost, NotPermitted
 from howdah.failure import describe, traceback_of
 from howdah.ids import new_id
 from howdah.job import Job, Status, from_row, why_unreadable
@@ -234,6 +234,11 @@ def list_jobs(
     most ``scan_limit`` of them: if more may match, the page says so (``complete`` is False) and its
     ``next`` goes on from there.
     """
+    if data is not None and not (yield from read("may_see_data"))[0]["may"]:
+        # It would look through [redacted], find nothing, and not know why.
+        raise NotPermitted(
+            "this login may not see the data of jobs, so that it cannot look for it: that needs SELECT on the table live"
+        )
     if stalled and status is None:
         status = "running"  # so that nothing else is looked through
     filters = {

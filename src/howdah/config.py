@@ -50,10 +50,15 @@ def _check_encoded(rest: str, origin: str) -> None:
         )
 
 
+def is_secret(name: str) -> bool:
+    """Whether a part of a DSN is nobody else's business."""
+    return "password" in name or "secret" in name
+
+
 def redacted(dsn: str) -> str:
     """The DSN for people to read: without the password."""
     parts = conninfo.conninfo_to_dict(dsn)
     for name in parts:
-        if "password" in name or "secret" in name:
+        if is_secret(name):
             parts[name] = "***"
     return conninfo.make_conninfo("", **parts)

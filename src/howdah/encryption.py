@@ -24,8 +24,8 @@ from howdah.errors import HowdahError, InvalidOption, KeyMissing, Undecodable
 ENVIRONMENT: Final = "HOWDAH_ENCRYPTION_KEYS"
 KEY_BYTES: Final = 32
 
-_SEALED: Final = "howdah.sealed"
-_FIELDS: Final = frozenset({_SEALED, "key"})
+SEALED: Final = "howdah.sealed"
+_FIELDS: Final = frozenset({SEALED, "key"})
 _NONCE: Final = 24
 _TAG: Final = 16
 # Says what the ciphertext is, and in which format: it opens nowhere else, even under the same key.
@@ -75,7 +75,7 @@ class EncryptedCodec:
 
     def encode(self, value: Any) -> Any:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return {_SEALED: base64.b64encode(self._first.seal(text.encode())).decode(), "key": self._first.id}
+        return {SEALED: base64.b64encode(self._first.seal(text.encode())).decode(), "key": self._first.id}
 
     def decode(self, value: Any) -> Any:
         """The value. Raises KeyMissing, or Undecodable where it was changed or never encrypted."""
@@ -92,7 +92,7 @@ class EncryptedCodec:
                 f"this value is encrypted with the key {key_id}, which was not given; there are: {', '.join(self._keys)}",
                 key_id=key_id,
             )
-        return json.loads(key.open(value[_SEALED]))
+        return json.loads(key.open(value[SEALED]))
 
     def __repr__(self) -> str:
         return f"EncryptedCodec({', '.join(self._keys)})"

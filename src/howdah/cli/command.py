@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 HELP_WIDTH = 88
 
+Action = Callable[[argparse.Namespace], int]
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
@@ -29,6 +31,28 @@ class Command:
     @property
     def epilog(self) -> str:
         return "examples:\n" + "\n".join(f"  # {purpose}\n  {line}" for line, purpose in self.examples)
+
+
+def action_adder(parser: argparse.ArgumentParser) -> Callable[[str, str, Action], argparse.ArgumentParser]:
+    """For a command that has actions: what adds one, by its name, its summary and what it does. ``run_action`` then does it."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    def add(name: str, summary: str, act: Action) -> argparse.ArgumentParser:
+        action = actions.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=parser.formatter_class,
+            allow_abbrev=False,
+        )
+        action.set_defaults(act=act)
+        return action
+
+    return add
+
+
+def run_action(args: argparse.Namespace) -> int:
+    return int(args.act(args))
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:

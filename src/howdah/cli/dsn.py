@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from howdah.cli.command import Command
 from howdah.cli.connect import open_queue
 from howdah.cli.output import print_json, remark, say, text
-from howdah.config import configured_dsn
+from howdah.config import configured_dsn, is_secret
 from howdah.errors import InvalidInput
 
 
@@ -46,7 +46,7 @@ def _run(args: argparse.Namespace) -> int:
 def _shown(dsn: str, user: str | None, *, with_password: bool) -> tuple[str, bool]:
     """The DSN, and whether something secret is left out of it."""
     parts = conninfo_to_dict(dsn)
-    secrets = [name for name in parts if not with_password and ("password" in name or "secret" in name)]
+    secrets = [name for name in parts if not with_password and is_secret(name)]
     if user is None and not secrets:
         return dsn, False
     kept = {name: value for name, value in parts.items() if name not in secrets}

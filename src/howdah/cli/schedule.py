@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from howdah.cli.command import Command
+from howdah.cli.command import Command, action_adder, run_action
 from howdah.cli.connect import open_queue
 from howdah.cli.job_json import job_as_json
 from howdah.cli.json_input import parse_json, read_data, read_stdin
@@ -25,25 +25,11 @@ from howdah.cron import MISSED, explain
 from howdah.errors import InvalidInput, ScheduleNotFound
 from howdah.schedules import Schedule
 
-Action = Callable[[argparse.Namespace], int]
-
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-
-    def add(name: str, summary: str, act: Action) -> argparse.ArgumentParser:
-        action = actions.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            formatter_class=parser.formatter_class,
-            allow_abbrev=False,
-        )
-        action.set_defaults(act=act)
-        return action
-
+    add = action_adder(parser)
     add("list", "all schedules, and when they fire", _list)
     _add_name(add("show", "everything that is known of one", _show))
     _add_rhythm(add("add", "create a schedule, or change the one of this name", _add))
@@ -76,11 +62,6 @@ def _add_rhythm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="the higher is claimed first")
     parser.add_argument("--max-attempts", metavar="N", type=int, help="how often a job may be started")
     parser.add_argument("--timeout", metavar="SPAN", type=parse_span, help="how long one attempt may run")
-
-
-def _run(args: argparse.Namespace) -> int:
-    code: int = args.act(args)
-    return code
 
 
 # Actions
@@ -286,5 +267,5 @@ COMMAND = Command(
         ("howdah schedule run nightly", "one job now, outside of the rhythm"),
     ),
     add_arguments=_add_arguments,
-    run=_run,
+    run=run_action,
 )

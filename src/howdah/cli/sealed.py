@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from howdah.encryption import SEALED
+
 ENCRYPTED: Final = "(encrypted)"
-_SEALED: Final = "howdah.sealed"
-_BEGINNING: Final = f'{{"encoded": {{"{_SEALED}": '
+_BEGINNING: Final = f'{{"encoded": {{"{SEALED}": '
 _READER: Final = json.JSONDecoder()
 
 
 def is_sealed(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() == {_SEALED, "key"}
+    return isinstance(value, dict) and value.keys() == {SEALED, "key"}
 
 
 def error_text(stored: str) -> str:

@@ -8,41 +8,23 @@ from pathlib import Path
 from typing import Final
 
 from howdah import skill
-from howdah.cli.command import Command
+from howdah.cli.command import Command, action_adder, run_action
 from howdah.cli.output import print_json, say
 
 _FOR_ALL: Final = Path(".claude") / "skills"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    install = actions.add_parser(
-        "install",
-        help="put it where an agent looks, or bring it up to date there",
-        description="Put it where an agent looks, or bring it up to date there.",
-        formatter_class=parser.formatter_class,
-        allow_abbrev=False,
-    )
+    add = action_adder(parser)
+    install = add("install", "put it where an agent looks, or bring it up to date there", _install)
     where = install.add_mutually_exclusive_group()
     where.add_argument("--dir", metavar="DIR", type=Path, help="into this folder (default: ~/.claude/skills)")
     where.add_argument("--project", action="store_true", help="into .claude/skills of the current folder")
     install.add_argument(
         "--force", action="store_true", help="also where it was changed since; what was there is kept beside it"
     )
-    install.set_defaults(act=_install)
-    show = actions.add_parser(
-        "show",
-        help="print it",
-        description="Print it.",
-        formatter_class=parser.formatter_class,
-        allow_abbrev=False,
-    )
+    show = add("show", "print it", _show)
     show.add_argument("--readme", action="store_true", help="print what people read about it, instead")
-    show.set_defaults(act=_show)
-
-
-def _run(args: argparse.Namespace) -> int:
-    return int(args.act(args))
 
 
 def _install(args: argparse.Namespace) -> int:
@@ -82,5 +64,5 @@ COMMAND = Command(
         ("howdah skill show", "read it"),
     ),
     add_arguments=_add_arguments,
-    run=_run,
+    run=run_action,
 )
