@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -17,10 +17,11 @@ from psycopg.conninfo import conninfo_to_dict
 PROGRAM = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 MISSING = "PgBouncer is not installed here (Debian: apt-get install pgbouncer)"
 PORT = 6432
+TRANSACTION_MODE = {"pool_mode": "transaction", "default_pool_size": "5"}
 
 
 @contextlib.contextmanager
-def pgbouncer(dsn: str, mode: str = "transaction") -> Iterator[str]:
+def pgbouncer(dsn: str, settings: Mapping[str, str] = TRANSACTION_MODE) -> Iterator[str]:
     """The DSN of the same database through a PgBouncer that ends with the block."""
     if PROGRAM is None:
         if os.environ.get("CI"):
@@ -33,7 +34,8 @@ def pgbouncer(dsn: str, mode: str = "transaction") -> Iterator[str]:
         target = " ".join(f"{name}={value}" for name, value in server.items())
         ini.write_text(
             f"[databases]\npooled = {target}\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = {folder}\n"
-            f"listen_port = {PORT}\nauth_type = any\npool_mode = {mode}\ndefault_pool_size = 5\n",
+            f"listen_port = {PORT}\nauth_type = any\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items()),
             encoding="utf-8",
         )
         account = ["-u", "nobody"] if os.getuid() == 0 else []

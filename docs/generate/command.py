@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from docs.generate.markdown import HEADER, shown
 
-from howdah.cli.parser import COMMANDS, build
+from howdah.cli.parser import all_commands, build
 
 
 def page() -> str:
@@ -21,7 +21,7 @@ def _lines() -> Iterator[str]:
     yield "## howdah\n"
     parser = build()
     yield f"{shown(parser.format_help())}\n"
-    for command in COMMANDS:
+    for command in all_commands():
         for name, each in _with_actions(command.name, _of(parser, command.name)):
             yield f"## howdah {name}\n"
             yield f"{shown(each.format_help())}\n"

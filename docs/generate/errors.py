@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from docs.generate.markdown import HEADER, from_docstring
 
 import howdah
+from howdah import errors
 from howdah.errors import BY_SQLSTATE, HowdahError
 
 
@@ -19,10 +20,20 @@ def _lines() -> Iterator[str]:
     yield HEADER
     yield "# Errors\n"
     yield "Whatever Howdah raises on purpose is a `HowdahError`. An error says what to do; nothing was changed unless it says so.\n"
+    yield "```text"
+    yield (
+        inspect.cleandoc(str(errors.__doc__))
+        .partition("::\n\n")[2]
+        .partition("\n\n")[0]
+        .replace("\n    ", "\n")
+        .strip()
+    )
+    yield "```\n"
+    yield "What each says, unless whoever raises it says more:\n"
     states: dict[type, list[str]] = {}
     for state, kind in BY_SQLSTATE.items():
         states.setdefault(kind, []).append(state)
-    yield "| error | is also | SQLSTATE | what it means |"
+    yield "| error | is also | SQLSTATE | its message |"
     yield "| --- | --- | --- | --- |"
     for kind in _in_order(HowdahError):
         also = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not HowdahError)

@@ -1,8 +1,10 @@
 """Howdah: a job queue that needs PostgreSQL and nothing else."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from howdah.__about__ import __version__
 from howdah.codec import Codec, Unreadable
-from howdah.doctor import Diagnosis, Finding, Unseen
 from howdah.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,
@@ -50,8 +52,11 @@ from howdah.retry import Exponential, Fixed, Immediately, Linear
 from howdah.schedules import Schedule
 from howdah.waiting import Group
 from howdah.watching import Update
-from howdah.worker import Worker, WorkerReport
 from howdah.workers import Pace, WorkerInfo
+
+if TYPE_CHECKING:
+    from howdah.doctor import Diagnosis, Finding, Unseen
+    from howdah.worker import Worker, WorkerReport
 
 __all__ = [
     "AttemptError",
@@ -125,3 +130,18 @@ __all__ = [
     "WorkerUnknown",
     "__version__",
 ]
+
+_LOADED_WHEN_NEEDED = {
+    "Diagnosis": "howdah.doctor",
+    "Finding": "howdah.doctor",
+    "Unseen": "howdah.doctor",
+    "Worker": "howdah.worker",
+    "WorkerReport": "howdah.worker",
+}
+"""Whoever only enqueues has no use for these, and need not wait for what is behind them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LOADED_WHEN_NEEDED:
+        return getattr(importlib.import_module(_LOADED_WHEN_NEEDED[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -624,8 +624,7 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
         return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
     if _is_outage(error):
-        trouble = "cannot do it now" if state.startswith(("53", "58")) else "cannot be reached, or went away"
-        return DatabaseUnavailable(f"the database {trouble}: {message.strip()}")
+        return DatabaseUnavailable(f"the database {_trouble(state, message)}: {message.strip()}")
     if state == _DENIED:
         return NotPermitted(f"{message}. {_who_may(message, schema)}")
     if state in _NOT_INSTALLED:
@@ -634,6 +633,13 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
             f" Run: {migrate.command(schema)}"
         )
     return error
+
+
+def _trouble(state: str, message: str) -> str:
+    if state.startswith(("53", "58")):
+        return "cannot do it now"
+    # While it connects, libpq knows no SQLSTATE; but who says FATAL is there, and does not want us.
+    return "refused the connection" if not state and "FATAL:" in message else "cannot be reached, or went away"
 
 
 def _who_may(denied: str, schema: str) -> str:

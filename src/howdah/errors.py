@@ -16,8 +16,8 @@
     │   ├── LeaseLost                    a worker's write came too late: it changed nothing
     │   ├── NotRunning                   a verb of the handler's job, outside of its handler
     │   └── WorkerUnknown                the worker is not registered, or was given up for dead
-    ├── NotSuccessful                    what job.value() raises
-    │   ├── JobFailed                    has the handler's traceback
+    ├── NotSuccessful                    what job.value() raises; has the job
+    │   ├── JobFailed                    has the error, its kind, and the handler's traceback
     │   ├── JobCancelled
     │   └── NotEnded
     ├── Undecodable                      what is stored cannot be read by the queue's codec

@@ -128,13 +128,13 @@ class Handler(Generic[P, R]):
         """``enqueue``, awaited."""
         return await self.queue.aenqueue(self.name, self.arguments.encode(arguments))
 
-    def enqueue_many(self, items: Iterable[Mapping[str, Any]]) -> EnqueuedCount:
-        """Adds a job for each mapping of arguments, as ``queue.enqueue_many`` does."""
-        return self.queue.enqueue_many(self.name, self._encoded(items))
+    def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
+        """Adds a job for each mapping of arguments, as ``queue.enqueue_many`` does, which has more options."""
+        return self.using().enqueue_many(items, **bulk)
 
-    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]]) -> EnqueuedCount:
+    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
         """``enqueue_many``, awaited."""
-        return await self.queue.aenqueue_many(self.name, self._encoded(items))
+        return await self.using().aenqueue_many(items, **bulk)
 
     @overload
     def using(self: Handler[P, Coroutine[Any, Any, T]], **chosen: Any) -> Chosen[T]: ...

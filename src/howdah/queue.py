@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from howdah import calls, migrate, options, waiting, watching
 from howdah import cron as cron_rhythms
@@ -22,7 +22,6 @@ from howdah import schedules as schedule_verbs
 from howdah.codec import PLAIN, Codec
 from howdah.context import Context, KnownType
 from howdah.database import DEFAULT_SCHEMA, Database
-from howdah.doctor import Diagnosis, examine
 from howdah.errors import InvalidOption
 from howdah.handler import Handler
 from howdah.hub import Hub
@@ -34,9 +33,12 @@ from howdah.plan import Plan
 from howdah.statements import check_schema_name
 from howdah.waiting import OnProgress, value_of
 from howdah.watching import Update, UpdateKind
-from howdah.worker import Worker, WorkerOptions, WorkerReport
-from howdah.worker.executor import Middleware
 from howdah.workers import workers as list_workers
+
+if TYPE_CHECKING:
+    from howdah.doctor import Diagnosis
+    from howdah.worker import Worker, WorkerReport
+    from howdah.worker.executor import Middleware
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -375,6 +377,9 @@ class JobQueue:
         capture_logs=True: what handlers log is kept with their jobs, as far as each handler wants it.
         name=None: the worker's name, which no two may have at once; made of host and process if not given.
         """
+        # Here: whoever only enqueues need not wait until all of it is loaded.
+        from howdah.worker import Worker, WorkerOptions
+
         return Worker(
             self._database,
             self._context,
@@ -458,6 +463,8 @@ class JobQueue:
         only, ignore: codes of findings; what belongs to no wanted code is not looked at.
         patience: how long a transaction may be open, a paused type or a waiting job wait, before it is worth a word.
         """
+        from howdah.doctor import examine
+
         seconds = options.span(patience, "patience").total_seconds()
         return examine(self._database, only=only, ignore=ignore, patience=seconds)
 

@@ -26,6 +26,7 @@ from howdah.cli.demo.promises import Evidence
 from howdah.cli.demo.show import Facts
 from howdah.cli.demo.workload import FEWEST, MOST, USUAL, kinds
 from tests.cli.runner import command, howdah, schema_of_its_own
+from tests.docs.pages import ROOT
 
 IN_TERMINAL = "howdah_demo_seen"
 
@@ -150,9 +151,22 @@ def check_the_lines(out: str) -> None:
         "every job has ended",
         "howdah list --schema howdah_demo --status failed",
     )
+    for shown in lines_that_are_shown():
+        assert re.search(shown, out), shown
     positions = [out.find(part) for part in story]
     assert -1 not in positions
     assert positions == sorted(positions)
+
+
+def lines_that_are_shown() -> list[str]:
+    """What the page of the command shows of a demo, but for its numbers."""
+    page = (ROOT / "docs/reference/command.md").read_text(encoding="utf-8")
+    _, *lines = page.partition("$ howdah demo\n")[2].partition("\n```")[0].splitlines()
+    return [
+        re.sub(r"(\\ )+", r"\\s+", re.sub(r"\d+(\\\.\d+)?m?s?", r"[\\d.]+m?s?", re.escape(line.strip())))
+        for line in lines
+        if "…" not in line
+    ]
 
 
 # The checker

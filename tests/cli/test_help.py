@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from howdah import __version__
-from howdah.cli.parser import COMMANDS
+from howdah.cli.parser import all_commands
 from tests.cli.runner import howdah, howdah_process
 
 NAMES = {
@@ -34,7 +34,7 @@ NAMES = {
 
 
 def test_every_promised_command_is_there() -> None:
-    assert {command.name for command in COMMANDS} == NAMES
+    assert {command.name for command in all_commands()} == NAMES
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"]])
@@ -46,7 +46,7 @@ def test_the_overview_teaches_how_to_begin(argv: list[str]) -> None:
     assert all(len(line) <= 100 for line in outcome.out.splitlines())
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
 def test_the_help_of_each_command_has_a_summary_a_story_and_examples(command: object) -> None:
     name = getattr(command, "name", "")
     outcome = howdah(name, "--help")

@@ -102,6 +102,16 @@ def test_all_pages_at_once_with_one_header(dsn: str, jobs: list[Job]) -> None:
     assert all(str(job.id) in outcome.out for job in jobs)
 
 
+def test_ids_alone_are_what_retry_and_cancel_read(dsn: str, queue: JobQueue, jobs: list[Job]) -> None:
+    outcome = howdah("list", "--ids", "--all", "--limit", "1", dsn=dsn)
+    assert outcome.out.splitlines() == [str(job.id) for job in reversed(jobs)]
+    assert howdah("list", "--ids", "--json", "--limit", "1", dsn=dsn).out == f'"{jobs[-1].id}"\n'
+    failed = howdah("list", "--ids", "--status", "failed", dsn=dsn)
+    assert howdah("retry", "-", dsn=dsn, stdin=failed.out).code == 0
+    assert queue.get(jobs[0]).status == "pending"
+    assert howdah("list", "--ids", "--status", "failed", dsn=dsn).err == "no jobs match\n"
+
+
 def test_what_has_stalled_is_marked_and_can_be_asked_for(dsn: str, queue: JobQueue, clock: TestClock) -> None:
     for job_type in ("silent", "busy", "waiting"):
         queue.enqueue(job_type)

@@ -55,7 +55,7 @@ def test_passwords_are_masked(text: str) -> None:
     assert "***" in presentable(text)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(job_type=TYPES, data=STORABLE, error=STORABLE, stage=STAGES, key=STAGES)
 def test_no_text_of_a_job_reaches_the_terminal_as_a_command(
     dsn: str, job_type: str, data: str, error: str, stage: str, key: str

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from howdah import DatabaseUnavailable, JobQueue, SchemaMissing, SchemaOutdated, SchemaTooNew
 from howdah.calls import BULK_SIZE
@@ -184,6 +185,14 @@ def test_a_server_that_cannot_be_reached_is_an_outage() -> None:
         for verb in (lambda: queue.enqueue("mail"), queue.stats, lambda: queue.enqueue_many("mail", [1])):
             with pytest.raises(DatabaseUnavailable, match="/nowhere"):
                 verb()
+
+
+def test_a_server_that_does_not_want_us_is_not_said_to_be_away(dsn: str) -> None:
+    with (
+        JobQueue(make_conninfo(dsn, dbname="not_there"), timeout=1) as queue,
+        pytest.raises(DatabaseUnavailable, match=r'refused the connection: .*"not_there" does not exist'),
+    ):
+        queue.stats()
 
 
 def test_a_server_that_cannot_be_reached_is_an_outage_for_the_awaited_verbs() -> None:

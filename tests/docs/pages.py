@@ -3,7 +3,8 @@
 What a page says to these tests, in comments that a reader does not see:
 
 - ``<!-- output -->`` before a text block: it is what the block before it prints;
-- ``<!-- not run: REASON -->`` before a block: it is only shown;
+- ``<!-- checked by tests/… -->`` before a block that cannot be run here: this test holds it against the real thing;
+- ``<!-- second terminal -->`` before a block: its command goes on beside the blocks that follow, until ``$ Ctrl-C``;
 - ``<!-- database: empty -->`` anywhere: the page begins with a database in which Howdah is not installed.
 """
 
@@ -13,6 +14,9 @@ import dataclasses
 import re
 from pathlib import Path
 
+from docs.generate.pages import PAGES as GENERATED
+from docs.generate.pages import ROOT as REFERENCE
+
 ROOT = Path(__file__).parents[2]
 PAGES = (
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
@@ -21,7 +25,6 @@ PAGES = (
 )
 
 RUNNABLE = ("python", "sql", "console")
-ONLY_SHOWN = ("text", "mermaid", "ruby")
 
 _FENCE = re.compile(r"```(?P<language>\{\w+\}|\w*)")
 _COMMENT = re.compile(r"<!-- (?P<text>.+) -->")
@@ -36,7 +39,8 @@ class Block:
     language: str
     text: str
     output: str | None = None
-    not_run: str | None = None
+    in_second_terminal: bool = False
+    checked_by: str | None = None
 
     def __str__(self) -> str:
         return f"{name_of(self.page)}:{self.line} ({self.language})"
@@ -73,10 +77,21 @@ def blocks_of(page: Path) -> list[Block]:
         elif comment == "output":
             blocks[-1].output = block.text
         else:
-            block.not_run = comment.removeprefix("not run: ") if comment.startswith("not run:") else None
+            block.in_second_terminal = comment == "second terminal"
+            if comment.startswith("checked by "):
+                block.checked_by = comment.removeprefix("checked by ")
             blocks.append(block)
         comment = ""
     return blocks
+
+
+def runner_of(block: Block) -> str | None:
+    """The test that runs a block, or that holds it against what it shows."""
+    if block.language in RUNNABLE:
+        return f"tests/docs/test_snippets.py::test_every_block_of_a_page_runs_in_order[{name_of(block.page)}]"
+    if block.page.parent == REFERENCE and block.page.name in GENERATED:
+        return f"tests/docs/test_generated.py::test_a_generated_page_is_up_to_date[{block.page.name}]"
+    return block.checked_by
 
 
 def prose_of(page: Path) -> str:

@@ -6,6 +6,8 @@ import contextlib
 import io
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 import tomllib
@@ -25,9 +27,14 @@ _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?( UTC|[+-]\d\d(:?\d\d)?)?"), "<time>"),
     (re.compile(r"\d{4}-\d\d-\d\d"), "<day>"),
     (re.compile(r"\b\d+(\.\d+)?(ms|[smhd])\b"), "<span>"),
+    (re.compile(r"\b[\w.-]+:\d+:[0-9a-f]{8}\b"), "<worker>"),
+    (re.compile(r" in \S+ at \S+, schema"), " in <database>, schema"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"-{3,}|-\+-"), "-"),
 )
+
+
+_PATIENCE = 120
 
 
 class Session:
@@ -41,6 +48,7 @@ class Session:
         self.variables: dict[str, str] = {}
         self.last_code = 0
         self._psql: psycopg.Connection[Any] | None = None
+        self._second_terminal: subprocess.Popen[str] | None = None
         self.environment = {
             **os.environ,
             "HOWDAH_DSN": dsn,
@@ -59,6 +67,9 @@ class Session:
         kinds[block.language](block)
 
     def close(self) -> None:
+        if self._second_terminal is not None:
+            self._second_terminal.kill()
+            self._second_terminal.communicate()
         for value in self.namespace.values():
             if isinstance(value, JobQueue | psycopg.Connection):
                 value.close()
@@ -147,6 +158,10 @@ class Session:
         for command, output in _commands(block):
             if command == "echo $?":
                 _compare(block, str(self.last_code), output)
+            elif command == "Ctrl-C":
+                self._interrupt(block)
+            elif block.in_second_terminal:
+                self._begin(block, command)
             elif _is_for_the_shell(command, self.folder):
                 self._run_command(block, command, output)
             else:
@@ -162,7 +177,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=_PATIENCE,
             check=False,
         )
         self.last_code = done.returncode
@@ -174,6 +189,26 @@ class Session:
             self.environment[capture[1]] = done.stdout.strip()
         else:
             _compare(block, done.stdout, output or None)
+
+    def _begin(self, block: Block, command: str) -> None:
+        assert self._second_terminal is None, f"{block}: the second terminal is not free"
+        self._second_terminal = subprocess.Popen(
+            shlex.split(command),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def _interrupt(self, block: Block) -> None:
+        assert self._second_terminal is not None, f"{block}: nothing runs in the second terminal"
+        terminal, self._second_terminal = self._second_terminal, None
+        assert terminal.poll() is None, f"{block}: it has ended by itself:\n{terminal.communicate()[0]}"
+        terminal.send_signal(signal.SIGINT)
+        printed, _ = terminal.communicate(timeout=_PATIENCE)
+        assert terminal.returncode in (0, 130), f"{block}: ended with {terminal.returncode}:\n{printed}"
 
 
 def _compare(block: Block, printed: str, shown: str | None) -> None:
@@ -214,7 +249,7 @@ def _commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def _is_for_the_shell(command: str, folder: Path) -> bool:
-    if script := re.fullmatch(r"python (\w+\.py)", command):
+    if script := re.fullmatch(r"(?:\w+=\$\()?python (\w+\.py)\)?", command):
         return (folder / script[1]).exists()
     return re.match(r"(\w+=\$\()?([A-Z_]+=(\$\(.+\)|\S+) )?(howdah|printf|cat|pytest|python -c) ", command) is not None
 
@@ -227,6 +262,8 @@ def _is_there(command: str) -> bool:
         case ["export", setting]:
             return setting.partition("=")[0] in ("HOWDAH_DSN", "DATABASE_URL", "PGOPTIONS")
         case ["mkdir" | "cd", _] | ["python3", "-m", "venv", ".venv"] | [".", ".venv/bin/activate"]:
+            return True
+        case ["pip", "install", "pytest"]:
             return True
         case ["make", *words]:
             return all(word in targets for word in words if "=" not in word)

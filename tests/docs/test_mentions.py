@@ -20,6 +20,7 @@ from tests.conftest import Db
 from tests.docs.pages import ROOT
 
 CLIENT = (ROOT / "docs/reference/client.md").read_text(encoding="utf-8")
+ERRORS = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
 COMMAND = (ROOT / "docs/reference/command.md").read_text(encoding="utf-8")
 DEFAULTS = (ROOT / "docs/reference/defaults.md").read_text(encoding="utf-8")
 SQL = (ROOT / "docs/reference/sql.md").read_text(encoding="utf-8")
@@ -49,10 +50,10 @@ def test_every_verb_is_in_the_reference_of_the_client(verb: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in howdah.__all__ if not name.startswith("_")])
 def test_every_public_name_is_in_the_reference_of_the_client(name: str) -> None:
-    assert re.search(rf"\b{name}\b", CLIENT)
+    assert re.search(rf"\b{name}\b", CLIENT + ERRORS)
 
 
-@pytest.mark.parametrize("command", parser.COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", parser.all_commands(), ids=lambda command: command.name)
 def test_every_command_has_a_section(command: Command) -> None:
     assert re.search(rf"^## .*`howdah {command.name}`", COMMAND, flags=re.MULTILINE)
     assert re.search(rf"^\$ (\w+=\$\(|printf.*\| )?howdah {command.name}\b", COMMAND, flags=re.MULTILINE)
@@ -91,7 +92,7 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert shown["interruptions that cost no attempt"] == str(settings["max_interruptions"])
     assert shown["time for a cancelled job to stop"] == f"{settings['cancel_grace'].seconds} s"
     assert shown["largest payload"].startswith(f"{options['max_payload_bytes'].default // 1024} KiB")
-    assert shown["connections"] == f"{options['pool_size'].default} at most"
+    assert shown["connections of a pool"] == f"{options['pool_size'].default} at most"
     assert shown["wait for a connection"] == f"{options['timeout'].default} s"
     worker = {name: option.default for name, option in inspect.signature(WorkerOptions.checked).parameters.items()}
     assert shown["lease of a worker"].startswith(f"{worker['lease']} s")

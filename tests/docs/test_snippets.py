@@ -12,15 +12,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tests.docs.pages import ONLY_SHOWN, PAGES, RUNNABLE, Block, blocks_of, name_of, wants_empty_database
+from tests.docs.pages import PAGES, ROOT, RUNNABLE, Block, blocks_of, name_of, runner_of, wants_empty_database
 from tests.docs.session import Session
-
-NOT_RUN = {
-    "docs/reference/command.md": ["needs jq"],
-    "docs/how-to/encryption.md": ["needs a package index"],
-    "docs/tutorial.md": ["two terminals"] * 4 + ["needs a package index"],
-}
-"""The blocks that are only shown, with their reasons. A new one must be added here, on purpose."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -50,7 +43,13 @@ def _forget_modules_of(folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_block_escapes(page: Path) -> None:
-    assert {block.language for block in blocks_of(page)} <= {*RUNNABLE, *ONLY_SHOWN}
+    for block in blocks_of(page):
+        test = runner_of(block)
+        assert test is not None, f"{block} is run by no test: say <!-- checked by tests/… --> before it"
+        if block.checked_by is not None:
+            assert page.name in (ROOT / block.checked_by).read_text(encoding="utf-8"), (
+                f"{block}: {test} does not read it"
+            )
     indented = [
         line for line in page.read_text(encoding="utf-8").splitlines() if line != line.lstrip() and "```" in line
     ]
@@ -60,17 +59,8 @@ def test_no_block_escapes(page: Path) -> None:
             assert block.text.startswith("$ "), f"{block} begins with no command"
 
 
-def test_what_is_not_run_is_listed_here() -> None:
-    found = {
-        name_of(page): reasons
-        for page in PAGES
-        if (reasons := [block.not_run for block in blocks_of(page) if block.not_run is not None])
-    }
-    assert found == NOT_RUN
-
-
 def _runnable(page: Path) -> Iterator[Block]:
-    return (block for block in blocks_of(page) if block.language in RUNNABLE and block.not_run is None)
+    return (block for block in blocks_of(page) if block.language in RUNNABLE)
 
 
 @contextlib.contextmanager

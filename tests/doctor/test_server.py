@@ -223,7 +223,7 @@ def test_a_pooler_in_transaction_mode(ward: str, db: Db) -> None:
         assert codes(queue, ignore=["pooler-in-transaction-mode", "schema-drift"]) == []
         left = db.execute("SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'").fetchone()
         assert left == {"n": 0}
-    with pgbouncer(ward, "session") as pooled, JobQueue(pooled) as queue:
+    with pgbouncer(ward, {"pool_mode": "session"}) as pooled, JobQueue(pooled) as queue:
         assert codes(queue) == ["connections-overcommitted"]
 
 

@@ -300,8 +300,9 @@ def plan_flip(stage: Stage) -> None:
         stage.fault()
         needed = [settled_buffers(db, statement) for db in (veteran, newcomer) for statement in ASKED_BY_WORKERS]
         give_back(stage)
+        most = MOST_BUFFERS if newcomer.info.server_version >= 16_00_00 else MOST_BUFFERS_ON_15
     print(f"buffers of claims of {CLAIM['n']} among {ready:,} and {ended:,}: {needed}")
-    assert max(needed) <= MOST_BUFFERS, f"a claim of {CLAIM['n']} has touched {max(needed):,} pages"
+    assert max(needed) <= most, f"a claim of {CLAIM['n']} has touched {max(needed):,} pages"
     stage.start(stage.scaled(4, 2), concurrency=50)
     stage.fleet.await_drained()
     stage.verdict = counted(stage)
@@ -317,6 +318,8 @@ ASKED_BY_WORKERS: Final = (
 MOST_BUFFERS: Final = 1_600
 """Of a claim of 100: each is found, locked, written to another page, and entered in three indexes. One look through the whole
 table, of either form, would be more than the rest of this."""
+MOST_BUFFERS_ON_15: Final = 2_400
+"""The same claims, by the same plans, need half as much again there. A look through the whole table would be 14,000."""
 
 
 def last_analysed_while_empty(stage: Stage) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import howdah
 
 
@@ -35,3 +37,17 @@ def test_importing_the_package_needs_neither_a_server_nor_the_extras() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("program", "spared"),
+    [
+        ("import howdah; howdah.JobQueue('host=nowhere')", "howdah.worker howdah.doctor"),
+        ("from howdah.cli.main import main; main(['stats', '--help'])", "howdah.worker howdah.bench howdah.cli.demo"),
+        ("from howdah.cli.main import main; main(['--schema', 'work', 'list', '-h'])", "howdah.cli.work"),
+    ],
+)
+def test_nobody_waits_for_what_is_not_needed(program: str, spared: str) -> None:
+    ask = f"{program}; import sys; sys.exit(repr([each for each in {spared.split()} if each in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
+    assert done.stderr.strip() == "[]"

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium import webdriver
@@ -17,8 +16,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Mount, Route
 
-from howdah import JobQueue
+from howdah import Job, JobQueue
 from howdah.sse import EventStream
+from tests.docs.pages import ROOT, blocks_of
 from tests.tcp_proxy import TcpProxy
 from tests.web.served import served
 
@@ -33,7 +33,10 @@ source.addEventListener("progress", message => standings.push(JSON.parse(message
 source.addEventListener("end", () => ends.push(source.readyState));
 </script>"""
 
-Look = Callable[[str], Any]
+(SHOWN,) = [block.text for block in blocks_of(ROOT / "docs/how-to/progress.md") if block.language == "javascript"]
+
+
+Becomes = Callable[[str, object], None]
 
 
 @pytest.fixture
@@ -57,21 +60,20 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     made.quit()
 
 
-def test_a_browser_that_is_cut_off_comes_back_and_has_missed_nothing(
-    queue: JobQueue, browser: webdriver.Chrome
-) -> None:
-    async def page(request: Request) -> HTMLResponse:
-        return HTMLResponse(PAGE)
-
+@pytest.fixture
+def becomes(browser: webdriver.Chrome) -> Becomes:
     def becomes(script: str, expected: object) -> None:
         wait = WebDriverWait(browser, 60, poll_frequency=0.05)
         wait.until(lambda seen: seen.execute_script(f"return {script}") == expected)
 
-    queue.enqueue("import")
-    (job,) = queue.claim(["import"])
-    queue.start(job)
-    app = Starlette(routes=[Route("/", page), Mount("/progress", EventStream(queue))])
-    with served(app) as port:
+    return becomes
+
+
+def test_a_browser_that_is_cut_off_comes_back_and_has_missed_nothing(
+    queue: JobQueue, browser: webdriver.Chrome, becomes: Becomes
+) -> None:
+    job = running_job(queue)
+    with served(app_with(PAGE, queue)) as port:
         proxy = TcpProxy("127.0.0.1", port)
         browser.get(f"http://127.0.0.1:{proxy.port}/?{job.id}")
         for n in range(5):
@@ -93,3 +95,37 @@ def test_a_browser_that_is_cut_off_comes_back_and_has_missed_nothing(
         becomes("source.readyState", 2)
         becomes("rows", list(range(15)))
         proxy.close()
+
+
+def test_what_the_docs_show_for_a_page_works_in_one(
+    queue: JobQueue, browser: webdriver.Chrome, becomes: Becomes
+) -> None:
+    job = running_job(queue)
+    page = f"""<!doctype html><title>progress</title><script>
+        const jobId = "{job.id}", percents = [], events = [];
+        const show = percent => percents.push(percent), append = event => events.push(event.name);
+        {SHOWN}
+    </script>"""
+    with served(app_with(page, queue)) as port:
+        browser.get(f"http://127.0.0.1:{port}/")
+        queue.progress(job, 70)
+        becomes("percents.at(-1)", 70)
+        queue.event(job, "decoded")
+        becomes("events", ["decoded"])
+        queue.complete(job)
+        becomes("percents.at(-1)", 100)
+        becomes("source.readyState", 2)
+
+
+def running_job(queue: JobQueue) -> Job:
+    queue.enqueue("import")
+    (job,) = queue.claim(["import"])
+    queue.start(job)
+    return job
+
+
+def app_with(page: str, queue: JobQueue) -> Starlette:
+    async def answer(request: Request) -> HTMLResponse:
+        return HTMLResponse(page)
+
+    return Starlette(routes=[Route("/", answer), Mount("/progress", EventStream(queue))])

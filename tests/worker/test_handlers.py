@@ -304,7 +304,9 @@ def test_a_bulk_with_arguments_that_do_not_fit_enqueues_nothing(queue: JobQueue,
         with pytest.raises(InvalidInput, match="'to'"):
             attempt(items)
     assert statuses(db, "send") == {}
-    assert send.enqueue_many(items[:2]) == 2
+    added = send.enqueue_many(items[:2], return_ids=True)
+    assert added == 2
+    assert [queue.get(id).data["to"] for id in added.ids] == ["x", "y"]
 
 
 def test_types_without_a_handler_here_are_neither_checked_nor_claimed(queue: JobQueue, db: Db, send: Any) -> None:

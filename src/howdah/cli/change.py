@@ -121,7 +121,7 @@ CANCEL = Command(
     examples=(
         ("howdah cancel 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
         ("howdah cancel ID ID ID --reason 'customer left'", "several, with a reason that is kept"),
-        ("howdah list --all --json --type old --status pending | jq -r .id | howdah cancel -", "all that match"),
+        ("howdah list --all --ids --type old --status pending | howdah cancel -", "all that match"),
     ),
     add_arguments=_add_cancel_arguments,
     run=_cancel,
@@ -136,7 +136,7 @@ RETRY = Command(
     """,
     examples=(
         ("howdah retry 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
-        ("howdah list --all --json --status failed --since 1h | jq -r .id | howdah retry -", "all that failed lately"),
+        ("howdah list --all --ids --status failed --since 1h | howdah retry -", "all that failed lately"),
     ),
     add_arguments=_add_ids,
     run=_retry,

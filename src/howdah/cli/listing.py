@@ -12,7 +12,7 @@ from howdah.cli.job_json import job_as_json
 from howdah.cli.job_table import print_jobs
 from howdah.cli.json_input import read_data
 from howdah.cli.moment import parse_past
-from howdah.cli.output import answers, print_json, remark
+from howdah.cli.output import answers, print_json, remark, say
 from howdah.job import STATUSES
 from howdah.queue import JobQueue
 from howdah.results import JobPage
@@ -45,13 +45,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=int, help=f"how many at most (default: {_PAGE})")
     parser.add_argument("--before", metavar="ID", help="go on after this job, the last one of the page before")
     parser.add_argument("--all", action="store_true", help="page after page, until there are no more")
+    parser.add_argument("--ids", action="store_true", help="their ids alone, for cancel, retry and other programs")
 
 
 def _run(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
         pages = _pages(queue, args)
         for number, page in enumerate(pages):
-            _print_page(page, as_json=args.json, first=number == 0)
+            _print_page(page, args, first=number == 0)
             if not args.all:
                 _say_how_to_go_on(page)
     return 0
@@ -81,10 +82,13 @@ def _filters(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _print_page(page: JobPage, *, as_json: bool, first: bool) -> None:
-    if as_json:
+def _print_page(page: JobPage, args: argparse.Namespace, *, first: bool) -> None:
+    if args.json:
         for job in page:
-            print_json(job_as_json(job))
+            print_json(str(job.id) if args.ids else job_as_json(job))
+    elif page and args.ids:
+        for job in page:
+            say(str(job.id))
     elif page:
         print_jobs(answers(), page, header=first)
     elif first and page.next is None:
@@ -114,7 +118,7 @@ COMMAND = Command(
         ("howdah list --status failed --since 1d", "what went wrong since yesterday"),
         ("howdah list --type send_invoice --data user=7", "the invoices of one user"),
         ("howdah list --stalled", "what runs, but has stopped reporting"),
-        ("howdah list --all --json --status failed | jq -r .id | howdah retry -", "try all failed ones again"),
+        ("howdah list --all --ids --status failed | howdah retry -", "try all failed ones again"),
     ),
     add_arguments=_add_arguments,
     run=_run,

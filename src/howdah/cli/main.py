@@ -47,8 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    grammar = parser.build()
-    args = grammar.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    grammar = parser.build(words)
+    args = grammar.parse_args(words)
     if args.run is None:
         say(grammar.format_help().rstrip())
         return 0

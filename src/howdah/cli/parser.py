@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from howdah import __about__
-from howdah.cli import (
-    bench,
-    change,
-    doctor,
-    dsn,
-    enqueue,
-    health,
-    listing,
-    logs,
-    migrate,
-    pause,
-    prune,
-    psql,
-    recover,
-    schedule,
-    show,
-    skill,
-    stats,
-    work,
-)
 from howdah.cli.command import HELP_WIDTH, Command
-from howdah.cli.demo import command as demo
 from howdah.cli.safe import presentable
-from howdah.cli.top import command as top
-from howdah.cli.watch import command as watch
 
-GROUPS: Final[dict[str, tuple[Command, ...]]] = {
-    "begin": (demo.COMMAND, migrate.COMMAND, skill.COMMAND),
-    "put jobs in": (enqueue.COMMAND, schedule.COMMAND),
-    "get them done": (work.COMMAND, health.COMMAND),
-    "see how they are": (listing.COMMAND, show.COMMAND, watch.COMMAND, logs.COMMAND, stats.COMMAND, top.COMMAND),
-    "change what happens": (change.CANCEL, change.RETRY, pause.PAUSE, pause.RESUME),
-    "keep house": (recover.COMMAND, prune.COMMAND, doctor.COMMAND, psql.COMMAND, dsn.COMMAND, bench.COMMAND),
+GROUPS: Final[dict[str, dict[str, str]]] = {
+    "begin": {"demo": "demo.command", "migrate": "migrate", "skill": "skill"},
+    "put jobs in": {"enqueue": "enqueue", "schedule": "schedule"},
+    "get them done": {"work": "work", "health": "health"},
+    "see how they are": {
+        "list": "listing",
+        "show": "show",
+        "watch": "watch.command",
+        "logs": "logs",
+        "stats": "stats",
+        "top": "top.command",
+    },
+    "change what happens": {"cancel": "change", "retry": "change", "pause": "pause", "resume": "pause"},
+    "keep house": {
+        "recover": "recover",
+        "prune": "prune",
+        "doctor": "doctor",
+        "psql": "psql",
+        "dsn": "dsn",
+        "bench": "bench",
+    },
 }
-COMMANDS: Final = tuple(command for group in GROUPS.values() for command in group)
+"""Each command, and the module that has it: only that of the one that is called is loaded."""
 
 _OVERVIEW: Final = """\
 Howdah carries jobs on PostgreSQL, and on nothing else.
@@ -64,8 +57,8 @@ exit codes:
   1  a job was not found or not changed,  5  the embedded PostgreSQL could not be started
      or a check found something           6  a worker's grace ran out, and jobs were handed back
   2  the call was wrong                   7  a worker left to shed handlers that would not end
-  3  the schema is missing, older       130  interrupted
-     or newer: howdah migrate
+  3  the schema is missing, older         8  the doctor could not see everything
+     or newer: howdah migrate           130  interrupted
 
 HOWDAH_DEBUG=1 adds the traceback to an error. NO_COLOR=1 leaves the colours out.
 """
@@ -84,21 +77,34 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
 
 
-def build() -> Parser:
-    """The parser of the whole command line; ``run`` in what it returns is the command's function."""
+def all_commands() -> list[Command]:
+    return [_load(name) for group in GROUPS.values() for name in group]
+
+
+def _load(name: str) -> Command:
+    (module,) = [group[name] for group in GROUPS.values() if name in group]
+    loaded = importlib.import_module(f"howdah.cli.{module}")
+    command: Command = getattr(loaded, name.upper(), None) or loaded.COMMAND
+    return command
+
+
+def build(argv: Sequence[str] = ()) -> Parser:
+    """The parser of a command line, or of all; ``run`` in what it returns is the command's function."""
+    called = _called(argv)
+    commands = [_load(called)] if called else all_commands()
     parser = Parser(
         prog="howdah",
         usage="howdah [--dsn DSN] [--schema NAME] [--json] COMMAND …",
-        description=_OVERVIEW + _overview_of_commands(),
+        description=_OVERVIEW + ("" if called else _overview_of_commands(commands)),
         epilog=_AFTERWORD,
         formatter_class=_HelpFormatter,
         allow_abbrev=False,
     )
     _add_shared_options(parser, {"dsn": None, "schema": None, "json": False})
     parser.set_defaults(run=None)
-    commands = parser.add_subparsers(prog="howdah", metavar="COMMAND", help=argparse.SUPPRESS)
-    for command in COMMANDS:
-        added = commands.add_parser(
+    choices = parser.add_subparsers(prog="howdah", metavar="COMMAND", help=argparse.SUPPRESS)
+    for command in commands:
+        added = choices.add_parser(
             command.name,
             description=command.description,
             epilog=command.epilog,
@@ -111,6 +117,17 @@ def build() -> Parser:
             _add_shared_options(each, dict.fromkeys(("dsn", "schema", "json"), argparse.SUPPRESS))
         added.set_defaults(run=command.run)
     return parser
+
+
+def _called(argv: Sequence[str]) -> str | None:
+    """The command in a command line; None if there is none, or no such."""
+    words = iter(argv)
+    for word in words:
+        if word in ("--dsn", "--schema"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if any(word in group for group in GROUPS.values()) else None
+    return None
 
 
 def _actions_of(command: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
@@ -137,9 +154,10 @@ def _add_shared_options(parser: argparse.ArgumentParser, defaults: dict[str, obj
     group.add_argument("--version", action="version", version=f"howdah {__about__.__version__}")
 
 
-def _overview_of_commands() -> str:
+def _overview_of_commands(commands: Sequence[Command]) -> str:
+    summaries = {command.name: command.summary for command in commands}
     lines = []
     for title, group in GROUPS.items():
         lines.append(f"{title}:")
-        lines += [f"  {command.name:<9} {command.summary}" for command in group]
+        lines += [f"  {name:<9} {summaries[name]}" for name in group]
     return "\n".join(lines)
