@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import pkgutil
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -13,28 +13,33 @@ from howdah.cli.command import HELP_WIDTH, Command
 from howdah.cli.safe import presentable
 
 GROUPS: Final[dict[str, dict[str, str]]] = {
-    "begin": {"demo": "demo.command", "migrate": "migrate", "skill": "skill"},
-    "put jobs in": {"enqueue": "enqueue", "schedule": "schedule"},
-    "get them done": {"work": "work", "health": "health"},
+    "begin": {"demo": "demo.command:COMMAND", "migrate": "migrate:COMMAND", "skill": "skill:COMMAND"},
+    "put jobs in": {"enqueue": "enqueue:COMMAND", "schedule": "schedule:COMMAND"},
+    "get them done": {"work": "work:COMMAND", "health": "health:COMMAND"},
     "see how they are": {
-        "list": "listing",
-        "show": "show",
-        "watch": "watch.command",
-        "logs": "logs",
-        "stats": "stats",
-        "top": "top.command",
+        "list": "listing:COMMAND",
+        "show": "show:COMMAND",
+        "watch": "watch.command:COMMAND",
+        "logs": "logs:COMMAND",
+        "stats": "stats:COMMAND",
+        "top": "top.command:COMMAND",
     },
-    "change what happens": {"cancel": "change", "retry": "change", "pause": "pause", "resume": "pause"},
+    "change what happens": {
+        "cancel": "change:CANCEL",
+        "retry": "change:RETRY",
+        "pause": "pause:PAUSE",
+        "resume": "pause:RESUME",
+    },
     "keep house": {
-        "recover": "recover",
-        "prune": "prune",
-        "doctor": "doctor",
-        "psql": "psql",
-        "dsn": "dsn",
-        "bench": "bench",
+        "recover": "recover:COMMAND",
+        "prune": "prune:COMMAND",
+        "doctor": "doctor:COMMAND",
+        "psql": "psql:COMMAND",
+        "dsn": "dsn:COMMAND",
+        "bench": "bench:COMMAND",
     },
 }
-"""Each command, and the module that has it: only that of the one that is called is loaded."""
+"""Each command, and where it is: only the one that is called is loaded."""
 
 _OVERVIEW: Final = """\
 Howdah carries jobs on PostgreSQL, and on nothing else.
@@ -82,9 +87,8 @@ def all_commands() -> list[Command]:
 
 
 def _load(name: str) -> Command:
-    (module,) = [group[name] for group in GROUPS.values() if name in group]
-    loaded = importlib.import_module(f"howdah.cli.{module}")
-    command: Command = getattr(loaded, name.upper(), None) or loaded.COMMAND
+    (place,) = [group[name] for group in GROUPS.values() if name in group]
+    command: Command = pkgutil.resolve_name(f"howdah.cli.{place}")
     return command
 
 
