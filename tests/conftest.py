@@ -25,7 +25,7 @@ ON_EVERY_VERSION = ("sql", "properties")
 LONG = (
     "docs/tutorial.md]",
     "docs/reference/command.md]",
-    "test_hangup_goes_on_with_the_next_if_one_does_not_get_ready",
+    "test_the_life_of_a_job[pg18]",
 )
 
 hypothesis.settings.register_profile(

@@ -72,9 +72,9 @@ class Attempt(Protocol):
 
     def reporter(self, job: Job) -> Reporter: ...
 
-    def checkpoint(self, job: Job, data: Any) -> None: ...
+    def checkpoint(self, job: Job, data: Any, conn: Any) -> None: ...
 
-    async def acheckpoint(self, job: Job, data: Any) -> None: ...
+    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None: ...
 
     def complete(self, job: Job, result: Any, conn: Any) -> None: ...
 
@@ -263,16 +263,17 @@ class Job(Generic[T_co]):
         """Tells that something happened, for everybody to see, now and later. Returns at once."""
         self._reporter().event(name, data)
 
-    def checkpoint(self, data: Any) -> None:
-        """Keeps what the next attempt finds in ``job.resumed``. Returns when it is committed. Raises LeaseLost.
+    def checkpoint(self, data: Any, *, conn: Any = None) -> None:
+        """Keeps what the next attempt finds in ``job.resumed``. Returns when it is committed; with ``conn``, it is part of
+        the caller's transaction: what was done, and that it was done, commit together. Raises LeaseLost.
 
         Blocks: in an async handler, await ``acheckpoint``.
         """
-        self._running().checkpoint(self, data)
+        self._running().checkpoint(self, data, conn)
 
-    async def acheckpoint(self, data: Any) -> None:
+    async def acheckpoint(self, data: Any, *, conn: Any = None) -> None:
         """``checkpoint``, awaited."""
-        await self._running().acheckpoint(self, data)
+        await self._running().acheckpoint(self, data, conn)
 
     def complete(self, result: Any = None, *, conn: Any = None) -> None:
         """Completes the job as part of the caller's transaction on ``conn``: both commit, or neither.

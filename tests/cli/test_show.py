@@ -13,6 +13,7 @@ from tests.cli.sample import HOSTILE
 from tests.cli.test_logs import logged
 from tests.cli.test_safe import dangers
 from tests.clock import TestClock
+from tests.conftest import Db
 
 
 def test_everything_of_a_failed_job_can_be_read(dsn: str, queue: JobQueue) -> None:
@@ -122,6 +123,20 @@ def test_a_waiting_job_says_where_it_stands(dsn: str, queue: JobQueue) -> None:
     assert fact(howdah("show", str(job.id), dsn=dsn).out, "place").startswith("3 before it, no worker")
     (shown,) = howdah("show", str(job.id), "--json", dsn=dsn).lines
     assert (shown["place"]["ahead"], shown["place"]["exact"]) == (3, True)
+
+
+def test_an_error_of_several_lines_is_whole_below_and_one_line_elsewhere(dsn: str, queue: JobQueue, db: Db) -> None:
+    try:
+        db.execute("SELECT 'nine euros'::int")
+    except psycopg.Error as error:
+        job = failed_job(queue, "resize_photo", error)
+    out = howdah("show", str(job.id), dsn=dsn).out
+    told = 'InvalidTextRepresentation: invalid input syntax for type integer: "nine euros"'
+    assert fact(out, "last error") == told
+    assert f"\n    {told}\n    LINE 1: SELECT 'nine euros'::int\n" in out
+    assert "psycopg.errors." not in out, "a class is not torn apart"
+    assert "raise " in out
+    assert "\\n" not in out + howdah("list", dsn=dsn).out
 
 
 # The timeline

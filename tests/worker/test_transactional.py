@@ -93,6 +93,41 @@ def test_an_exception_rolls_both_back_and_the_attempt_has_failed(
     assert (counted(db), report.counts) == (1, {"retried": 1, "completed": 1})
 
 
+@KINDS
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_checkpoint_commits_with_the_work_or_not_at_all(
+    dsn: str, queue: JobQueue, db: Db, asynchronous: bool, commits: bool
+) -> None:
+    def first_attempt(job: Job) -> None:
+        job.event("noted")
+        with psycopg.connect(dsn) as conn:
+            conn.execute(INSERT, (job.id,))
+            job.checkpoint({"done": 1}, conn=conn)
+            if commits:
+                conn.commit()
+            raise ValueError("after the checkpoint")
+
+    async def first_attempt_on_loop(job: Job) -> None:
+        job.event("noted")
+        async with await psycopg.AsyncConnection.connect(dsn) as conn:
+            await conn.execute(INSERT, (job.id,))
+            await job.acheckpoint({"done": 1}, conn=conn)
+            if commits:
+                await conn.commit()
+            raise ValueError("after the checkpoint")
+
+    async def on_loop(job: Job) -> Any:
+        return job.resumed if job.attempts > 1 else await first_attempt_on_loop(job)
+
+    def in_thread(job: Job) -> Any:
+        return job.resumed if job.attempts > 1 else first_attempt(job)
+
+    job = queue.job(name="steps", retry={"kind": "none"})(on_loop if asynchronous else in_thread).enqueue()
+    drain(queue)
+    assert queue.get(job).result == ({"done": 1} if commits else None)
+    assert counted(db) == int(commits)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

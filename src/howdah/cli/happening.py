@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from howdah.cli.output import readable_json
-from howdah.cli.sealed import ENCRYPTED, error_text, is_sealed
+from howdah.cli.sealed import ENCRYPTED, first_line, is_sealed
 from howdah.cli.span import format_span
 from howdah.cli.status import STYLES
 from howdah.job import FINAL_STATUSES
@@ -108,7 +108,7 @@ def _status_text(happening: Happening) -> str:
     if happening.name == "completed" and (ran := _span_between(data.get("started_at"), happening.at)):
         said = f"{said} after {ran}"
     if error:
-        said = f"{said}: {error_text(str(error))}"
+        said = f"{said}: {first_line(str(error))}"
     return f"{said}; {again}" if (again := _again(happening, data)) else said
 
 

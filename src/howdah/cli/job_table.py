@@ -13,7 +13,7 @@ from rich.text import Text
 from howdah.cli.moment import is_endless, now
 from howdah.cli.output import cut, table, text
 from howdah.cli.progress_bar import style_of
-from howdah.cli.sealed import error_text
+from howdah.cli.sealed import first_line
 from howdah.cli.span import format_span
 from howdah.cli.standing import silence, time_left
 from howdah.cli.status import STYLES
@@ -102,7 +102,7 @@ def _note(job: Job) -> Text:
     if job.status in ("claimed", "running") and (said := _doing(job)):
         return cut(said, style_of(job))
     if job.status != "completed" and job.last_error:
-        return cut(error_text(job.last_error), "red")
+        return cut(first_line(job.last_error), "red")
     return Text()
 
 

@@ -25,3 +25,8 @@ def error_text(stored: str) -> str:
     except ValueError:
         return stored
     return f"{ENCRYPTED}{stored[end:]}"
+
+
+def first_line(stored: str) -> str:
+    """The error where there is room for a line: drivers add where it happened below it."""
+    return error_text(stored).strip().partition("\n")[0]

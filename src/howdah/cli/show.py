@@ -22,7 +22,7 @@ from howdah.cli.output import answers, print_json, readable_json, text
 from howdah.cli.priority import describe_priority
 from howdah.cli.progress_bar import bar, sparkline
 from howdah.cli.safe import safe_lines
-from howdah.cli.sealed import error_text
+from howdah.cli.sealed import error_text, first_line
 from howdah.cli.span import format_span
 from howdah.cli.standing import amount, describe_waiting, goes_on, silence, speed
 from howdah.cli.status import STYLES
@@ -123,7 +123,7 @@ def _identity(job: Job, place: Place | None) -> Iterator[tuple[str, object]]:
     if place is not None:
         yield "place", describe_waiting(job, place) or None
     if job.last_error:
-        yield "last error", error_text(job.last_error)
+        yield "last error", first_line(job.last_error)
     for name in ("key", "order_key", "parent_id", "workflow_id"):
         yield name.replace("_", " "), getattr(job, name)
     for name in ("events_count", "crashes", "interruptions"):
@@ -206,8 +206,10 @@ def _print_error(console: Console, error: AttemptError) -> None:
         )
     )
     said = error_text(error.error)
-    # It ends with the error itself, which comes next.
-    if above := error_text(error.traceback or "").removesuffix(said).rstrip("\n"):
+    trace = error_text(error.traceback or "")
+    # It ends with the module of the error's class and the error itself, which comes next.
+    above = trace.removesuffix(said).rpartition("\n")[0] if trace.endswith(said) else trace
+    if above:
         _print_indented(console, above)
     _print_indented(console, said, "red")
 

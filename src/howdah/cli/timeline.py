@@ -15,7 +15,7 @@ from rich.padding import Padding
 from howdah.cli.happening import brief, in_words, parsed_moment, style_of
 from howdah.cli.moment import is_endless, stamp
 from howdah.cli.output import table, text
-from howdah.cli.sealed import error_text
+from howdah.cli.sealed import first_line
 from howdah.cli.span import format_span
 from howdah.cli.status import STYLES
 from howdah.event import Event
@@ -165,10 +165,10 @@ def _ends_without_event(job: Job, ends: list[Event]) -> Iterator[Entry]:
     told = {(end.attempt, end.at) for end in ends}
     for error in job.errors:
         if (error.attempt, error.at) not in told:
-            yield Entry(error.at, f"{error.kind}: {error_text(error.error)}", error.attempt, STYLES["failed"])
+            yield Entry(error.at, f"{error.kind}: {first_line(error.error)}", error.attempt, STYLES["failed"])
     finished = job.finished_at or job.completed_at
     if finished is None or any(end.name == job.status and end.at == finished for end in ends):
         return
     is_told = job.status == "failed" and any(error.at == finished for error in job.errors)
-    why = f": {error_text(job.last_error)}" if job.status != "completed" and job.last_error and not is_told else ""
+    why = f": {first_line(job.last_error)}" if job.status != "completed" and job.last_error and not is_told else ""
     yield Entry(finished, f"{job.status}{why}", job.attempts, STYLES[job.status])

@@ -46,12 +46,12 @@ class _Desk(Desk):
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
         self.complete(job, result, conn)
 
-    def checkpoint(self, job: Job, data: Any) -> None:
+    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:  # noqa: ARG002
         stored = stored_json(self.context, data, "checkpoint")
         object.__setattr__(job, "resumed", self.context.codec.decode(json.loads(stored.obj)))
 
-    async def acheckpoint(self, job: Job, data: Any) -> None:
-        self.checkpoint(job, data)
+    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
+        self.checkpoint(job, data, conn)
 
 
 class _Nowhere:

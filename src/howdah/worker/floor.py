@@ -451,12 +451,12 @@ def _tell(job: Job, ending: Ending, status: str | None, *, is_private: bool) -> 
         )
     elif isinstance(ending, Failed | Crashed):
         log.warning(
-            "%s %s failed (attempt %d of %d, now %s): %s",
+            "%s %s failed (attempt %d of %d, %s): %s",
             job.job_type,
             job.id,
             job.attempts,
             job.max_attempts,
-            status,
+            {"pending": "to be tried again", "failed": "for good"}.get(status or "", f"now {status}"),
             f"howdah show {job.id} has the error" if is_private else _one_line(ending.error),
             extra=_about(job, "failed"),
         )

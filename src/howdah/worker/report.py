@@ -49,5 +49,8 @@ class WorkerReport:
         return 7 if self.shed else 6 if self.interrupted else 0
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in self.counts.items() if count)
+        told = {"retried": "to be tried again"}
+        counts = ", ".join(
+            f"{count:,} {told.get(what, what.replace('_', ' '))}" for what, count in self.counts.items() if count
+        )
         return f"worker {self.worker_id} has ended: {counts or 'nothing to do'}"

@@ -76,11 +76,11 @@ class Desk:
         except Exception as error:  # noqa: BLE001
             _warn_of_the_rest(tracker, error)
 
-    def checkpoint(self, job: Job, data: Any) -> None:
-        self._database.run(verbs.checkpoint(self.context, job, data))
+    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
+        self._database.run(verbs.checkpoint(self.context, job, data), conn)
 
-    async def acheckpoint(self, job: Job, data: Any) -> None:
-        await self._database.arun(verbs.checkpoint(self.context, job, data))
+    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
+        await self._database.arun(verbs.checkpoint(self.context, job, data), conn)
 
 
 class Run:
@@ -170,17 +170,17 @@ class Run:
     def reporter(self, job: Job) -> Tracker:
         return self._only or self._tracker(job)
 
-    def checkpoint(self, job: Job, data: Any) -> None:
+    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
         # The next attempt goes on behind what was said, and does not say it again.
         if (tracker := self._trackers.get(job.id)) is not None and not self.desk.post.settle(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
-        self.desk.checkpoint(job, data)
+        self.desk.checkpoint(job, data, conn)
 
-    async def acheckpoint(self, job: Job, data: Any) -> None:
+    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.desk.post.asettle(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
-        await self.desk.acheckpoint(job, data)
+        await self.desk.acheckpoint(job, data, conn)
 
     def complete(self, job: Job, result: Any, conn: Any) -> None:
         # What was said would come too late once the job has ended.

@@ -12,7 +12,7 @@ from rich.text import Text
 from howdah.cli.moment import is_endless
 from howdah.cli.output import text
 from howdah.cli.progress_bar import style_of
-from howdah.cli.sealed import error_text
+from howdah.cli.sealed import first_line
 from howdah.cli.standing import counted, goes_on, percent, short_id, speed
 from howdah.cli.status import STYLES
 from howdah.cli.top import figures
@@ -123,7 +123,7 @@ _WORKER: Final[Column[Row]] = Column(
 )
 _ERROR: Final[Column[Row]] = Column(
     "error",
-    lambda row: _brief(error_text(row.job.last_error or ""), _ERROR_WIDTH, "red"),
+    lambda row: _brief(first_line(row.job.last_error or ""), _ERROR_WIDTH, "red"),
     lambda row: row.job.last_error,
 )
 

@@ -15,7 +15,7 @@ from howdah.cli.job_json import job_as_json
 from howdah.cli.moment import stamp
 from howdah.cli.output import answers, plain, print_json, remark, text
 from howdah.cli.progress_bar import style_of
-from howdah.cli.sealed import error_text
+from howdah.cli.sealed import first_line
 from howdah.cli.span import format_span
 from howdah.cli.standing import counted, describe_running, describe_waiting, percent, short_id, speed, time_left
 from howdah.cli.watch.board import Board
@@ -121,7 +121,7 @@ def _said(update: Update, place: Place | None = None) -> str:
 
 def _end(job: Job) -> str:
     took = f" after {format_span(job.finished_at - job.started_at)}" if job.finished_at and job.started_at else ""
-    why = f": {error_text(job.last_error)}" if job.status != "completed" and job.last_error else ""
+    why = f": {first_line(job.last_error)}" if job.status != "completed" and job.last_error else ""
     return f"{job.status}{took}{why}"
 
 
