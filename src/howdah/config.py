@@ -1,4 +1,4 @@
-"""Where the jobs are: ``HOWDAH_DSN``, else ``DATABASE_URL``, else an embedded PostgreSQL."""
+"""Where the jobs are: ``HOWDAH_DSN``, else ``DATABASE_URL``, else an embedded PostgreSQL; and in which schema."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from psycopg import ProgrammingError, conninfo
 from howdah.errors import InvalidOption
 
 ENVIRONMENT = ("HOWDAH_DSN", "DATABASE_URL")
+DEFAULT_SCHEMA = "howdah"
 
 
 def configured_dsn(dsn: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -20,6 +21,11 @@ def configured_dsn(dsn: str | None, environ: Mapping[str, str] = os.environ) -> 
         if environ.get(name):
             return _checked(environ[name], name)
     return None
+
+
+def configured_schema(schema: str | None, environ: Mapping[str, str] = os.environ) -> str:
+    """The schema that was given, or that ``HOWDAH_SCHEMA`` names."""
+    return schema if schema is not None else environ.get("HOWDAH_SCHEMA") or DEFAULT_SCHEMA
 
 
 def _checked(dsn: str, origin: str) -> str:

@@ -26,7 +26,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
 from howdah import embedded, migrate, wire
-from howdah.config import configured_dsn
+from howdah.config import DEFAULT_SCHEMA, configured_dsn
 from howdah.errors import (
     BY_SQLSTATE,
     DatabaseUnavailable,
@@ -45,7 +45,6 @@ SyncConnection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
 Loop = asyncio.AbstractEventLoop
 
-DEFAULT_SCHEMA = "howdah"
 PREPARE_AFTER = 2
 """Statements that a connection has sent so often are prepared: then they need not be parsed and planned again."""
 

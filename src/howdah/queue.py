@@ -20,8 +20,9 @@ from howdah import cron as cron_rhythms
 from howdah import events as event_verbs
 from howdah import schedules as schedule_verbs
 from howdah.codec import PLAIN, Codec
+from howdah.config import configured_schema
 from howdah.context import Context, KnownType
-from howdah.database import DEFAULT_SCHEMA, Database
+from howdah.database import Database
 from howdah.errors import InvalidOption
 from howdah.handler import Handler
 from howdah.hub import Hub
@@ -70,7 +71,7 @@ class JobQueue:
 
     dsn: where the database is; ``HOWDAH_DSN``, else ``DATABASE_URL``, else an embedded PostgreSQL under
         ``./.howdah/`` if not given.
-    schema: the schema that holds the queue; each schema is a queue of its own.
+    schema: the schema that holds the queue; ``HOWDAH_SCHEMA``, else ``howdah`` if not given. Each is a queue of its own.
     codec: encrypts or compresses what is stored (see ``howdah.codec``).
     max_payload_bytes: larger data and results are refused.
     pool_size, timeout: how many connections at most, and how many seconds to wait for one.
@@ -86,7 +87,7 @@ class JobQueue:
     def __init__(
         self,
         dsn: str | None = None,
-        schema: str = DEFAULT_SCHEMA,
+        schema: str | None = None,
         *,
         codec: Codec | None = None,
         max_payload_bytes: int = 64 * 1024,
@@ -95,7 +96,7 @@ class JobQueue:
         worker_id: str | None = None,
         lifespan: Lifespan | None = None,
     ) -> None:
-        self.schema = check_schema_name(schema)
+        self.schema = check_schema_name(configured_schema(schema))
         self.handlers: dict[str, Handler[Any, Any]] = {}
         self._middleware: builtins.list[Middleware] = []
         self._lifespan = lifespan
@@ -110,7 +111,7 @@ class JobQueue:
         self._hubs: dict[int, Hub] = {}
         self._database = Database(
             dsn,
-            schema,
+            self.schema,
             pool_size=options.integer(pool_size, "pool_size", least=1, most=1_000),
             timeout=options.span(timeout, "timeout", positive=True).total_seconds(),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -176,6 +177,27 @@ def test_what_handlers_log_is_kept_unless_that_is_not_wanted(
     assert work(app, "app", "--drain", *argv, HOWDAH_DSN=dsn).code == 0
     assert queue.get(job).status == "completed"
     assert [event.data["message"] for event in queue.events(job, kinds=["log"])] == kept
+
+
+def test_child_processes_log_as_the_worker_does(dsn: str, queue: JobQueue, app: Path) -> None:
+    note = '@queue.job(process=True)\ndef note() -> None:\n    log.info("noted")\n    log.debug("not wanted")\n'
+    app.write_text(f"{APP}\n{note}")
+    job = queue.enqueue("note")
+    outcome = work(app, "app", "--drain", HOWDAH_DSN=dsn)
+    assert re.search(r"^\S+ \S+ info    app: noted$", outcome.err, flags=re.MULTILINE), outcome.err
+    assert "not wanted" not in outcome.err
+    assert [event.data["message"] for event in queue.events(job, kinds=["log"])] == ["noted"]
+    queue.retry(job)
+    shown = [json.loads(line) for line in work(app, "app", "--drain", "--json", HOWDAH_DSN=dsn).out.splitlines()]
+    assert [(line["logger"], line["level"]) for line in shown if line["message"] == "noted"] == [("app", "info")]
+
+
+def test_the_schema_of_the_environment_is_everybodys(dsn: str, app: Path) -> None:
+    with schema_of_its_own(dsn, "cli_work") as schema, JobQueue(dsn, schema) as queue:
+        queue.migrate()
+        job = queue.enqueue("greet", {"name": "ann"})
+        outcome = work(app, "app", "--drain", HOWDAH_DSN=dsn, HOWDAH_SCHEMA=schema)
+        assert (outcome.code, queue.get(job.id).status) == (0, "completed")
 
 
 def test_only_the_types_that_were_asked_for(dsn: str, queue: JobQueue, app: Path) -> None:

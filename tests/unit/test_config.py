@@ -8,7 +8,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from howdah import InvalidOption, JobQueue
-from howdah.config import configured_dsn, redacted
+from howdah.config import configured_dsn, configured_schema, redacted
 
 SECRET = "hunter2"
 
@@ -23,6 +23,14 @@ def test_the_argument_comes_before_the_environment() -> None:
 def test_without_any_it_is_the_embedded_server() -> None:
     assert configured_dsn(None, {}) is None
     assert configured_dsn(None, {"HOWDAH_DSN": "", "DATABASE_URL": ""}) is None
+
+
+def test_the_schema_is_given_or_that_of_the_environment() -> None:
+    environ = {"HOWDAH_SCHEMA": "tenant"}
+    assert configured_schema("given", environ) == "given"
+    assert configured_schema(None, environ) == "tenant"
+    assert configured_schema(None, {"HOWDAH_SCHEMA": ""}) == "howdah"
+    assert JobQueue("host=nowhere").schema == "howdah"
 
 
 def test_an_empty_variable_does_not_hide_the_next() -> None:

@@ -6,18 +6,12 @@ import argparse
 import os
 
 from howdah.codec import Codec
-from howdah.database import DEFAULT_SCHEMA
 from howdah.encryption import ENVIRONMENT, EncryptedCodec
 from howdah.queue import JobQueue
 
 
-def chosen_schema(args: argparse.Namespace) -> str:
-    schema: str | None = args.schema
-    return schema or os.environ.get("HOWDAH_SCHEMA") or DEFAULT_SCHEMA
-
-
 def open_queue(args: argparse.Namespace, schema: str | None = None) -> JobQueue:
-    return JobQueue(args.dsn, schema or chosen_schema(args), codec=chosen_codec())
+    return JobQueue(args.dsn, schema or args.schema, codec=chosen_codec())
 
 
 def chosen_codec() -> Codec | None:

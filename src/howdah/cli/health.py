@@ -13,7 +13,6 @@ from typing import Final
 from rich.text import Text
 
 from howdah.cli.command import Command
-from howdah.cli.connect import chosen_schema
 from howdah.cli.output import answers, plain, print_json, remark, table, text
 from howdah.cli.span import format_span, parse_span
 from howdah.queue import JobQueue
@@ -43,7 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    with JobQueue(args.dsn, chosen_schema(args), pool_size=1, timeout=_CONNECT_TIMEOUT) as queue:
+    with JobQueue(args.dsn, args.schema, pool_size=1, timeout=_CONNECT_TIMEOUT) as queue:
         workers = [_aged(worker, args.max_age) for worker in queue.workers() if _is_meant(worker, args)]
     problem = _problem(workers, args)
     if args.json:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from howdah import migrate
 from howdah.cli.command import Command
-from howdah.cli.connect import chosen_schema, open_queue
+from howdah.cli.connect import open_queue
 from howdah.cli.output import answers, plain, print_json, say, table, text
+from howdah.config import configured_schema
 from howdah.errors import InvalidInput, SchemaMissing, SchemaOutdated
 from howdah.migrate import Difference, Migration
 from howdah.statements import check_schema_name
@@ -46,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.reinstall and (args.check or args.sql):
         raise InvalidInput("--reinstall changes the database: leave --check and --sql out")
     if args.sql:
-        return _print_script(chosen_schema(args), roles=args.roles)
+        return _print_script(configured_schema(args.schema), roles=args.roles)
     return _check(args) if args.check else _migrate(args)
 
 
@@ -96,7 +97,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _answer_check(args: argparse.Namespace, differences: Sequence[Difference], problem: str | None) -> int:
-    schema = chosen_schema(args)
+    schema = configured_schema(args.schema)
     good = not differences and problem is None
     if args.json:
         print_json({"schema": schema, "good": good, "problem": problem, "differences": list(differences)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import logging
 import os
 import secrets
@@ -167,7 +168,10 @@ def _names(args: argparse.Namespace) -> list[str]:
 
 def _work(args: argparse.Namespace, leash: Leash | None) -> int:
     requests = Requests(leash)
-    set_up_logs(args.log_level, as_json=args.json, tag="" if leash is None else f"[{leash.number}]")
+    set_up = functools.partial(
+        set_up_logs, args.log_level, as_json=args.json, tag="" if leash is None else f"[{leash.number}]"
+    )
+    set_up()
     settings = _settings(args) | ({} if leash is None else {"name": leash.name})
     if leash is not None:
         leash.watch(WorkerOptions.checked(**settings).grace + LAST_WORDS)
@@ -178,6 +182,7 @@ def _work(args: argparse.Namespace, leash: Leash | None) -> int:
     if args.dsn is not None or args.schema is not None:
         queue.connect_to(dsn=args.dsn, schema=args.schema)
     worker = queue.worker(**settings)
+    worker.begin_child = set_up
     _announce(worker, queue)
     if leash is not None:
         _tell_when_ready(leash)

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from howdah import options
-from howdah.database import DEFAULT_SCHEMA
+from howdah.config import DEFAULT_SCHEMA
 from howdah.errors import InvalidOption
 from howdah.options import Seconds
 from howdah.statements import check_schema_name, render, source

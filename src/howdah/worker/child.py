@@ -86,8 +86,10 @@ class Stopped(BaseException):
     """Raised in the handler when its worker tells it to stop."""
 
 
-def main(pipe: Connection, module: str) -> None:
+def main(pipe: Connection, module: str, begin: Callable[[], None] | None) -> None:
     """The child's life. It is ready once it has imported the module that its worker will probably ask for."""
+    if begin is not None:
+        begin()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(STOP_SIGNAL, signal.SIG_IGN)

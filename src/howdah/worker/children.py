@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -52,8 +53,9 @@ class ChildNotBorn(HowdahError):
 class Children:
     """The child processes of a worker. Those that wait for a job are kept."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, begin: Callable[[], None] | None = None) -> None:
         self._database = database
+        self._begin = begin
         self._context = multiprocessing.get_context("spawn")
         # Of its own: handlers may hold all threads of the loop.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "howdah-children")
@@ -110,7 +112,9 @@ class Children:
 
     async def _born(self, module: str) -> Child:
         try:
-            child = await asyncio.get_running_loop().run_in_executor(self._thread, Child, self._context, module)
+            child = await asyncio.get_running_loop().run_in_executor(
+                self._thread, Child, self._context, module, self._begin
+            )
         except (OSError, RuntimeError) as error:
             raise ChildNotBorn(f"no child process could be started: {error}") from error
         child.listen(asyncio.get_running_loop())
@@ -135,10 +139,12 @@ class Children:
 class Child:
     """One child process."""
 
-    def __init__(self, context: multiprocessing.context.SpawnContext, module: str) -> None:
+    def __init__(
+        self, context: multiprocessing.context.SpawnContext, module: str, begin: Callable[[], None] | None
+    ) -> None:
         self._pipe: Connection
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=main, args=(theirs, module), name="howdah-child")
+        self._process = context.Process(target=main, args=(theirs, module, begin), name="howdah-child")
         self._process.start()
         theirs.close()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -64,6 +64,7 @@ class Floor:
         *,
         leaked: Callable[[int], None],
         changed: Callable[[Crew, AnyHandler], None],
+        begin_child: Callable[[], None] | None = None,
     ) -> None:
         self.held: dict[Hold, Job] = {}
         """Every job that the database says is ours, until its end is written."""
@@ -82,7 +83,7 @@ class Floor:
         self._report = report
         self._changed = changed
         self._desk = Desk(resources, context, database, self.completer, capture_logs=options.capture_logs)
-        self._children = Children(database)
+        self._children = Children(database, begin_child)
         threads = sum(crew.slots for crew in self.crews if crew.kind == "thread")
         self._threads = Threads(threads, leaked=leaked)
         self._executor = Executor(self._threads, self._children, middleware, ended=self._ended, leaked=leaked)

@@ -72,6 +72,8 @@ class Worker:
         self.report = WorkerReport(self.worker_id)
         self.leaked = 0
         """Handlers that were told to stop, were given up, and go on nevertheless."""
+        self.begin_child: Callable[[], None] | None = None
+        """What a child process does first, before it imports the handlers: the program that works sets up its logs so."""
         self._database = database
         self._middleware = middleware
         self._open_resources = open_resources
@@ -142,6 +144,7 @@ class Worker:
             self.report,
             leaked=self._leak,
             changed=self._changed,
+            begin_child=self.begin_child,
         )
         stack.push_async_callback(self._floor.close)
         self._heartbeat = Heartbeat(

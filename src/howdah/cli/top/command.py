@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from howdah.cli.command import Command
-from howdah.cli.connect import chosen_codec, chosen_schema
+from howdah.cli.connect import chosen_codec
 from howdah.cli.output import remark
 from howdah.cli.span import parse_span
 from howdah.cli.top import banner, plain
@@ -42,7 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     if args.every < _LEAST_EVERY:
         raise InvalidOption("--every is 0.1s at least")
-    place = args.dsn, chosen_schema(args)
+    place = args.dsn, args.schema
     with JobQueue(*place, codec=chosen_codec(), pool_size=_CONNECTIONS, timeout=_PATIENCE) as queue:
         # Before there is a screen: what is wrong from the beginning is said in words, with an exit code.
         first = take(queue, RUNNING, args.limit)
