@@ -476,7 +476,7 @@ def test_a_low_terminal_shows_some_and_counts_the_others(dsn: str, queue: JobQue
 
 def test_told_to_end_it_leaves_the_terminal_as_it_was(dsn: str) -> None:
     with Terminal("watch", HOWDAH_DSN=dsn) as terminal:
-        terminal.wait_for("no running job has said anything yet")
+        terminal.wait_for("no running job reports its progress")
         terminal.signal(signal.SIGTERM)
         assert terminal.end() == 143
         assert terminal.shows_cursor()

@@ -274,7 +274,7 @@ def test_kinds_that_were_not_asked_for_are_not_shown_but_ends_are() -> None:
     screen = _Screen(wanted([], frozenset({"progress"}), until_done=False))
     with screen.picture as view:
         view.refresh()
-        assert "no running job has said anything yet" in screen.written
+        assert "no running job reports its progress" in screen.written
         view.show(told("event", "secret"), None)
         view.show(stands(job()), None)
         view.show(stands(job(status="completed")), None)

@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from howdah import embedded
 from howdah.cli.command import Command
 from howdah.cli.connect import open_queue
+from howdah.config import configured_dsn
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +21,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    program = shutil.which("psql") or str(embedded.psql_program())
     with open_queue(args) as queue:
+        program = _program(is_embedded=configured_dsn(args.dsn) is None)
         dsn, password = _apart(queue.dsn)
         environment = os.environ | {"PGOPTIONS": f"-c search_path={queue.schema}"} | password
         # Ctrl-C is psql's: it cancels a query there.
@@ -32,6 +33,12 @@ def _run(args: argparse.Namespace) -> int:
             )
         finally:
             signal.signal(signal.SIGINT, previous)
+
+
+def _program(*, is_embedded: bool) -> str:
+    """A psql of the machine may be older than the embedded server."""
+    installed = None if is_embedded else shutil.which("psql")
+    return installed or str(embedded.psql_program())
 
 
 def _apart(dsn: str) -> tuple[str, dict[str, str]]:

@@ -39,7 +39,7 @@ class Picture:
     def __init__(self, console: Console, wanted: Wanted) -> None:
         self.board = Board(wanted.ids)
         self._kinds = wanted.kinds
-        self._empty = "" if wanted.types is None else "no running job has said anything yet"
+        self._empty = "" if wanted.types is None else "no running job reports its progress"
         self._console = console
         self._lines: list[Text] = []
         self._drawn_at = 0.0
