@@ -50,7 +50,7 @@ def blocks(text: str | None, parameters: Collection[str] = ()) -> list[Block]:
         if each.startswith("    "):
             found.append(shown(textwrap.dedent(each)))
         elif _ITEM.match(each):
-            found.append(list(_items(each)))
+            found += _list(each)
         elif each and each != "::":
             found += _paragraph(each, parameters)
     return found
@@ -61,7 +61,19 @@ def _paragraph(text: str, parameters: Collection[str]) -> Iterator[Block]:
     prose, *about = re.split(rf"(?<=[.?!…])\s+(?=(?:{names}): )", text)
     yield re.sub("::$", ":", " ".join(prose.split()))
     if about:
-        yield list(_items("\n".join(about)))
+        yield from _list("\n".join(about))
+
+
+def _list(text: str) -> Iterator[Block]:
+    """The items; what is returned is said below them, because it is no part of the last one."""
+    items: list[Item] = []
+    below: list[str] = []
+    for item in _items(text):
+        about, *returned = re.split(r"(?<=\.) (?=Returns )", item.text, maxsplit=1)
+        items.append(Item(item.names, about))
+        below += returned
+    yield items
+    yield from below
 
 
 def _items(text: str) -> Iterator[Item]:
