@@ -61,7 +61,7 @@ def pickup_and_costs(result: Result) -> Iterator[str]:
 
 def ratios(result: Result) -> Iterator[str]:
     """Against the best of each kind, which is another one for each question."""
-    yield from _head("Howdah to", "the best on PostgreSQL", "the best on Redis")
+    yield from _head("Howdah to", "the best on PostgreSQL", "the best on Redis", of_words=True)
     for scenario in result["scenarios"]:
         for metric in metrics(scenario):
             name = QUESTIONS[scenario] + ("" if metric in ("rate", "share") else f", {metric[:3]}")
@@ -83,7 +83,7 @@ def _best_ratio(result: Result, scenario: str, metric: str, *, is_on_redis: bool
 
 
 def settings(result: Result) -> Iterator[str]:
-    yield from _head("", "version", "settings", "keeps ended jobs", "a job is safe")
+    yield from _head("", "version", "settings", "keeps ended jobs", "a job is safe", of_words=True)
     for peer in _in_order(result):
         facts = result["facts"][peer]
         yield _row(
@@ -129,7 +129,7 @@ def held(result: Result) -> Iterator[str]:
 
 def machine(result: Result) -> Iterator[str]:
     found = result["machine"]
-    yield from _head("", "")
+    yield from _head("", "", of_words=True)
     yield _row("machine", f"{found['cores']} cores, {found['cpu']}")
     yield _row("system", found["system"])
     yield _row("PostgreSQL", f"{found['postgresql']}, at its default settings")
@@ -178,7 +178,7 @@ def growth(result: Result) -> Iterator[str]:
 
 
 def steady(result: Result) -> Iterator[str]:
-    yield from _head("", "", "asked for")
+    yield from _head("", "", "asked for", of_words=True)
     for name, judged in result["verdict"].items():
         yield _row(name, f"{judged['value']:g} {judged['meaning']}", "reached" if judged["met"] else "not reached")
 
@@ -213,8 +213,9 @@ def filled(page: str, results: Path) -> str:
     return PLACE.sub(table, page)
 
 
-def _head(*names: str) -> Iterable[str]:
-    return _row(*names), _row("---", *["---:"] * (len(names) - 1))
+def _head(*names: str, of_words: bool = False) -> Iterable[str]:
+    """Figures stand at the right of their columns, and words at the left."""
+    return _row(*names), _row("---", *["---" if of_words else "---:"] * (len(names) - 1))
 
 
 def _row(*cells: str) -> str:

@@ -6,7 +6,7 @@ from docs.diagrams.drawing import Drawing
 
 
 def draw() -> str:
-    drawing = Drawing(900, 470, "Producers, workers and operators around one PostgreSQL")
+    drawing = Drawing(960, 470, "Producers, workers and operators around one PostgreSQL")
     drawing.parts.append('<rect class="group" x="315" y="30" width="280" height="410" rx="10"/>')
     drawing.text((455, 54), "PostgreSQL, schema howdah", "name")
     for y, lines in (
@@ -23,23 +23,25 @@ def draw() -> str:
         (320, ("howdah watch, top, doctor", "and browsers, by server-sent events")),
     ):
         drawing.box((132, y), (248, 54), *lines)
-    drawing.parts.append('<rect class="group" x="644" y="60" width="250" height="360" rx="10"/>')
-    drawing.text((769, 84), "howdah work, any number", "name")
+    drawing.parts.append('<rect class="group" x="682" y="60" width="274" height="360" rx="10"/>')
+    drawing.text((819, 84), "howdah work, any number", "name")
     for y, lines in (
         (125, ("claimers", "take what has a free slot")),
         (195, ("floor", "runs handlers: loop, threads, children")),
         (265, ("completer", "writes ends in batches, fenced")),
         (335, ("heartbeat, sweep", "in connections of their own")),
     ):
-        drawing.box((769, y), (232, 54), *lines)
+        drawing.box((819, y), (256, 54), *lines)
     drawing.arrow((258, 100), (324, 100))
     drawing.arrow((258, 200), (324, 114))
     drawing.arrow((324, 325), (258, 320))
-    drawing.arrow((586, 170), (651, 130), "jobs")
-    drawing.arrow((651, 265), (586, 112))
-    drawing.arrow((651, 340), (586, 395))
-    drawing.arrow((769, 152), (769, 168))
-    drawing.arrow((769, 222), (769, 238))
-    drawing.text((769, 386), "a notification wakes them;", "faint")
-    drawing.text((769, 402), "they also look each second", "faint")
+    drawing.arrow((586, 90), (689, 120), "jobs")
+    drawing.arrow((689, 265), (586, 112))
+    drawing.text((644, 216), "ends", "faint halo right")
+    drawing.arrow((689, 340), (586, 395))
+    drawing.text((640, 386), "beats", "faint halo left")
+    drawing.arrow((819, 152), (819, 168))
+    drawing.arrow((819, 222), (819, 238))
+    drawing.text((819, 386), "a notification wakes them;", "faint")
+    drawing.text((819, 402), "they also look each second", "faint")
     return drawing.svg()

@@ -6,7 +6,7 @@ from typing import Final
 
 from docs.diagrams.drawing import Drawing
 
-_COLUMNS: Final = {"worker A": 140, "PostgreSQL": 450, "worker B": 760}
+_COLUMNS: Final = {"worker A": 150, "PostgreSQL": 450, "worker B": 750}
 _STEPS: Final = (
     ("worker A", "PostgreSQL", "claim: job 7, token 4"),
     ("worker A", "PostgreSQL", "heartbeat, every 3 s"),
@@ -33,7 +33,7 @@ def draw() -> str:
         y = _TOP + n * _STEP + 10
         x = _COLUMNS[source]
         if not target:
-            drawing.text((x, y), words, "name halo")
+            drawing.note((x, y - 4), words)
             continue
         away = 4 if _COLUMNS[target] > x else -4
         drawing.arrow((x + away, y), (_COLUMNS[target] - away, y), words)

@@ -30,12 +30,12 @@ _WORDS: Final = {
     "retry": "retry",
 }
 _AT: Final[dict[str, Place]] = {
-    "pending": (150, 190),
-    "claimed": (450, 190),
-    "running": (750, 190),
-    "cancelled": (150, 420),
-    "failed": (450, 420),
-    "completed": (750, 420),
+    "pending": (139, 300),
+    "claimed": (385, 300),
+    "running": (650, 300),
+    "completed": (875, 300),
+    "cancelled": (385, 46),
+    "failed": (385, 550),
 }
 _MEANS: Final = {
     "pending": "waits, or is for later",
@@ -45,7 +45,7 @@ _MEANS: Final = {
     "failed": "for good",
     "completed": "has a result",
 }
-_SIZE: Final = (170, 52)
+_SIZE: Final = (150, 52)
 
 
 def moves() -> dict[tuple[str, str], list[str]]:
@@ -64,45 +64,59 @@ def moves() -> dict[tuple[str, str], list[str]]:
 
 
 def draw() -> str:
-    drawing = Drawing(900, 500, "The statuses of a job, and what moves it from one to another")
+    drawing = Drawing(960, 616, "The statuses of a job, and what moves it from one to another")
     known = moves()
 
-    def arrow(source: str, target: str, start: Place, end: Place, *lines: str, **how: float) -> None:
+    def arrow(source: str, target: str, start: Place, end: Place, *, bend: float = 0) -> None:
         known.pop((source, target))
-        drawing.arrow(start, end, *lines, **how)  # type: ignore[arg-type]
+        drawing.arrow(start, end, bend=bend)
 
-    drawing.arrow((10, 182), (63, 182))
-    drawing.text((34, 172), "enqueue", "faint")
-    arrow("pending", "claimed", (236, 182), (363, 182), "claim")
-    arrow("claimed", "running", (536, 182), (663, 182), "start")
-    arrow("pending", "running", (225, 217), (675, 217), "claim and start", bend=-28, at=0.25)
-    arrow("claimed", "pending", (430, 163), (200, 163), "release, fail, lease passed,", "worker died", bend=-40)
-    arrow(
-        "running",
-        "pending",
-        (730, 163),
-        (130, 163),
-        "fail, crash, snooze, interrupt, timed out, lease passed, worker died",
-        bend=-112,
-    )
-    arrow("pending", "cancelled", (120, 217), (120, 393), "cancel,", "expire", at=0.62)
-    arrow("pending", "failed", (180, 217), (385, 393), "no attempts left", at=0.72)
-    arrow("claimed", "cancelled", (400, 217), (215, 393))
-    arrow("claimed", "failed", (440, 217), (440, 393))
-    arrow("claimed", "completed", (500, 217), (695, 393))
-    arrow("running", "cancelled", (690, 217), (236, 402))
-    arrow("running", "failed", (720, 217), (500, 393))
-    arrow("running", "completed", (770, 217), (770, 393), "complete", at=0.62)
+    def words(at: Place, *lines: str, kind: str = "left") -> None:
+        drawing.lines(at, lines, f"faint halo {kind}")
+
+    drawing.arrow((4, 300), (62, 300))
+    words((32, 290), "enqueue", kind="")
+    arrow("pending", "claimed", (216, 288), (308, 288))
+    words((262, 280), "claim", kind="")
+    arrow("claimed", "running", (462, 300), (573, 300))
+    words((517, 292), "start", kind="")
+    arrow("running", "completed", (727, 300), (798, 300))
+    words((762, 292), "complete", kind="")
+    arrow("pending", "running", (175, 272), (615, 272), bend=52)
+    words((205, 226), "claim and start")
+    arrow("claimed", "completed", (435, 272), (850, 272), bend=68)
+    words((750, 205), "complete")
+
+    # Back to pending, between the row and the arrows that leave it downwards.
+    arrow("claimed", "pending", (308, 312), (216, 312))
+    words((262, 330), "release, fail,", "interrupt,", "lease passed,", "worker died", kind="")
+    arrow("running", "pending", (622, 328), (150, 328), bend=118)
+    words((484, 347), "fail, crash, snooze,", "interrupt, timed out,", "lease passed,", "worker died", kind="")
+
+    arrow("pending", "cancelled", (139, 272), (308, 62))
+    words((168, 150), "cancel,", "expire")
+    arrow("claimed", "cancelled", (385, 272), (385, 75))
+    words((393, 130), "cancel,", "abandon")
+    arrow("running", "cancelled", (675, 272), (462, 60))
+    words((590, 140), "cancel, and whatever ends", "an attempt after it was asked for")
+
+    arrow("pending", "failed", (112, 328), (308, 530))
+    words((176, 430), "no attempts", "left", kind="right")
+    arrow("claimed", "failed", (385, 328), (385, 522))
+    words((393, 470), "fail for good,", "no attempts left")
+    arrow("running", "failed", (675, 328), (462, 536))
+    words((590, 440), "fail for good,", "no attempts left")
+
     for ended in ("cancelled", "failed", "completed"):
         known.pop((ended, "pending"))
     assert not known, f"the drawing leaves out {known}"
-    drawing.parts.append('<path class="arrow" d="M450 447Q450 478 400 478L70 478Q24 478 24 430L24 250Q24 205 56 203"/>')
-    drawing.parts.append(
-        '<path class="arrow" d="M150 447L150 478"/><path class="arrow" d="M750 447Q750 478 700 478L400 478"/>'
-    )
-    drawing.parts.append('<path class="tip" transform="translate(63 202) rotate(-4)" d="M0 0L-9 -4L-9 4Z"/>')
-    drawing.text((300, 472), "retry", "faint halo")
+    drawing.path("M310 34L115 34Q90 34 90 59L90 272", tip=(90, 272), angle=90)
+    drawing.path("M310 564L115 564Q90 564 90 539L90 328", tip=(90, 328), angle=-90)
+    drawing.path("M875 328L875 575Q875 600 850 600L115 600Q90 600 90 575L90 530")
+    words((200, 26), "retry", kind="")
+    words((200, 556), "retry", kind="")
+    words((640, 592), "retry", kind="")
     for status, at in _AT.items():
-        kind = "end" if at[1] > 300 else "box"
+        kind = "end" if status in ("completed", "failed", "cancelled") else "box"
         drawing.box(at, _SIZE, status, _MEANS[status], kind=kind)
     return drawing.svg()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 
 from docs.generate.markdown import HEADER, shown
 
 from howdah.cli.parser import all_commands, build
+
+_SHARED = re.compile(r"\noptions of every command, before it or after it:\n(?:  .+\n)+")
 
 
 def page() -> str:
@@ -17,14 +20,26 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield HEADER
     yield "# Options of the command\n"
-    yield "What `--help` says. With examples and their output: [the command](command.md).\n"
+    yield (
+        "What `--help` says; the options that every command has are under the [first heading](#howdah) alone."
+        " With examples and their output: [the command](command.md).\n"
+    )
     yield "## howdah\n"
     parser = build()
-    yield f"{shown(parser.format_help())}\n"
+    help_of_all = parser.format_help()
+    yield f"{shown(help_of_all)}\n"
     for command in all_commands():
         for name, each in _with_actions(command.name, _of(parser, command.name)):
             yield f"## howdah {name}\n"
-            yield f"{shown(each.format_help())}\n"
+            yield f"{shown(_without_shared(each.format_help(), help_of_all))}\n"
+
+
+def _without_shared(text: str, help_of_all: str) -> str:
+    """Unless one of the shared options means something else here."""
+    here, there = _SHARED.search(text), _SHARED.search(help_of_all)
+    assert here, text
+    assert there, help_of_all
+    return _SHARED.sub("", text) if here[0].split() == there[0].split() else text
 
 
 def _with_actions(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:

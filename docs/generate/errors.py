@@ -33,13 +33,12 @@ def _lines() -> Iterator[str]:
     states: dict[type, list[str]] = {}
     for state, kind in BY_SQLSTATE.items():
         states.setdefault(kind, []).append(state)
-    yield "| error | is also | SQLSTATE | its message |"
-    yield "| --- | --- | --- | --- |"
+    yield "| error | SQLSTATE | its message |"
+    yield "| --- | --- | --- |"
     for kind in _in_order(HowdahError):
-        also = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not HowdahError)
         codes = ", ".join(f"`{state}`" for state in states.get(kind, ()))
         meaning = from_docstring(inspect.getdoc(kind)).replace("\n", " ").replace("|", "\\|")
-        yield f"| `{kind.__name__}` | {also} | {codes} | {meaning} |"
+        yield f"| `{kind.__name__}` | {codes} | {meaning} |"
     yield ""
 
 

@@ -8,11 +8,11 @@ import enum
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
-from docs.generate.markdown import HEADER, from_docstring, shown
+from docs.generate.markdown import HEADER, Item, blocks, from_docstring, markdown, shown
 
 import howdah
 import howdah.codec
@@ -23,7 +23,9 @@ from howdah.errors import HowdahError
 
 OTHER_MODULES: Final = (howdah.sse, howdah.encryption, howdah.testing)
 FIRST: Final = ("JobQueue", "Handler", "Job")
-WIDTH: Final = 100
+WRITTEN_BY_USERS: Final = ("Exponential", "Fixed", "Immediately", "Linear", "Resource")
+"""Dataclasses that are not only received: how they are called is of interest."""
+WIDTH: Final = 88
 
 
 def page() -> str:
@@ -32,7 +34,7 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     yield HEADER
-    yield "# Python\n"
+    yield "# Classes and functions\n"
     yield (
         "Everything that can be imported from `howdah`, and from the modules at the end. With examples:"
         " [the client](client.md), [handlers](../how-to/handlers.md), [progress](../how-to/progress.md),"
@@ -63,11 +65,19 @@ def _part(name: str, thing: Any, *, prefix: str, level: int = 2) -> Iterator[str
     yield f"{'#' * level} {prefix}{name}\n"
     if isinstance(thing, type):
         yield from _class(name, thing, level)
+    elif get_origin(thing) is Literal:
+        values = ", ".join(f'`"{value}"`' for value in get_args(thing))
+        yield f"One of {values}.\n"
     elif callable(thing):
-        yield f"{shown(_signature(name, thing))}\n"
+        yield f"{_code(_signature(name, thing))}\n"
         yield f"{from_docstring(inspect.getdoc(thing), inspect.signature(thing).parameters)}\n"
     else:
-        yield f"{shown(f'{name} = {_value_of(thing)}')}\n"
+        yield f"{_code(f'{name} = {_value_of(thing)}')}\n"
+
+
+def _code(text: str) -> str:
+    # By this name for Python the block is coloured, and no test runs it.
+    return shown(text, "py")
 
 
 def _class(name: str, kind: type, level: int) -> Iterator[str]:
@@ -76,19 +86,19 @@ def _class(name: str, kind: type, level: int) -> Iterator[str]:
         yield from (f"- `{name}.{member.name}` = `{member.value!r}`" for member in kind)
         yield ""
         return
-    if _has_own_signature(kind):
-        yield f"{shown(_signature(name, kind))}\n"
-    yield f"{from_docstring(kind.__doc__)}\n"
-    if fields := list(_fields(kind)):
-        yield from fields
-        yield ""
-    for member, about in sorted(_attributes(kind).items()):
-        yield f"- `{member}`: {about}"
-    if _attributes(kind):
-        yield ""
+    if dataclasses.is_dataclass(kind) and name not in WRITTEN_BY_USERS:
+        yield from _fields_and_properties(kind)
+    else:
+        if _has_own_signature(kind):
+            yield f"{_code(_signature(name, kind))}\n"
+        yield f"{from_docstring(kind.__doc__)}\n"
+        if properties := [_line([each]) for each in _properties(kind)]:
+            yield "Its properties:\n"
+            yield from properties
+            yield ""
     for member, function, twin in _methods(kind):
         yield f"{'#' * (level + 1)} {name}.{member}\n"
-        yield f"{shown(_signature(member, function, bound=True))}\n"
+        yield f"{_code(_signature(member, function, bound=True))}\n"
         if about := from_docstring(inspect.getdoc(function), inspect.signature(function).parameters):
             yield f"{about}\n"
         if twin:
@@ -99,15 +109,41 @@ def _has_own_signature(kind: type) -> bool:
     return "__init__" in vars(kind) and not getattr(kind, "_is_protocol", False)
 
 
-def _fields(kind: type) -> Iterator[str]:
+@dataclasses.dataclass(frozen=True)
+class _Member:
+    name: str
+    type: str
+    about: str
+
+
+def _fields_and_properties(kind: type) -> Iterator[str]:
+    """What the class says, and one list of what its instances have, each with its type and all that is said of it."""
+    fields = list(_fields(kind))
+    written = blocks(kind.__doc__, [each.name for each in fields])
+    items = [item for block in written if not isinstance(block, str) for item in block]
+    yield f"{markdown([block for block in written if isinstance(block, str)])}\n"
+    explained = {name: item for item in items for name in item.names}
+    assert explained.keys() <= {each.name for each in fields}, f"{kind.__name__} explains what it has not"
+    for field in fields:
+        item = explained.get(field.name, Item([field.name], field.about))
+        if item.names[0] == field.name:
+            yield _line([each for each in fields if each.name in item.names], item.text)
+    yield from (_line([each]) for each in _properties(kind))
+    yield ""
+
+
+def _line(members: Sequence[_Member], about: str = "") -> str:
+    named = ", ".join(f"`{each.name}` (`{each.type}`)" for each in members)
+    text = about or members[0].about
+    return f"- {named}{f': {text}' if text else ''}"
+
+
+def _fields(kind: type) -> Iterator[_Member]:
     """The fields of a dataclass, with the string below each."""
-    if not dataclasses.is_dataclass(kind):
-        return
     about = _described_fields(kind)
     for field in dataclasses.fields(kind):
         if not field.name.startswith("_"):
-            text = about.get(field.name, "")
-            yield f"- `{field.name}: {_type_of(field.type)}`{f': {text}' if text else ''}"
+            yield _Member(field.name, _type_of(field.type), about.get(field.name, ""))
 
 
 def _described_fields(kind: type) -> dict[str, str]:
@@ -122,13 +158,11 @@ def _described_fields(kind: type) -> dict[str, str]:
     return found
 
 
-def _attributes(kind: type) -> dict[str, str]:
-    """Properties."""
-    return {
-        name: from_docstring(inspect.getdoc(value)).replace("\n", " ")
-        for name, value in vars(kind).items()
-        if isinstance(value, property) and not name.startswith("_")
-    }
+def _properties(kind: type) -> Iterator[_Member]:
+    for name, value in sorted(vars(kind).items()):
+        if isinstance(value, property) and value.fget and not name.startswith("_"):
+            returned = inspect.signature(value.fget).return_annotation
+            yield _Member(name, _type_of(returned), " ".join(from_docstring(inspect.getdoc(value)).split()))
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any], str | None]]:
@@ -152,7 +186,7 @@ def _plain_name(name: str) -> str:
 
 def _signature(name: str, function: Callable[..., Any], *, bound: bool = False) -> str:
     signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
+    parameters = [each for each in signature.parameters.values() if not each.name.startswith("_")]
     if bound and parameters and parameters[0].name in ("self", "context"):
         parameters = parameters[1:]
     written = [_parameter(each) for each in parameters]
@@ -160,6 +194,8 @@ def _signature(name: str, function: Callable[..., Any], *, bound: bool = False) 
         if each.kind is each.KEYWORD_ONLY and not any(p.kind is p.VAR_POSITIONAL for p in parameters[:at]):
             written.insert(at, "*")
             break
+    if positional := sum(each.kind is each.POSITIONAL_ONLY for each in parameters):
+        written.insert(positional, "/")
     returned = ""
     if signature.return_annotation is not signature.empty and not isinstance(function, type):
         returned = f" -> {_returned(signature.return_annotation)}"
@@ -197,4 +233,4 @@ def _value_of(value: Any) -> str:
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
     text = repr(value)
-    return "…" if " at 0x" in text or len(text) > 60 else text
+    return "..." if " at 0x" in text or text == "<factory>" or len(text) > 60 else text

@@ -21,6 +21,9 @@ Outcomes = Sequence[Mapping[str, Any]]
 
 
 def table(outcomes: Outcomes) -> Iterator[str]:
+    lost, doubled = (sum(each[what] for each in outcomes) for what in ("lost", "doubled"))
+    yield f"In all cases together, {lost or 'no'} jobs were lost, and {doubled or 'none'} doubled."
+    yield ""
     majors = sorted({each["major"] for each in outcomes}, reverse=True)
     found = {(each["case"], each["major"]): each for each in outcomes}
     yield "| | case | what happens | checks | " + " | ".join(f"PostgreSQL {major}" for major in majors) + " |"
@@ -40,10 +43,12 @@ def _cell(outcome: Mapping[str, Any] | None) -> str:
     if outcome["outcome"] == "skipped":
         return f"skipped: {outcome['reason']}"
     slowest = "" if outcome["slowest"] is None else f", back after {outcome['slowest']:.1f} s"
-    figures = (
-        f"{outcome['jobs']:,} jobs, {outcome['faults']:,} faults, {outcome['lost']} lost, {outcome['doubled']} doubled"
-    )
-    return f"{outcome['outcome']}: {figures}{slowest}"
+    bad = "".join(f", **{outcome[what]} {what}**" for what in ("lost", "doubled") if outcome[what])
+    return f"{outcome['outcome']}: {_count(outcome['jobs'], 'job')}, {_count(outcome['faults'], 'fault')}{bad}{slowest}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def page(text: str, outcomes: Outcomes) -> str:

@@ -222,7 +222,7 @@ def span_panel(title: str, x_label: str, spans: Sequence[Span], x: Scale) -> Pan
 
 def time_scale(values: Iterable[float], label: float = 90) -> Scale:
     """For panels one below the other that share it: all of them begin where there is room for labels."""
-    return Scale.over(values, _MARGIN + label, _WIDTH - _MARGIN - 30)
+    return Scale.until(max(values), _MARGIN + label, _WIDTH - _MARGIN - 30)
 
 
 # What all have

@@ -15,12 +15,13 @@ _DECADES_WITH_STEPS: Final = 2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scale:
-    """From the first tick to the last, drawn from ``start`` to ``end``."""
+    """From the first tick to the last, or to ``last`` behind it, drawn from ``start`` to ``end``."""
 
     ticks: tuple[float, ...]
     start: float
     end: float
     log: bool = False
+    last: float | None = None
 
     @classmethod
     def over(cls, values: Iterable[float], start: float, end: float, *, log: bool = False) -> Scale:
@@ -34,13 +35,23 @@ class Scale:
             raise ValueError(f"a logarithmic scale has no place for {min(given):g}")
         return cls(tuple(log_ticks(min(given), max(given))), start, end, log=True)
 
+    @classmethod
+    def until(cls, last: float, start: float, end: float) -> Scale:
+        """From zero to exactly there: along time, nothing comes after the last sample."""
+        # If no time has passed yet, it ends at its last tick.
+        return cls(tuple(linear_ticks(0.0, last, beyond=False)), start, end, last=last or None)
+
     def at(self, value: float) -> float:
-        low, high, value = (math.log10(each) if self.log else each for each in (self.ticks[0], self.ticks[-1], value))
+        last = self.ticks[-1] if self.last is None else self.last
+        low, high, value = (math.log10(each) if self.log else each for each in (self.ticks[0], last, value))
         return self.start + (self.end - self.start) * (value - low) / (high - low)
 
 
-def linear_ticks(low: float, high: float) -> list[float]:
-    """A few round numbers, the same step apart, the first of which is not above, and the last not below."""
+def linear_ticks(low: float, high: float, *, beyond: bool = True) -> list[float]:
+    """A few round numbers, the same step apart, the first of which is not above, and the last not below.
+
+    beyond: False leaves out what would be above.
+    """
     if low == high:
         low, high = min(low, 0.0), max(high, 0.0 if low else 1.0)
     rough = (high - low) / (_MOST_TICKS - 1)
@@ -48,7 +59,7 @@ def linear_ticks(low: float, high: float) -> list[float]:
     while True:
         for step in _STEPS:
             size = _times_ten(step, power)
-            first, last = math.floor(low / size), math.ceil(high / size)
+            first, last = math.floor(low / size), (math.ceil if beyond else math.floor)(high / size)
             if last - first < _MOST_TICKS:
                 return [_times_ten(number * step, power) for number in range(first, last + 1)]
         power += 1
