@@ -74,6 +74,19 @@ def test_ticks_are_the_numbers_that_people_write() -> None:
     assert linear_ticks(0, 0.3) == [0, 0.1, 0.2, 0.3]
     assert linear_ticks(0, 41_234) == [0, 10_000, 20_000, 30_000, 40_000, 50_000]
     assert linear_ticks(0, 0) == [0, 0.2, 0.4, 0.6, 0.8, 1]
+
+
+@pytest.mark.parametrize("minutes", [0.08, 1, 2, 10, 10.3, 47])
+def test_an_axis_of_time_ends_with_the_time(minutes: float) -> None:
+    scale = Scale.until(minutes, 100, 700)
+    assert (scale.at(0), scale.at(minutes)) == (100, 700)
+    assert 3 <= len(scale.ticks) <= 12
+    assert scale.ticks[-1] <= minutes
+
+
+def test_an_axis_without_any_time_is_still_one() -> None:
+    assert Scale.until(0, 100, 700).at(0) == 100
+
     assert log_ticks(3, 70) == [2, 5, 10, 20, 50, 100]
     assert log_ticks(4.7, 45_000) == [1, 10, 100, 1_000, 10_000, 100_000]
 
