@@ -21,8 +21,10 @@ help: ## Show what there is
 demo: $(READY) ## Watch a few hundred jobs go through the queue, on an embedded PostgreSQL
 	@$(BIN)/howdah demo
 
-test: $(READY) check ## Check the code and run the tests, on PostgreSQL 18, 16 and (where installed) 15
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+test: $(READY) ## Check the code and run the tests, on PostgreSQL 18, 16 and (where installed) 15
+	@$(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & check=$$!; failed=0; \
+		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS) || failed=1; \
+		wait $$check || failed=1; cat $(VENV)/check.log; exit $$failed
 
 check: $(READY) ## Format, lint, types, import layers
 	@$(BIN)/ruff format --check --quiet .
@@ -38,7 +40,7 @@ model: $(READY) ## Explore every state of a small model of the protocol (two min
 	@$(BIN)/python -m tests.model $(if $(BROKEN),--broken $(BROKEN))
 
 scale: $(READY) ## The large cases: a million jobs, many signals, long outages (half an hour)
-	@HOWDAH_SCALE=full $(BIN)/python -m pytest tests/plans tests/scale $(LARGE)
+	@HOWDAH_SCALE=full HOWDAH_STATE_MACHINE_EXAMPLES=300 $(BIN)/python -m pytest tests/plans tests/scale tests/properties $(LARGE)
 
 faults: $(READY) ## Play the forty fault cases on PostgreSQL 18 and 15 (half an hour; seconds with CASE=zombie-complete)
 	@$(BIN)/python -m tests.faults $(CASE)

@@ -53,7 +53,7 @@ WORKER_VERBS = (
     "crash",
     "abandon",
 )
-EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "100"))
 
 seconds = st.sampled_from([0, 0, 0, 3, 21, 33, 703]).map(lambda s: timedelta(seconds=s))
 types = st.lists(st.sampled_from(JOB_TYPES), min_size=1, max_size=4)
@@ -416,7 +416,7 @@ def test_the_life_of_a_job(dsn: str, major: int) -> None:
     # Shrinking a failure takes minutes, more than a test may: HOWDAH_SHRINK=1 asks for it.
     phases = [phase for phase in Phase if phase is not Phase.shrink or os.environ.get("HOWDAH_SHRINK")]
     # What differs between versions of PostgreSQL shows in fewer.
-    examples = EXAMPLES if major == servers.MAJORS[0] else EXAMPLES // 2
+    examples = EXAMPLES if major == servers.MAJORS[0] else EXAMPLES // 3
     run_state_machine_as_test(
         machine,
         settings=settings(max_examples=examples, stateful_step_count=40, phases=phases, report_multiple_bugs=False),

@@ -22,7 +22,7 @@ from tests import servers
 from tests.conftest import Db
 from tests.sql.holding import Held, hold
 
-EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "75"))
 JOBS, WRITERS = 6, 3
 KINDS = ("event", "log")
 
@@ -279,7 +279,7 @@ def test_everything_is_read_once_and_in_order(dsn: str, major: int) -> None:
     machine: Any = type("StreamHere", (Stream,), {"dsn": dsn})
     phases = [phase for phase in Phase if phase is not Phase.shrink or os.environ.get("HOWDAH_SHRINK")]
     # What differs between versions of PostgreSQL shows in fewer.
-    examples = EXAMPLES if major == servers.MAJORS[0] else EXAMPLES // 2
+    examples = EXAMPLES if major == servers.MAJORS[0] else EXAMPLES // 3
     run_state_machine_as_test(
         machine,
         settings=settings(max_examples=examples, stateful_step_count=40, phases=phases, report_multiple_bugs=False),

@@ -49,7 +49,7 @@ def expected(db: Db, job_types: list[str], limit: int) -> list[uuid.UUID]:
     return [row["id"] for row in rows]
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(rows=jobs, wanted=st.lists(st.sampled_from((*TYPES, "none")), max_size=6), limit=st.integers(0, 70))
 def test_a_claim_returns_the_best_jobs_in_order_and_never_more_than_asked_for(
     db: Db, rows: list[tuple[str, int, int, int]], wanted: list[str], limit: int
@@ -63,7 +63,7 @@ def test_a_claim_returns_the_best_jobs_in_order_and_never_more_than_asked_for(
     assert untouched == {"n": len(rows) - len(best)}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(rows=jobs, locked=st.sets(st.integers(0, 59)), limit=st.integers(1, 40), start=st.integers(0, 40))
 def test_a_claim_passes_over_what_others_have_locked_and_locks_nothing_else(
     db: Db, connect: Connect, rows: list[tuple[str, int, int, int]], locked: set[int], limit: int, start: int
@@ -86,7 +86,7 @@ def test_a_claim_passes_over_what_others_have_locked_and_locks_nothing_else(
     claimer.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(rows=jobs, data=st.data())
 def test_a_cursor_hides_nothing_but_what_lies_before_it(
     db: Db, rows: list[tuple[str, int, int, int]], data: st.DataObject

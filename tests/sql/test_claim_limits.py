@@ -64,7 +64,7 @@ def claim(db: Db, wanted: Limits, batch_size: int, *, oldest: bool = False) -> l
     return [row["id"] for row in rows]
 
 
-@settings(max_examples=80)
+@settings(max_examples=45)
 @given(rows=crowds, wanted=limits, batch_size=st.integers(0, 70), oldest=st.booleans())
 @example(rows=MANY, wanted=[("a", 3), ("b", None), ("a", 2)], batch_size=50, oldest=False)
 @example(rows=MANY, wanted=[("a", 25), ("b", 25)], batch_size=30, oldest=True)
@@ -81,7 +81,7 @@ def test_a_claim_with_limits_agrees_with_the_model(
     assert untouched == {"n": len(rows) - len(expected)}
 
 
-@settings(max_examples=80)
+@settings(max_examples=45)
 @given(
     rows=crowds, locked=st.sets(st.integers(0, 59)), wanted=limits, batch_size=st.integers(1, 30), oldest=st.booleans(),
     has_ordered=st.booleans(),

@@ -18,6 +18,7 @@ from psycopg.rows import dict_row
 from howdah import JobQueue, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate
 from howdah.plan import Pause, Plan
 from howdah.statements import render, source
+from tests import servers
 from tests.sql import seed
 
 SCHEMA = "migrate_test"
@@ -61,9 +62,10 @@ def test_a_fresh_installation_is_what_it_should_be(queue: JobQueue) -> None:
     assert not queue.migrate().changed
 
 
-def test_twenty_migrations_at_once_and_one_of_them_killed(server_dsn: str, db: Db, queue: JobQueue) -> None:
+def test_many_migrations_at_once_and_one_of_them_killed(server_dsn: str, db: Db, queue: JobQueue, major: int) -> None:
+    many = 20 if major == servers.MAJORS[0] else 8
     code = f"import howdah; howdah.JobQueue({server_dsn!r}, {SCHEMA!r}).migrate(); print('done')"
-    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(20)]
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(many)]
     victim = random.choice(processes)
     # As soon as anybody holds the lock, migrations are under way.
     waiting = "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'"
@@ -71,7 +73,7 @@ def test_twenty_migrations_at_once_and_one_of_them_killed(server_dsn: str, db: D
         pass
     victim.kill()
     outputs = [(process, process.communicate()[0]) for process in processes]
-    assert [output for process, output in outputs if process is not victim] == ["done\n"] * 19
+    assert [output for process, output in outputs if process is not victim] == ["done\n"] * (many - 1)
     assert queue.check_schema() == []
     queue.enqueue("a")
     assert len(queue.claim(["a"])) == 1

@@ -144,7 +144,6 @@ def test_one_status_or_several() -> None:
     "arguments",
     [
         {"schema": "Howdah"},
-        {"schema": None},
         {"pool_size": 0},
         {"pool_size": True},
         {"timeout": 0},
