@@ -17,7 +17,7 @@ from tests.plans.test_claim_buffers import buffers
 from tests.sql.holding import hold, tell
 from tests.sql.streaming import now, read
 
-EACH = 1_000_000 if os.environ.get("HOWDAH_SCALE") == "full" else 100_000
+EACH = 1_000_000 if os.environ.get("HOWDAH_SCALE") == "full" else 50_000
 # Each of the days is looked into, by three pages of an index or so, and twice: for what is new, and for what was under way.
 FEW = 150
 # A hundred rows, from the days' indexes, merged.

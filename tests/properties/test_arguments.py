@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from howdah import InvalidArguments
 from howdah.arguments import Arguments
+from tests.properties.examples import examples
 
 SECRET = "hunter2"
 
@@ -188,7 +189,7 @@ def through_json(value: Any) -> Any:
     return json.loads(json.dumps(value, allow_nan=False))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data(), typed_values, typed_values, st.booleans())
 def test_what_fits_the_annotations_comes_back_equal(
     data: st.DataObject, required: Typed, optional: Typed, both: bool
@@ -264,7 +265,7 @@ top_level_names = st.sampled_from(EVERYTHING.names)
 good = {"number": 1, "flat": {"a": 1}, "nested": {"when": "2026-01-01T00:00:00Z", "pairs": {}}}
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.dictionaries(top_level_names, nearly, max_size=4))
 @example({"nested": {"when": "2026-01-01T00:00:00Z", "pairs": {SECRET: [1], "b": [2]}}})
 @example({"flat": {"a": 1, SECRET: 1}})

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Db
+from tests.properties.examples import examples
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 # As progress calls it, one report upon the other.
@@ -82,7 +83,7 @@ def numbers_in(record: dict[str, Any]) -> list[object]:
     return [*flat, *itertools.chain.from_iterable(record["points"])]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(said=st.lists(words, min_size=1, max_size=120))
 def test_the_record_of_anything_is_sane(db: Db, said: list[Said]) -> None:
     ats, attempts, found = records(db, said)
@@ -112,7 +113,7 @@ def check_points(record: dict[str, Any], moved: list[tuple[float, int]]) -> None
         assert (point[0], point[2]) == (pytest.approx(at, abs=0.0011), attempt)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(steps=st.lists(st.tuples(st.integers(1, 100_000), st.integers(0, 1_000)), min_size=2, max_size=60))
 def test_a_rate_is_never_beyond_the_slowest_and_the_fastest_that_was_seen(db: Db, steps: list[tuple[int, int]]) -> None:
     dones = list(itertools.accumulate(done for _, done in steps))
@@ -124,7 +125,7 @@ def test_a_rate_is_never_beyond_the_slowest_and_the_fastest_that_was_seen(db: Db
         assert min(seen[:place]) - 0.001 <= record["rate"] <= max(seen[:place]) + 0.001
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(gaps=st.lists(st.integers(100, 400_000), min_size=2, max_size=40))
 def test_a_steady_job_ends_when_it_was_said_to_however_unevenly_it_reports(db: Db, gaps: list[int]) -> None:
     """The percent that one sees are rounded to hundredths, so the end is right to a few of these."""
@@ -139,7 +140,7 @@ def test_a_steady_job_ends_when_it_was_said_to_however_unevenly_it_reports(db: D
             assert record["eta"] == pytest.approx(end, abs=0.05 * whole / 1000)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(every=st.integers(1, 300_000), reports=st.integers(100, 400))
 def test_the_points_are_spread_over_all_of_a_long_job(db: Db, every: int, reports: int) -> None:
     said = [Said(every, percent=100 * n / reports) for n in range(1, reports + 1)]

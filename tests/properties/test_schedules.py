@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from howdah import InvalidOption, cron
 from howdah.cron import Cron, Every, Rhythm
+from tests.properties.examples import examples
 
 UTC = timezone.utc
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3_600, 86_400))
@@ -169,7 +170,7 @@ def upto(rhythm: Rhythm, start: datetime, end: datetime, most: int = 5_000) -> l
     return list(itertools.islice(following, most))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data(), clock=watched())
 def test_it_fires_when_the_clock_on_the_wall_says_so(data: st.DataObject, clock: Watched) -> None:
     start = data.draw(moments(clock.zone))
@@ -177,7 +178,7 @@ def test_it_fires_when_the_clock_on_the_wall_says_so(data: st.DataObject, clock:
     assert upto(clock.rhythm, start, end) == clock.instants(start, end, MINUTE)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), clock=watched(seconds=True))
 def test_it_does_so_to_the_second(data: st.DataObject, clock: Watched) -> None:
     start = data.draw(moments(clock.zone, around=2 * HOUR))
@@ -199,7 +200,7 @@ def _is_in_hour(hour: int, wall: datetime) -> bool:
     return wall.hour == hour
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data(), rhythm=rhythms())
 def test_instants_are_in_utc_and_each_is_later_than_the_one_before(data: st.DataObject, rhythm: Rhythm) -> None:
     start = data.draw(moments(zone_of(rhythm)))
@@ -208,7 +209,7 @@ def test_instants_are_in_utc_and_each_is_later_than_the_one_before(data: st.Data
     assert all(each.tzinfo is UTC for each in found[1:])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data(), rhythm=rhythms())
 def test_the_next_instant_is_the_same_from_wherever_one_looks(data: st.DataObject, rhythm: Rhythm) -> None:
     start = data.draw(moments(zone_of(rhythm)))
@@ -224,7 +225,7 @@ def test_the_next_instant_is_the_same_from_wherever_one_looks(data: st.DataObjec
     assert later is None or later > following
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data(), rhythm=rhythms(), limit=st.integers(1, 50))
 def test_with_all_no_instant_is_lost_or_doubled_however_often_one_looks(
     data: st.DataObject, rhythm: Rhythm, limit: int
@@ -257,7 +258,7 @@ def _all_of(rhythm: Rhythm, first: datetime, now: datetime) -> Iterator[datetime
     return itertools.takewhile(lambda each: each <= now, itertools.chain([first], cron.instants(rhythm, first)))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data(), rhythm=rhythms(), late=st.integers(0, 100_000), tolerance=st.integers(0, 100_000))
 def test_last_and_none_are_parts_of_all(data: st.DataObject, rhythm: Rhythm, late: int, tolerance: int) -> None:
     start = data.draw(moments(zone_of(rhythm)))
@@ -280,7 +281,7 @@ def test_last_and_none_are_parts_of_all(data: st.DataObject, rhythm: Rhythm, lat
     assert last.next_run_at == none.next_run_at == following
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     expression=st.text(max_size=30)
     | st.lists(
