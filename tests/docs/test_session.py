@@ -34,6 +34,8 @@ def block(language: str, text: str, output: str | None = None) -> Block:
         block("console", "$ howdah pause report\nreport is paused"),
         block("console", "$ howdah show nonsense > answer\n$ echo $?\n2"),
         block("console", "$ make demo"),
+        # The last part of a worker's name may look like so many days.
+        block("console", "$ python -c 'print(\"web-1:4711:6450621d is ready\")'\nvm:1:9f3c51d2 is ready"),
     ],
     ids=lambda block: f"{block.language}: {block.text}",
 )
