@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from docs.generate.markdown import HEADER, shown
 
-from howdah.cli.parser import all_commands, build
+from howdah.cli.parser import build
 
 _SHARED = re.compile(r"\noptions of every command, before it or after it:\n(?:  .+\n)+")
 
@@ -28,8 +28,8 @@ def _lines() -> Iterator[str]:
     parser = build()
     help_of_all = parser.format_help()
     yield f"{shown(help_of_all)}\n"
-    for command in all_commands():
-        for name, each in _with_actions(command.name, _of(parser, command.name)):
+    for command, below in _choices(parser).items():
+        for name, each in _with_actions(command, below):
             yield f"## howdah {name}\n"
             yield f"{shown(_without_shared(each.format_help(), help_of_all))}\n"
 
@@ -47,10 +47,6 @@ def _with_actions(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[
     yield name, parser
     for action, below in _choices(parser).items():
         yield f"{name} {action}", below
-
-
-def _of(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
-    return _choices(parser)[name]
 
 
 def _choices(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

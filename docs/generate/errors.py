@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from docs.generate.markdown import HEADER, from_docstring
+from docs.generate.markdown import HEADER, blocks, from_docstring
 
 import howdah
 from howdah import errors
@@ -20,15 +20,8 @@ def _lines() -> Iterator[str]:
     yield HEADER
     yield "# Errors\n"
     yield "Whatever Howdah raises on purpose is a `HowdahError`. An error says what to do; nothing was changed unless it says so.\n"
-    yield "```text"
-    yield (
-        inspect.cleandoc(str(errors.__doc__))
-        .partition("::\n\n")[2]
-        .partition("\n\n")[0]
-        .replace("\n    ", "\n")
-        .strip()
-    )
-    yield "```\n"
+    _, tree, _ = blocks(errors.__doc__)
+    yield f"{tree}\n"
     yield "What each says, unless whoever raises it says more:\n"
     states: dict[type, list[str]] = {}
     for state, kind in BY_SQLSTATE.items():

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, get_args, get_origin
 from docs.generate.markdown import HEADER, Item, blocks, from_docstring, markdown, shown
 
 import howdah
-import howdah.codec
 import howdah.encryption
 import howdah.sse
 import howdah.testing

@@ -130,11 +130,11 @@ class Handler(Generic[P, R]):
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
         """Adds a job for each mapping of arguments, as ``queue.enqueue_many`` does, which has more options."""
-        return self.using().enqueue_many(items, **bulk)
+        return Chosen(self, {}).enqueue_many(items, **bulk)
 
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
         """``enqueue_many``, awaited."""
-        return await self.using().aenqueue_many(items, **bulk)
+        return await Chosen(self, {}).aenqueue_many(items, **bulk)
 
     @overload
     def using(self: Handler[P, Coroutine[Any, Any, T]], **chosen: Any) -> Chosen[T]: ...

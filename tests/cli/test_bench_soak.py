@@ -18,7 +18,7 @@ from howdah.bench.soak.faults import KINDS, schedule
 from howdah.bench.soak.sample import Sample
 from tests.cli.runner import howdah, schema_of_its_own
 from tests.cli.test_bench import SCHEMA, Bench, refused, schemas
-from tests.docs.pages import ROOT
+from tests.docs.pages import block_of
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -86,8 +86,8 @@ def check_the_samples(report: dict[str, Any]) -> None:
 
 
 def changes_that_are_shown() -> list[str]:
-    page = (ROOT / "docs/reference/command.md").read_text(encoding="utf-8")
-    table = page.partition("at most  unit\n")[2].partition("\n\n")[0]
+    shown = block_of("docs/reference/command.md", "$ howdah bench soak").text
+    table = shown.partition("at most  unit\n")[2].partition("\n\n")[0]
     return [re.split(r"  +", line)[0] for line in table.splitlines()]
 
 

@@ -26,7 +26,7 @@ from howdah.cli.demo.promises import Evidence
 from howdah.cli.demo.show import Facts
 from howdah.cli.demo.workload import FEWEST, MOST, USUAL, kinds
 from tests.cli.runner import command, howdah, schema_of_its_own
-from tests.docs.pages import ROOT
+from tests.docs.pages import block_of
 
 IN_TERMINAL = "howdah_demo_seen"
 
@@ -160,8 +160,7 @@ def check_the_lines(out: str) -> None:
 
 def lines_that_are_shown() -> list[str]:
     """What the page of the command shows of a demo, but for its numbers."""
-    page = (ROOT / "docs/reference/command.md").read_text(encoding="utf-8")
-    _, *lines = page.partition("$ howdah demo\n")[2].partition("\n```")[0].splitlines()
+    _, _, *lines = block_of("docs/reference/command.md", "$ howdah demo").text.splitlines()
     return [
         re.sub(r"(\\ )+", r"\\s+", re.sub(r"\d+(\\\.\d+)?m?s?", r"[\\d.]+m?s?", re.escape(line.strip())))
         for line in lines

@@ -85,6 +85,12 @@ def blocks_of(page: Path) -> list[Block]:
     return blocks
 
 
+def block_of(page: str, beginning: str) -> Block:
+    """The one block of a page that begins so."""
+    (block,) = [block for block in blocks_of(ROOT / page) if block.text.startswith(beginning)]
+    return block
+
+
 def runner_of(block: Block) -> str | None:
     """The test that runs a block, or that holds it against what it shows."""
     if block.language in RUNNABLE:

@@ -169,46 +169,47 @@ class Session:
 
     def _run_command(self, block: Block, command: str, output: str) -> None:
         capture = re.fullmatch(r"(\w+)=\$\((.+)\)", command)
-        done = subprocess.run(
-            ["sh", "-c", capture[2] if capture else command],
-            env=self.environment,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-        self.last_code = done.returncode
+        process = self._spawn("sh", "-c", capture[2] if capture else command)
+        printed = _printed_until_its_end(process)
+        self.last_code = process.returncode
         expects_failure = f"$ {command}\n{output}".rstrip() + "\n$ echo $?" in block.text
-        assert (done.returncode != 0) == expects_failure, (
-            f"{block}: {command!r} ended with {done.returncode}:\n{done.stdout}"
-        )
+        assert (self.last_code != 0) == expects_failure, f"{block}: {command!r} ended with {self.last_code}:\n{printed}"
         if capture:
-            self.environment[capture[1]] = done.stdout.strip()
+            self.environment[capture[1]] = printed.strip()
         else:
-            _compare(block, done.stdout, output or None)
+            _compare(block, printed, output or None)
 
     def _begin(self, block: Block, command: str) -> None:
         assert self._second_terminal is None, f"{block}: the second terminal is not free"
-        self._second_terminal = subprocess.Popen(
-            shlex.split(command),
-            env=self.environment,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        self._second_terminal = self._spawn(*shlex.split(command))
 
     def _interrupt(self, block: Block) -> None:
         assert self._second_terminal is not None, f"{block}: nothing runs in the second terminal"
         terminal, self._second_terminal = self._second_terminal, None
         assert terminal.poll() is None, f"{block}: it has ended by itself:\n{terminal.communicate()[0]}"
         terminal.send_signal(signal.SIGINT)
-        printed, _ = terminal.communicate(timeout=_PATIENCE)
+        printed = _printed_until_its_end(terminal)
         assert terminal.returncode in (0, 130), f"{block}: ended with {terminal.returncode}:\n{printed}"
+
+    def _spawn(self, *argv: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            argv,
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def _printed_until_its_end(process: subprocess.Popen[str]) -> str:
+    try:
+        return process.communicate(timeout=_PATIENCE)[0]
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
 
 
 def _compare(block: Block, printed: str, shown: str | None) -> None:

@@ -19,15 +19,9 @@ from howdah.cli import parser
 from howdah.statements import ROLES
 from howdah.testing import drain
 from tests.cli.runner import howdah
-from tests.docs.pages import ROOT, Block, blocks_of
+from tests.docs.pages import ROOT, block_of
 from tests.pooler import pgbouncer
 from tests.tenant import NOBODY, Tenant
-
-
-def shown(page: str, beginning: str) -> Block:
-    (block,) = [block for block in blocks_of(ROOT / page) if block.text.startswith(beginning)]
-    return block
-
 
 # Files of others that start Howdah
 
@@ -42,7 +36,7 @@ def shown(page: str, beginning: str) -> Block:
     ],
 )
 def test_the_commands_in_it_are_commands(page: str, beginning: str, commands: list[str]) -> None:
-    text = shown(page, beginning).text
+    text = block_of(page, beginning).text
     arrays = [json.loads(found) for found in re.findall(r'\["howdah".*?\]', text)]
     lines = [shlex.split(found) for found in re.findall(r"\S*howdah [a-z]+[^>|\n]*", text) if '"' not in found]
     words = [argv[1:] for argv in (*arrays, *lines)]
@@ -54,7 +48,7 @@ def test_the_commands_in_it_are_commands(page: str, beginning: str, commands: li
 def test_systemd_does_not_start_again_what_would_end_again(dsn: str) -> None:
     unit = configparser.ConfigParser()
     unit.optionxform = str  # type: ignore[assignment, method-assign]
-    unit.read_string(shown("docs/how-to/deploy.md", "[Unit]").text)
+    unit.read_string(block_of("docs/how-to/deploy.md", "[Unit]").text)
     # A mistake in the call, and a schema that does not fit.
     assert unit["Service"]["RestartPreventExitStatus"] == "2 3"
     assert howdah("work", "nowhere:queue").code == 2
@@ -63,7 +57,7 @@ def test_systemd_does_not_start_again_what_would_end_again(dsn: str) -> None:
 
 def test_pgbouncer_takes_the_settings_and_jobs_go_through_it(dsn: str) -> None:
     ini = configparser.ConfigParser()
-    ini.read_string(shown("docs/how-to/poolers.md", "[databases]").text)
+    ini.read_string(block_of("docs/how-to/poolers.md", "[databases]").text)
     settings = {name: value for name, value in ini["pgbouncer"].items() if name != "listen_port"}
     with pgbouncer(dsn, settings) as pooled, JobQueue(pooled) as queue:
         sent = queue.enqueue("through_the_pooler")
@@ -76,7 +70,7 @@ def test_pgbouncer_takes_the_settings_and_jobs_go_through_it(dsn: str) -> None:
 
 
 def test_roles_can_be_undone_and_jobs_stay(dsn: str) -> None:
-    script = shown("docs/how-to/roles.md", "REASSIGN").text
+    script = block_of("docs/how-to/roles.md", "REASSIGN").text
     with Tenant(dsn, "undone") as tenant:
         with tenant.queue("producer") as queue:
             job = queue.enqueue("stays")
@@ -103,7 +97,7 @@ def test_roles_can_be_undone_and_jobs_stay(dsn: str) -> None:
     ],
 )
 def test_code_for_other_libraries_is_python(page: str, beginning: str) -> None:
-    ast.parse(shown(page, beginning).text)
+    ast.parse(block_of(page, beginning).text)
 
 
 # The layout
@@ -111,7 +105,7 @@ def test_code_for_other_libraries_is_python(page: str, beginning: str) -> None:
 
 def test_the_layout_names_every_module_and_none_that_is_not_there() -> None:
     for beginning, folder in (("src/howdah/", "src/howdah"), ("worker.py", "src/howdah/worker")):
-        named = set(re.findall(r"\b\w+\.py\b", shown("CONTRIBUTING.md", beginning).text))
+        named = set(re.findall(r"\b\w+\.py\b", block_of("CONTRIBUTING.md", beginning).text))
         there = {file.name for file in (ROOT / folder).glob("*.py")} - {"__init__.py", "__main__.py", "__about__.py"}
         assert there - named == set()
         for name in named - {"__init__.py"}:
@@ -122,7 +116,7 @@ def test_the_layout_names_every_module_and_none_that_is_not_there() -> None:
 
 
 def test_a_bench_prints_what_is_shown() -> None:
-    text = shown("docs/reference/command.md", "$ howdah bench enqueue").text
+    text = block_of("docs/reference/command.md", "$ howdah bench enqueue").text
     figures = re.findall(r"^  (\S.*?)  +[\d,.]+ +[\d,.]+ +[\d,.]+  (\S+)$", text, flags=re.MULTILINE)
     meanings = re.findall(r"^([a-z-]+)  (.+); [\d,]+ jobs$", text, flags=re.MULTILINE)
     asked = text.splitlines()[0].split()[3:]

@@ -5,14 +5,14 @@ Scaled down unless HOWDAH_SCALE=full (`make scale`), which makes a million of ea
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
 from tests.conftest import Connect, Db
+from tests.size import FULL
 
-EACH = 1_000_000 if os.environ.get("HOWDAH_SCALE") == "full" else 50_000
+EACH = 1_000_000 if FULL else 50_000
 # 100 rows claimed: each is read, locked, deleted from one page and written to another, and entered in
 # three indexes. A claim that waded through any of the three crowds would need thousands.
 MOST_BUFFERS = 4_000

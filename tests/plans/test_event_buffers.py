@@ -5,7 +5,6 @@ Scaled down unless HOWDAH_SCALE=full (`make scale`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +13,11 @@ import pytest
 from howdah.statements import read_statement
 from tests.conftest import Connect, Db
 from tests.plans.test_claim_buffers import buffers
+from tests.size import FULL
 from tests.sql.holding import hold, tell
 from tests.sql.streaming import now, read
 
-EACH = 1_000_000 if os.environ.get("HOWDAH_SCALE") == "full" else 50_000
+EACH = 1_000_000 if FULL else 50_000
 # Each of the days is looked into, by three pages of an index or so, and twice: for what is new, and for what was under way.
 FEW = 150
 # A hundred rows, from the days' indexes, merged.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
+from tests.size import FULL
 
 
 def examples(many: int) -> int:
-    return many if os.environ.get("HOWDAH_SCALE") == "full" else many // 3
+    return many if FULL else many // 3

@@ -5,13 +5,13 @@ Scaled down unless HOWDAH_SCALE=full (`make scale`).
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 from howdah import JobQueue
+from tests.size import FULL
 
-JOBS = 1_000_000 if os.environ.get("HOWDAH_SCALE") == "full" else 60_000
+JOBS = 1_000_000 if FULL else 60_000
 FEW = 10_000
 MOST_MEGABYTES = 150
 MOST_GROWTH = 10

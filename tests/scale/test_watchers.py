@@ -15,8 +15,9 @@ import pytest
 from howdah import Job, JobQueue
 from howdah.hub import _Line
 from tests import servers
+from tests.size import FULL
 from tests.worker.durable_server import DurableServer
-from tests.worker.processes import FULL, Fleet
+from tests.worker.processes import Fleet
 
 WATCHERS = 500 if FULL else 60
 JOBS, EVENTS, PAUSE = (50, 200, 0.1) if FULL else (10, 30, 0.1)

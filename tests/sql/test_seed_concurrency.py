@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import uuid
@@ -17,9 +16,10 @@ from psycopg import RawCursor
 from psycopg.rows import dict_row
 
 from tests.conftest import Connect, Db
+from tests.size import FULL
 from tests.sql import seed
 
-JOBS = 20_000 if os.environ.get("HOWDAH_SCALE") == "full" else 4_000
+JOBS = 20_000 if FULL else 4_000
 TYPES = ["a", "b", "c"]
 
 

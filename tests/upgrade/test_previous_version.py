@@ -12,8 +12,8 @@ from psycopg.conninfo import make_conninfo
 from howdah import JobQueue
 from howdah.migrate import SCHEMA_VERSION
 from tests.servers import Server
+from tests.size import FULL
 from tests.upgrade import previous
-from tests.worker.processes import FULL
 
 ACCEPTANCE = (
     ("tests/client", "tests/sql/test_seed.py", "tests/worker/test_zombie.py", "tests/worker/test_outcomes.py")

@@ -18,13 +18,11 @@ import psutil  # type: ignore[import-untyped, unused-ignore]
 import psycopg
 from psycopg.rows import dict_row
 
+from tests.size import FULL
 from tests.worker import ledger
 from tests.worker.ledger import Ledger
 
 T = TypeVar("T")
-
-FULL = os.environ.get("HOWDAH_SCALE") == "full"
-"""Whether the large cases are to be run, in as many minutes as they take."""
 
 PATIENCE = 1_200.0 if FULL else 60.0
 """Seconds after which what should happen is given up: never a measure of how quick it should be."""

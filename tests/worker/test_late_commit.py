@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from howdah import JobQueue
-from tests.worker.processes import FULL, Fleet, until
+from tests.size import FULL
+from tests.worker.processes import Fleet, until
 
 LATE = 1_000_000 if FULL else 10_000
 AHEAD = 500_000 if FULL else 60_000

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from howdah import JobQueue
+from tests.size import FULL
 from tests.worker.ledger import Entry
-from tests.worker.processes import FULL, Fleet, WorkerProcess, until
+from tests.worker.processes import Fleet, WorkerProcess, until
 
 Hold = tuple[uuid.UUID, int]
 

@@ -9,9 +9,10 @@ import pytest
 
 from howdah import JobQueue
 from tests import servers
+from tests.size import FULL
 from tests.worker.durable_server import DurableServer
 from tests.worker.ledger import times
-from tests.worker.processes import FULL, LEASE, Fleet, until
+from tests.worker.processes import LEASE, Fleet, until
 
 OUTAGE = 20.0 if FULL else 2 * LEASE + 0.5
 JOBS = 200

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 from howdah import JobQueue
+from tests.size import FULL
 from tests.worker.ledger import times
-from tests.worker.processes import FULL, Fleet, WorkerProcess
+from tests.worker.processes import Fleet, WorkerProcess
 
 SIGNALS = 50 if FULL else 15
 AT_ONCE = 3

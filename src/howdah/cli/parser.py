@@ -40,6 +40,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     },
 }
 """Each command, and where it is: only the one that is called is loaded."""
+_PLACES: Final = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 _OVERVIEW: Final = """\
 Howdah carries jobs on PostgreSQL, and on nothing else.
@@ -83,12 +84,11 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def all_commands() -> list[Command]:
-    return [_load(name) for group in GROUPS.values() for name in group]
+    return [_load(name) for name in _PLACES]
 
 
 def _load(name: str) -> Command:
-    (place,) = [group[name] for group in GROUPS.values() if name in group]
-    command: Command = pkgutil.resolve_name(f"howdah.cli.{place}")
+    command: Command = pkgutil.resolve_name(f"howdah.cli.{_PLACES[name]}")
     return command
 
 
@@ -130,7 +130,7 @@ def _called(argv: Sequence[str]) -> str | None:
         if word in ("--dsn", "--schema"):
             next(words, None)
         elif not word.startswith("-"):
-            return word if any(word in group for group in GROUPS.values()) else None
+            return word if word in _PLACES else None
     return None
 
 
