@@ -261,6 +261,29 @@ def test_a_worker_that_is_woken_as_soon_as_it_sleeps_looks_for_a_while_instead(
     run(scenario())
 
 
+def test_a_worker_that_is_woken_while_it_falls_asleep_looks_for_a_while_instead(
+    queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_sleep = claimer.Claimer._record_sleep
+
+    async def told(self: claimer.Claimer) -> None:
+        falls_asleep = self._asleep_in is None
+        await record_sleep(self)
+        if falls_asleep:
+            monkeypatch.setattr(claimer, "LINGER", 3600)
+            self.wake()
+
+    async def scenario() -> None:
+        async with asleep(queue, db, monkeypatch):
+            monkeypatch.setattr(claimer, "SHORT_NAP", 3600)
+            monkeypatch.setattr(claimer, "LINGER", 0.001)
+            monkeypatch.setattr(claimer.Claimer, "_record_sleep", told)
+            db.execute("SELECT howdah.wake('{work}')")
+            await until(lambda: claimer.LINGER == 3600 and not sleeps(db, "work"))
+
+    run(scenario())
+
+
 def test_a_worker_that_is_woken_now_and_then_sleeps_on(
     queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,8 +132,9 @@ class Claimer(Service):
         since, woken = time.monotonic(), False
         try:
             while self._goes_on():
-                await self._record_sleep()
+                # Before it can be told: who tells it while it falls asleep has woken it.
                 self._wake.clear()
+                await self._record_sleep()
                 demand = self.crew.demand() if self._goes_on() else None
                 activity = self.activity
                 now = time.monotonic()
