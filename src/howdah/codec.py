@@ -23,9 +23,11 @@ REDACTED: Final = "[redacted]"
 class Codec(Protocol):
     """Turns JSON values into other JSON values, and back."""
 
-    def encode(self, value: Any) -> Any: ...
+    def encode(self, value: Any) -> Any:
+        """What is stored: anything that JSON can hold."""
 
-    def decode(self, value: Any) -> Any: ...
+    def decode(self, value: Any) -> Any:
+        """What was given to ``encode``. Raise anything if it cannot be read: an ``Unreadable`` stands in its place then."""
 
 
 class PlainCodec:

@@ -74,6 +74,7 @@ class EncryptedCodec:
         return list(self._keys)
 
     def encode(self, value: Any) -> Any:
+        """The value, encrypted with the first key, and that key's id."""
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return {SEALED: base64.b64encode(self._first.seal(text.encode())).decode(), "key": self._first.id}
 

@@ -20,6 +20,10 @@ class Event:
     kind: "event", told by its handler; "log", a line that the handler logged, whose name is its level; "status",
     an attempt that has ended, whose name is the job's status since then, and whose data say why.
     seq: 1, 2, 3 … within its job.
+    at: when it happened, by the database's clock.
+    attempt, token: whose it is; where attempts were counted anew, tokens still tell them apart.
+    name: of an event, what the handler called it.
+    data: what was said with it; of a log line, its message and its logger.
     """
 
     job_id: uuid.UUID

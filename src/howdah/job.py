@@ -27,7 +27,14 @@ Item = TypeVar("Item", covariant=True)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttemptError:
-    """Why one attempt ended without success."""
+    """Why one attempt ended without success.
+
+    attempt, token: which one it was; where attempts were counted anew, tokens still tell them apart.
+    started_at, at: when it was started, and when it ended.
+    kind: how it ended: ``"failed"``, ``"crashed"``, ``"worker died"``, ``"timed out"``, …
+    error, traceback: what its handler raised, or what the sweep found.
+    worker: who had the job.
+    """
 
     attempt: int
     at: datetime
@@ -110,6 +117,38 @@ class Job(Generic[T_co]):
     A handler's parameter annotated so receives the job that it runs. Only that one has verbs:
     ``progress``, ``advance``, ``track``, ``stage``, ``event``, ``checkpoint``, ``complete``, ``cancelled``,
     ``resources``.
+
+    priority: the higher is claimed first.
+    data: what it was given; ``Unreadable`` where the codec cannot read it, as in the other fields of a user's own.
+    percent, current_stage: how far its attempt is, and in which stage; 0 again when the next one begins.
+    events_count: how many events its handlers have told; log lines are not counted.
+    worker_id, claimed_at: who has it, and since when; of a completed job, who completed it.
+    created_at: when it was enqueued.
+    started_at: when its last attempt was started.
+    completed_at: when it was completed; None if it ended otherwise.
+    attempts, max_attempts: how many were begun, and how many may be.
+    last_error: why the last attempt that failed did so, or why the job was cancelled.
+    token: grows with each claim; what an older claim wants to write is refused.
+    run_at: not before this moment; a retry or a ``Snooze`` moves it.
+    first_due_at: when it was due before any retry: its place among those of an ordered type.
+    key: unique among the live jobs of its type.
+    order_key: not None where jobs of its type run one after another.
+    timeout, deadline_at: how long an attempt may run, and when this one will have.
+    expires_at: not worth starting after this moment.
+    lease, lease_until: how long a holder that is no registered worker may be silent, and until when this one may.
+    crashes: how many attempts ended because a process died.
+    interruptions: how many ended because a worker had to stop, and cost nothing.
+    cancel_requested_at: when somebody cancelled it while it ran.
+    result: what its handler returned.
+    resumed: what the last checkpoint kept: what an attempt of this job goes on from.
+    errors: one for each attempt that failed; of more than 100, the first and the last 99.
+    retry_policy: when to try again, if it was given one of its own.
+    parent_id, workflow_id: ids that plain SQL may give it. Howdah keeps them, and makes nothing of them.
+    meta: tags and trace context.
+    finished_at: when it ended, however it did.
+    record: how far it is, how fast and how it came there; None if it never reported.
+    stalled: it runs, and has reported before, but has been silent for longer than its habit.
+    created: False where ``enqueue`` found a job that was there already.
     """
 
     id: uuid.UUID
@@ -143,7 +182,6 @@ class Job(Generic[T_co]):
     cancel_requested_at: datetime | None = None
     result: Any = None
     resumed: Any = None
-    """What the last checkpoint kept: what an attempt of this job goes on from."""
     errors: tuple[AttemptError, ...] = ()
     retry_policy: Mapping[str, Any] | None = None
     parent_id: uuid.UUID | None = None
@@ -151,11 +189,8 @@ class Job(Generic[T_co]):
     meta: Mapping[str, Any] | None = None
     finished_at: datetime | None = None
     record: Record | None = None
-    """How far it is, how fast and how it came there; None if it never reported."""
     stalled: bool = False
-    """It runs, and has reported before, but has been silent for longer than its habit."""
     created: bool = True
-    """False where ``enqueue`` found a job that was there already."""
 
     _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
     _home: Home | None = dataclasses.field(default=None, repr=False, compare=False)

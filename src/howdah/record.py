@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
-    """How far a job was at a moment."""
+    """How far a job was at a moment, and in which attempt."""
 
     at: datetime
     percent: float
@@ -25,6 +25,7 @@ class Record:
     """What a job has reported.
 
     percent: of the whole job, finer than the column. done, total: of the stage that it is in, if it counts.
+    attempt: whose reports these are. first_report_at, last_report_at: when that one spoke first, and last.
     rate, pace: what is done, and how many percent, in a second, as measured lately.
     finishes_at: when it will be done if it goes on like this. stalls_at: when it counts as stalled if it says
     nothing more. history: at most 40 points, over all attempts.

@@ -55,6 +55,9 @@ class TypeStats:
     """How many jobs of one type are in each status.
 
     ``scheduled`` ones are pending, but not due yet; ``stalled`` ones are running, but have fallen silent.
+
+    oldest_due: since when the one is due that has waited longest; None if none waits.
+    paused, paused_because: whether workers leave the type alone, and the reason that was given.
     """
 
     pending: int = 0
@@ -87,6 +90,7 @@ class Stats(Mapping[str, TypeStats]):
 
     @property
     def total(self) -> TypeStats:
+        """Of all types together; paused if all of them are."""
         counts = ("pending", "scheduled", "claimed", "running", "stalled", "completed", "failed", "cancelled")
         oldest = [each.oldest_due for each in self.values() if each.oldest_due]
         return TypeStats(
@@ -107,7 +111,7 @@ class Recovered:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrunedDay:
-    """A day of the archive that is older than the retention: dropped, or in use by somebody."""
+    """A day of the archive that is older than the retention: dropped, or in use by somebody, as ``reason`` says."""
 
     day: date
     dropped: bool

@@ -42,7 +42,16 @@ _REFUSALS: Final = ("JQ", "22", "23")
 class Schedule:
     """A schedule: which jobs it adds, in what rhythm, and when it fires next.
 
-    A snapshot, like a ``Job``. options: those of the job options that the schedule sets.
+    A snapshot, like a ``Job``.
+
+    data: what each of its jobs is given.
+    cron, every: its rhythm; one of the two.
+    timezone, missed, overlap: as they were given to ``schedule``.
+    options: those of the job options that the schedule sets.
+    next_run_at: None: never again, or no worker has seen it yet.
+    last_run_at, last_job_id: when it last fired, and the job that it added then.
+    paused: whether it fires at all.
+    created: True where ``schedule`` made it, False where it was there already.
     """
 
     name: str
@@ -55,13 +64,11 @@ class Schedule:
     overlap: bool
     options: Mapping[str, Any]
     next_run_at: datetime | None
-    """None: never again, or no worker has seen it yet."""
     last_run_at: datetime | None
     last_job_id: uuid.UUID | None
     paused: bool
     created_at: datetime
     created: bool = False
-    """True where ``schedule`` made it, False where it was there already."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Group:
 
     @property
     def ended(self) -> int:
+        """How many have ended, however they did."""
         return self.completed + self.failed + self.cancelled
 
 

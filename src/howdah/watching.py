@@ -40,7 +40,10 @@ class Update:
 
     kind: "progress": where the job stands now, in ``job``; the newest, so that some in between may be skipped.
         "event", "log" and "status" are what happened, each exactly once and in order: see ``Event``.
+    at: when it happened, by the database's clock.
     position: what to pass as ``after`` to go on behind it.
+    attempt: whose it is.
+    name, data: as in ``Event``. job: the job as it is, with ``"progress"`` only.
     """
 
     kind: UpdateKind

@@ -29,13 +29,19 @@ class Pace:
 class WorkerInfo:
     """A worker, as its last heartbeat described it.
 
+    boot: this life of the worker: after a restart it is another.
+    host, pid, version: where it runs, and which Howdah.
+    job_types: what it handles.
+    capacity, running: how many jobs it can run at once, and how many it has.
     age: seconds since that heartbeat, by the database's clock.
     alive: whether that is less than its lease. A dead one's jobs are taken back by the next sweep, which
         also removes it from the list.
+    lease: how long it may be silent before that.
     last_claim_at: when it last asked for jobs; None if it has not begun.
     loop_lag: how late its event loop was; long if a handler blocks it.
     leaked: how many handlers would not end, and run on without their jobs.
     pace: how fast it goes, by the type; only of those that it ran lately.
+    meta: what else it was registered with; a worker of Howdah's own says nothing there.
     """
 
     worker_id: str

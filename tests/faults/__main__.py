@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ STYLES = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 def main() -> int:
     args = arguments()
+    # As Ctrl-C does: the servers and workers that were started end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if args.list:
         for case in CATALOGUE:
             print(f"{case.number:>2} {case.name:<24} {case.story.splitlines()[0]}")

@@ -61,6 +61,7 @@ class TestDatabase:
         return Clock(self.dsn, self.schema)
 
     def close(self) -> None:
+        """Drops the schema, and closes all connections."""
         with self._conn:
             self.release()
             for database in self._databases.values():

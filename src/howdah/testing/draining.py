@@ -44,6 +44,7 @@ class Drained(Sequence[Job]):
 
     @property
     def completed(self) -> list[Job]:
+        """Those that were completed."""
         return self._now("completed")
 
     @property

@@ -37,7 +37,7 @@ from howdah.worker.executor import Executor, Middleware
 from howdah.worker.link import Link
 from howdah.worker.options import WorkerOptions
 from howdah.worker.pace import PaceMeter
-from howdah.worker.report import WorkerReport
+from howdah.worker.report import WorkerReport, became
 from howdah.worker.run import Desk, Run, StopReason, hold_of
 from howdah.worker.suspects import Suspects
 from howdah.worker.threads import Threads
@@ -306,7 +306,7 @@ class Floor:
             else:
                 self.pace.ended(job, seconds)
             if run.reason == "shutdown" and isinstance(ending, Interrupted):
-                self._report.count("interrupted")
+                self._report.counts["interrupted"] += 1
             self._end(job, ending)
         if not self._run_by_job:
             self._no_runs.set()
@@ -317,7 +317,7 @@ class Floor:
         if ending is None:
             self.held.pop(hold_of(job), None)
             self.completer.forget(job)
-            self._report.count("refused")
+            self._report.counts["refused"] += 1
             log.warning(
                 "%s %s was taken from this worker: what its handler did is not recorded",
                 job.job_type,
@@ -355,7 +355,7 @@ class Floor:
             if self._completed_by_handler and hold in self._completed_by_handler:
                 self._completed_by_handler.discard(hold)
                 status = status or "completed"
-            self._report.written(ending, status)
+            self._report.counts[became(ending, status)] += 1
             if status != "completed" or log.isEnabledFor(logging.DEBUG):
                 _tell(job, ending, status, is_private=self._context.codec is not PLAIN)
         for job_type in {job.job_type for job, _, _ in batch} & self._handlers.keys():

@@ -10,7 +10,14 @@ from howdah.outcome import Completed, CompletedByHandler, Crashed, Ending, Faile
 
 @dataclasses.dataclass(slots=True)
 class WorkerReport:
-    """How many jobs ended how, and whether the worker left as it should."""
+    """How many jobs ended how, and whether the worker left as it should.
+
+    counts: by what became of them: ``completed``, ``retried``, ``failed``, ``cancelled``, ``snoozed``, ``handed_back``;
+        ``refused`` were not this worker's any more when their handlers ended; ``interrupted`` are those of
+        ``handed_back`` that the worker's end cut short.
+    shed: it left because too many handlers would not end. left_threads: some have not ended yet.
+    replaced: it left because another worker has its name.
+    """
 
     worker_id: str
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -18,26 +25,9 @@ class WorkerReport:
     replaced: bool = False
     left_threads: bool = False
 
-    def count(self, what: str) -> None:
-        self.counts[what] += 1
-
-    def written(self, ending: Ending, status: str | None) -> None:
-        match ending:
-            case _ if status is None:
-                self.count("refused")
-            case Completed() | CompletedByHandler():
-                self.count("completed")
-            case Failed() | Crashed() if status == "pending":
-                self.count("retried")
-            case Snoozed() if status == "pending":
-                self.count("snoozed")
-            case Interrupted() if status == "pending":
-                self.count("handed_back")
-            case _:
-                self.count(status or "refused")
-
     @property
     def interrupted(self) -> int:
+        """How many handlers its end has cut short."""
         return self.counts["interrupted"]
 
     @property
@@ -54,3 +44,20 @@ class WorkerReport:
             f"{count:,} {told.get(what, what.replace('_', ' '))}" for what, count in self.counts.items() if count
         )
         return f"worker {self.worker_id} has ended: {counts or 'nothing to do'}"
+
+
+def became(ending: Ending, status: str | None) -> str:
+    """What a report counts an attempt as that ended so; the status is the job's since then, None if it was refused."""
+    match ending:
+        case _ if status is None:
+            return "refused"
+        case Completed() | CompletedByHandler():
+            return "completed"
+        case Failed() | Crashed() if status == "pending":
+            return "retried"
+        case Snoozed() if status == "pending":
+            return "snoozed"
+        case Interrupted() if status == "pending":
+            return "handed_back"
+        case _:
+            return status

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rich.console import Console
 from rich.text import Text
 
 from howdah import Stats, TypeStats
 from howdah.cli.moment import now
-from howdah.cli.top import banner, figures, jobs
+from howdah.cli.top import banner, description, figures, jobs
 from howdah.cli.top.banner import address
 from howdah.cli.top.column import Column, ordered
 from howdah.cli.top.lanes import joint_pace
@@ -100,6 +101,13 @@ def test_of_a_job_only_what_is_known_is_shown(changes: dict[str, Any], shown: tu
     row = jobs.Row(job(**changes), moment())
     cells = {column.title: column.cell(row).plain for column in jobs.COLUMNS["running"]}
     assert (cells["done"], cells["rate"], cells["left"]) == shown
+
+
+def test_an_error_of_several_lines_is_one_among_the_facts() -> None:
+    console = Console(width=80)
+    with console.capture() as shown:
+        console.print(description.describe(description.Known(job(last_error="too bad\nbecause of this"), None, [])))
+    assert [line.split() for line in shown.get().splitlines() if "bad" in line] == [["last", "error", "too", "bad"]]
 
 
 def test_a_colour_ends_where_its_word_does() -> None:

@@ -17,7 +17,7 @@ from howdah.cli.output import cut, readable_json, text
 from howdah.cli.priority import describe_priority
 from howdah.cli.progress_bar import sparkline
 from howdah.cli.safe import safe_lines
-from howdah.cli.sealed import error_text
+from howdah.cli.sealed import error_text, first_line
 from howdah.cli.standing import counted, describe_waiting, speed, time_left
 from howdah.cli.top import figures, jobs
 from howdah.event import Event
@@ -63,7 +63,7 @@ def _standing(job: Job, place: Place | None) -> Iterator[tuple[str, object]]:
     yield "stage", job.current_stage
     yield "worker", job.worker_id
     yield "key", job.key
-    yield "last error", job.last_error and error_text(job.last_error)
+    yield "last error", job.last_error and first_line(job.last_error)
 
 
 def _progress(job: Job, record: Record) -> Iterator[tuple[str, object]]:
