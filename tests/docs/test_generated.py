@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from docs.diagrams import DRAWINGS
 from docs.diagrams.states import moves
@@ -15,6 +17,8 @@ from tests.docs.pages import ROOT
 
 @pytest.mark.parametrize("name", GENERATED)
 def test_a_generated_page_is_up_to_date(name: str) -> None:
+    if name == "options.md" and sys.version_info >= (3, 13):
+        pytest.skip("argparse breaks the lines of a usage otherwise since Python 3.13")
     assert (REFERENCE / name).read_text(encoding="utf-8") == GENERATED[name](), "run: make docs"
 
 

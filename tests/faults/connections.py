@@ -36,7 +36,15 @@ def no_socket_is_shared(stage: Stage) -> None:
         conn.execute("ALTER TABLE audit.transitions ADD COLUMN backend int DEFAULT pg_backend_pid()")
     children = stage.scaled(8, 3)
     forked = subprocess.run(
-        [sys.executable, "-m", "tests.faults.forks", str(children), str(stage.scaled(50, 10))],
+        [
+            sys.executable,
+            "-W",
+            "ignore:This process",
+            "-m",
+            "tests.faults.forks",
+            str(children),
+            str(stage.scaled(50, 10)),
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         cwd=ROOT,

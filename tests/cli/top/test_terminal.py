@@ -56,7 +56,7 @@ class Terminal:
             stdin=self._theirs,
             stdout=self._theirs,
             stderr=self._theirs,
-            env=environment | {"TERM": "xterm-256color", "HOWDAH_DSN": dsn},
+            env=environment | {"TERM": "xterm-256color", "PYTHON_COLORS": "0", "HOWDAH_DSN": dsn},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
         )
