@@ -10,34 +10,23 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import re
 import threading
-import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
-from itertools import islice
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any, TypeVar, cast
 
 import psycopg
 import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
-from psycopg.rows import dict_row, tuple_row
 
 from howdah import embedded, migrate, wire
 from howdah.config import DEFAULT_SCHEMA, configured_dsn
-from howdah.errors import (
-    BY_SQLSTATE,
-    DatabaseUnavailable,
-    InvalidOption,
-    NotPermitted,
-    QueueClosed,
-    SchemaError,
-    SchemaMissing,
-)
-from howdah.plan import Ahead, Begin, Call, Pause, Plan, Read, Row, Script, Step, Take, Undo, Wire, read
-from howdah.statements import call_statement, read_statement, roles_that_may_use
+from howdah.errors import InvalidOption, QueueClosed, SchemaError
+from howdah.plan import Plan, Take, read
+from howdah.session import AsyncSession, SyncSession
+from howdah.translation import is_one_of, read_only, translated
 
 R = TypeVar("R")
 
@@ -47,13 +36,6 @@ Loop = asyncio.AbstractEventLoop
 
 PREPARE_AFTER = 2
 """Statements that a connection has sent so often are prepared: then they need not be parsed and planned again."""
-
-# What a server says while it goes down, comes up or has no room; everything else is about the call.
-_UNAVAILABLE = ("08", "53", "57P01", "57P02", "57P03", "58")
-# The schema was migrated since the statement was prepared, or another backend is asked for it now.
-_STALE = ("0A000", "26000", "42P05")
-_DENIED = "42501"
-_NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
 
 
 class Database:
@@ -102,15 +84,15 @@ class Database:
         try:
             return self._run(plan, conn, theirs)
         except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None or _is_one_of(theirs, error):
+            if conn is not None or is_one_of(theirs, error):
                 raise
             self.pool().drain()
-            raise _is_read_only(error) from error
+            raise read_only(error) from error
 
     def _run(self, plan: Plan[R], conn: SyncConnection | None, theirs: list[Exception]) -> R:
         """theirs: where errors are noted that are not the database's, but come of what the caller gave to the plan."""
-        with _translated(self.schema, theirs), ExitStack() as stack:
-            session = _SyncSession(self, conn, stack)
+        with translated(self.schema, theirs), ExitStack() as stack:
+            session = SyncSession(self, conn, stack)
             answer, failure = None, None
             while True:
                 try:
@@ -138,15 +120,15 @@ class Database:
         try:
             return await self._arun(plan, conn, theirs)
         except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None or _is_one_of(theirs, error):
+            if conn is not None or is_one_of(theirs, error):
                 raise
             await (await self.apool()).drain()
-            raise _is_read_only(error) from error
+            raise read_only(error) from error
 
     async def _arun(self, plan: Plan[R], conn: AsyncConnection | None, theirs: list[Exception]) -> R:
-        with _translated(self.schema, theirs):
+        with translated(self.schema, theirs):
             async with AsyncExitStack() as stack:
-                session = _AsyncSession(self, conn, stack)
+                session = AsyncSession(self, conn, stack)
                 answer, failure = None, None
                 while True:
                     try:
@@ -171,13 +153,13 @@ class Database:
         return self.configured or embedded.join().dsn
 
     def connect(self, dsn: str) -> SyncConnection:
-        with _translated(self.schema):
+        with translated(self.schema):
             return psycopg.connect(dsn, **self._connection_options(dsn))
 
     async def aconnect(self) -> AsyncConnection:
         # Off the loop, because this may start a server.
         dsn = await asyncio.to_thread(self.dsn) if self.configured is None else self.configured
-        with _translated(self.schema):
+        with translated(self.schema):
             return await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
@@ -350,302 +332,3 @@ async def _close_with_its_loop(pools: _Pools, loop: Loop) -> None:
         if pool is not None:
             with suppress(Exception, asyncio.CancelledError):
                 await pool.close(timeout=1)
-
-
-class _SyncSession:
-    """Answers the steps of one plan."""
-
-    def __init__(self, database: Database, conn: SyncConnection | None, stack: ExitStack) -> None:
-        self._database = database
-        self._conn = conn
-        self._stack = stack
-        self._begun = ExitStack()
-        self._pipelined = False
-        self._sent: Callable[[], list[Row]] | None = None
-
-    def answer(self, step: Step) -> Any:
-        match step:
-            case Call() | Read() | Script():
-                return self._rows(step)
-            case Ahead():
-                sent, self._sent = self._sent, None
-                rows = None if sent is None else sent()
-                self._sent = None if step.call is None else self._send_ahead(step.call)
-                return rows
-            case Wire():
-                raise InvalidOption("rows as the wire has them are read by workers, which await them")
-            case Begin():
-                if self._conn is None:
-                    self._conn = self._stack.enter_context(self._database.pool().connection())
-                elif not self._conn.autocommit:
-                    # Begins the caller's transaction: if ours were the outermost, it would commit.
-                    self._conn.execute("SELECT")
-                self._begun = self._stack.enter_context(ExitStack())
-                self._begun.enter_context(self._conn.transaction(force_rollback=step.discard))
-            case Undo():
-                self._begun.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
-            case Take():
-                if isinstance(step.source, AsyncIterator):
-                    raise InvalidOption("an async iterable needs the verb that is awaited: aenqueue_many")
-                return list(islice(step.source, step.count))
-            case Pause():
-                time.sleep(step.seconds)
-        return None
-
-    def _rows(self, step: Call | Read | Script) -> list[Row]:
-        if self._conn is not None:
-            return self._execute(self._conn, step)
-        pool = self._database.pool()
-        try:
-            return self._borrow(pool, step)
-        except psycopg.OperationalError as error:
-            again = _repeated(step, error)
-            if again is None:
-                raise
-            pool.check()
-            return self._borrow(pool, again)
-
-    def _borrow(self, pool: psycopg_pool.ConnectionPool[SyncConnection], step: Call | Read | Script) -> list[Row]:
-        # Not as a context: that would also look for a transaction to commit, and each step is one of its own.
-        conn = pool.getconn()
-        try:
-            return self._execute(conn, step)
-        finally:
-            pool.putconn(conn)
-
-    def _send_ahead(self, call: Call) -> Callable[[], list[Row]]:
-        assert self._conn is not None
-        if not wire.is_adapted(self._conn.adapters):
-            # Somebody else's, who may be in the middle of anything.
-            rows = self._execute(self._conn, call)
-            return lambda: rows
-        if not self._pipelined:
-            self._stack.enter_context(self._conn.pipeline())
-            self._pipelined = True
-        cursor = psycopg.Cursor(self._conn, row_factory=dict_row)
-        return cursor.execute(*_statement(call, self._database.schema), prepare=False).fetchall
-
-    def _execute(self, conn: SyncConnection, step: Call | Read | Script) -> list[Row]:
-        statement, parameters = _statement(step, self._database.schema)
-        with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
-            if not wire.is_adapted(conn.adapters):
-                wire.adapt(cursor.adapters)
-            try:
-                cursor.execute(statement, parameters, prepare=self._database.may_prepare(conn))
-            except psycopg.Error as error:
-                if not _was_stale(conn, error):
-                    raise
-                cursor.execute(statement, parameters, prepare=False)
-            return [] if cursor.rownumber is None else cursor.fetchall()
-
-
-class _AsyncSession:
-    """``_SyncSession``, awaiting."""
-
-    def __init__(self, database: Database, conn: AsyncConnection | None, stack: AsyncExitStack) -> None:
-        self._database = database
-        self._conn = conn
-        self._stack = stack
-        self._begun = AsyncExitStack()
-        self._pipelined = False
-        self._sent: Callable[[], Awaitable[list[Row]]] | None = None
-
-    async def answer(self, step: Step) -> Any:
-        match step:
-            case Call() | Read() | Script():
-                return await self._rows(step)
-            case Ahead():
-                sent, self._sent = self._sent, None
-                rows = None if sent is None else await sent()
-                self._sent = None if step.call is None else await self._send_ahead(step.call)
-                return rows
-            case Wire():
-                assert self._conn is not None
-                return await self._wire_rows(self._conn, step)
-            case Begin():
-                if self._conn is None:
-                    pool = await self._database.apool()
-                    self._conn = await self._stack.enter_async_context(pool.connection())
-                elif not self._conn.autocommit:
-                    await self._conn.execute("SELECT")
-                self._begun = await self._stack.enter_async_context(AsyncExitStack())
-                await self._begun.enter_async_context(self._conn.transaction(force_rollback=step.discard))
-            case Undo():
-                await self._begun.__aexit__(psycopg.Rollback, psycopg.Rollback(), None)
-            case Take():
-                return await _taken(step)
-            case Pause():
-                await asyncio.sleep(step.seconds)
-        return None
-
-    async def _rows(self, step: Call | Read | Script) -> list[Row]:
-        if self._conn is not None:
-            return await self._execute(self._conn, step)
-        pool = await self._database.apool()
-        try:
-            return await self._borrow(pool, step)
-        except psycopg.OperationalError as error:
-            again = _repeated(step, error)
-            if again is None:
-                raise
-            await pool.check()
-            return await self._borrow(pool, again)
-
-    async def _borrow(
-        self, pool: psycopg_pool.AsyncConnectionPool[AsyncConnection], step: Call | Read | Script
-    ) -> list[Row]:
-        conn = await pool.getconn()
-        try:
-            return await self._execute(conn, step)
-        finally:
-            await pool.putconn(conn)
-
-    async def _execute(self, conn: AsyncConnection, step: Call | Read | Script) -> list[Row]:
-        statement, parameters = _statement(step, self._database.schema)
-        async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
-            if not wire.is_adapted(conn.adapters):
-                wire.adapt(cursor.adapters)
-            await self._send(cursor, statement, parameters)
-            return [] if cursor.rownumber is None else await cursor.fetchall()
-
-    async def _send_ahead(self, call: Call) -> Callable[[], Awaitable[list[Row]]]:
-        assert self._conn is not None
-        if not wire.is_adapted(self._conn.adapters):
-            rows = await self._execute(self._conn, call)
-
-            async def known() -> list[Row]:
-                return rows
-
-            return known
-        if not self._pipelined:
-            await self._stack.enter_async_context(self._conn.pipeline())
-            self._pipelined = True
-        cursor = psycopg.AsyncCursor(self._conn, row_factory=dict_row)
-        await cursor.execute(*_statement(call, self._database.schema), prepare=False)
-        return cursor.fetchall
-
-    async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> wire.WireRows:
-        async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
-            wire.leave_as_it_is(cursor.adapters)
-            await self._send(cursor, read_statement(self._database.schema, step.name), step.arguments, binary=True)
-            return wire.WireRows(cursor, await cursor.fetchall())
-
-    async def _send(
-        self,
-        cursor: psycopg.AsyncCursor[Any],
-        statement: bytes,
-        parameters: Mapping[str, Any] | None,
-        *,
-        binary: bool = False,
-    ) -> None:
-        try:
-            may_prepare = self._database.may_prepare(cursor.connection)
-            await cursor.execute(statement, parameters, prepare=may_prepare, binary=binary)
-        except psycopg.Error as error:
-            if not _was_stale(cursor.connection, error):
-                raise
-            await cursor.execute(statement, parameters, prepare=False, binary=binary)
-
-
-def _statement(step: Call | Read | Script, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
-    match step:
-        case Call():
-            return call_statement(schema, step.function, tuple(step.arguments)), step.arguments
-        case Read():
-            return read_statement(schema, step.name), step.arguments
-        case Script():
-            return step.text.encode(), None
-
-
-async def _taken(step: Take) -> list[Any]:
-    if not isinstance(step.source, AsyncIterator):
-        return list(islice(step.source, step.count))
-    items: list[Any] = []
-    while len(items) < step.count:
-        try:
-            items.append(await anext(step.source))
-        except StopAsyncIteration:
-            break
-    return items
-
-
-def _repeated(step: Call | Read | Script, error: psycopg.OperationalError) -> Call | Read | None:
-    """The step to send once more after its connection was lost, if that can do no harm."""
-    if isinstance(error, psycopg_pool.PoolTimeout) or not _is_outage(error):
-        return None
-    if isinstance(step, Read):
-        return step
-    if isinstance(step, Call) and step.repeat is not None:
-        return Call(step.function, {**step.arguments, **step.repeat}, step.repeat)
-    return None
-
-
-def _was_stale(conn: SyncConnection | AsyncConnection, error: psycopg.Error) -> bool:
-    """Whether a statement was refused only because it had been prepared, and can be sent again. From now on, the
-    connection prepares none."""
-    if error.sqlstate not in _STALE or conn.prepare_threshold is None:
-        return False
-    conn.prepare_threshold = None
-    return conn.pgconn.transaction_status == TransactionStatus.IDLE
-
-
-def _is_outage(error: psycopg.Error) -> bool:
-    return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(_UNAVAILABLE)
-
-
-def _is_one_of(errors: Sequence[Exception], error: Exception) -> bool:
-    return any(error is each for each in errors)
-
-
-def _is_read_only(error: psycopg.Error) -> DatabaseUnavailable:
-    """What was the primary may be a standby by now; a new connection may find the one that took over."""
-    return DatabaseUnavailable(f"the server is read-only, as after a failover: {error.diag.message_primary}")
-
-
-@contextmanager
-def _translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]:
-    """The driver's errors as ours. What is neither an outage nor ours (a deadlock, say) passes as it is."""
-    try:
-        yield
-    except psycopg_pool.PoolClosed as error:
-        raise QueueClosed() from error
-    except psycopg.Error as error:
-        ours = error if _is_one_of(theirs, error) else _translation(error, schema)
-        if ours is error:
-            raise
-        raise ours from error
-
-
-def _translation(error: psycopg.Error, schema: str) -> Exception:
-    state = error.sqlstate or ""
-    message = error.diag.message_primary or str(error)
-    if state in BY_SQLSTATE:
-        hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
-        return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
-    if _is_outage(error):
-        return DatabaseUnavailable(f"the database {_trouble(state, message)}: {message.strip()}")
-    if state == _DENIED:
-        return NotPermitted(f"{message}. {_who_may(message, schema)}")
-    if state in _NOT_INSTALLED:
-        return SchemaMissing(
-            f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."
-            f" Run: {migrate.command(schema)}"
-        )
-    return error
-
-
-def _trouble(state: str, message: str) -> str:
-    if state.startswith(("53", "58")):
-        return "cannot do it now"
-    # While it connects, libpq knows no SQLSTATE; but who says FATAL is there, and does not want us.
-    return "refused the connection" if not state and "FATAL:" in message else "cannot be reached, or went away"
-
-
-def _who_may(denied: str, schema: str) -> str:
-    # Whatever the server's language, what was denied is named in the message, and mostly at its end.
-    named = (roles_that_may_use(name, schema) for name in reversed(re.findall("[a-z0-9_]+", denied)))
-    roles = " or ".join(next(filter(None, named), ()))
-    command = f"{migrate.command(schema)} --roles"
-    if not roles:
-        return f"This login needs a role that may, of those that {command} makes"
-    return f"This login needs the role {roles}, which {command} makes"

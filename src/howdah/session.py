@@ -1,0 +1,264 @@
+"""Answers the steps of a plan, one after another: blocking or awaiting, on a connection of the pool or on the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import psycopg_pool
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row, tuple_row
+
+from howdah import wire
+from howdah.errors import InvalidOption
+from howdah.plan import Ahead, Begin, Call, Pause, Read, Row, Script, Step, Take, Undo, Wire
+from howdah.statements import call_statement, read_statement
+from howdah.translation import is_outage
+
+if TYPE_CHECKING:
+    from howdah.database import AsyncConnection, Database, SyncConnection
+
+# The schema was migrated since the statement was prepared, or another backend is asked for it now.
+_STALE = ("0A000", "26000", "42P05")
+
+
+class SyncSession:
+    """Answers the steps of one plan."""
+
+    def __init__(self, database: Database, conn: SyncConnection | None, stack: ExitStack) -> None:
+        self._database = database
+        self._conn = conn
+        self._stack = stack
+        self._begun = ExitStack()
+        self._pipelined = False
+        self._sent: Callable[[], list[Row]] | None = None
+
+    def answer(self, step: Step) -> Any:
+        match step:
+            case Call() | Read() | Script():
+                return self._rows(step)
+            case Ahead():
+                sent, self._sent = self._sent, None
+                rows = None if sent is None else sent()
+                self._sent = None if step.call is None else self._send_ahead(step.call)
+                return rows
+            case Wire():
+                raise InvalidOption("rows as the wire has them are read by workers, which await them")
+            case Begin():
+                if self._conn is None:
+                    self._conn = self._stack.enter_context(self._database.pool().connection())
+                elif not self._conn.autocommit:
+                    # Begins the caller's transaction: if ours were the outermost, it would commit.
+                    self._conn.execute("SELECT")
+                self._begun = self._stack.enter_context(ExitStack())
+                self._begun.enter_context(self._conn.transaction(force_rollback=step.discard))
+            case Undo():
+                self._begun.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
+            case Take():
+                if isinstance(step.source, AsyncIterator):
+                    raise InvalidOption("an async iterable needs the verb that is awaited: aenqueue_many")
+                return list(islice(step.source, step.count))
+            case Pause():
+                time.sleep(step.seconds)
+        return None
+
+    def _rows(self, step: Call | Read | Script) -> list[Row]:
+        if self._conn is not None:
+            return self._execute(self._conn, step)
+        pool = self._database.pool()
+        try:
+            return self._borrow(pool, step)
+        except psycopg.OperationalError as error:
+            again = _repeated(step, error)
+            if again is None:
+                raise
+            pool.check()
+            return self._borrow(pool, again)
+
+    def _borrow(self, pool: psycopg_pool.ConnectionPool[SyncConnection], step: Call | Read | Script) -> list[Row]:
+        # Not as a context: that would also look for a transaction to commit, and each step is one of its own.
+        conn = pool.getconn()
+        try:
+            return self._execute(conn, step)
+        finally:
+            pool.putconn(conn)
+
+    def _send_ahead(self, call: Call) -> Callable[[], list[Row]]:
+        assert self._conn is not None
+        if not wire.is_adapted(self._conn.adapters):
+            # Somebody else's, who may be in the middle of anything.
+            rows = self._execute(self._conn, call)
+            return lambda: rows
+        if not self._pipelined:
+            self._stack.enter_context(self._conn.pipeline())
+            self._pipelined = True
+        cursor = psycopg.Cursor(self._conn, row_factory=dict_row)
+        return cursor.execute(*_statement(call, self._database.schema), prepare=False).fetchall
+
+    def _execute(self, conn: SyncConnection, step: Call | Read | Script) -> list[Row]:
+        statement, parameters = _statement(step, self._database.schema)
+        with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
+            if not wire.is_adapted(conn.adapters):
+                wire.adapt(cursor.adapters)
+            try:
+                cursor.execute(statement, parameters, prepare=self._database.may_prepare(conn))
+            except psycopg.Error as error:
+                if not _was_stale(conn, error):
+                    raise
+                cursor.execute(statement, parameters, prepare=False)
+            return [] if cursor.rownumber is None else cursor.fetchall()
+
+
+class AsyncSession:
+    """``SyncSession``, awaiting."""
+
+    def __init__(self, database: Database, conn: AsyncConnection | None, stack: AsyncExitStack) -> None:
+        self._database = database
+        self._conn = conn
+        self._stack = stack
+        self._begun = AsyncExitStack()
+        self._pipelined = False
+        self._sent: Callable[[], Awaitable[list[Row]]] | None = None
+
+    async def answer(self, step: Step) -> Any:
+        match step:
+            case Call() | Read() | Script():
+                return await self._rows(step)
+            case Ahead():
+                sent, self._sent = self._sent, None
+                rows = None if sent is None else await sent()
+                self._sent = None if step.call is None else await self._send_ahead(step.call)
+                return rows
+            case Wire():
+                assert self._conn is not None
+                return await self._wire_rows(self._conn, step)
+            case Begin():
+                if self._conn is None:
+                    pool = await self._database.apool()
+                    self._conn = await self._stack.enter_async_context(pool.connection())
+                elif not self._conn.autocommit:
+                    await self._conn.execute("SELECT")
+                self._begun = await self._stack.enter_async_context(AsyncExitStack())
+                await self._begun.enter_async_context(self._conn.transaction(force_rollback=step.discard))
+            case Undo():
+                await self._begun.__aexit__(psycopg.Rollback, psycopg.Rollback(), None)
+            case Take():
+                return await _taken(step)
+            case Pause():
+                await asyncio.sleep(step.seconds)
+        return None
+
+    async def _rows(self, step: Call | Read | Script) -> list[Row]:
+        if self._conn is not None:
+            return await self._execute(self._conn, step)
+        pool = await self._database.apool()
+        try:
+            return await self._borrow(pool, step)
+        except psycopg.OperationalError as error:
+            again = _repeated(step, error)
+            if again is None:
+                raise
+            await pool.check()
+            return await self._borrow(pool, again)
+
+    async def _borrow(
+        self, pool: psycopg_pool.AsyncConnectionPool[AsyncConnection], step: Call | Read | Script
+    ) -> list[Row]:
+        conn = await pool.getconn()
+        try:
+            return await self._execute(conn, step)
+        finally:
+            await pool.putconn(conn)
+
+    async def _execute(self, conn: AsyncConnection, step: Call | Read | Script) -> list[Row]:
+        statement, parameters = _statement(step, self._database.schema)
+        async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
+            if not wire.is_adapted(conn.adapters):
+                wire.adapt(cursor.adapters)
+            await self._send(cursor, statement, parameters)
+            return [] if cursor.rownumber is None else await cursor.fetchall()
+
+    async def _send_ahead(self, call: Call) -> Callable[[], Awaitable[list[Row]]]:
+        assert self._conn is not None
+        if not wire.is_adapted(self._conn.adapters):
+            rows = await self._execute(self._conn, call)
+
+            async def known() -> list[Row]:
+                return rows
+
+            return known
+        if not self._pipelined:
+            await self._stack.enter_async_context(self._conn.pipeline())
+            self._pipelined = True
+        cursor = psycopg.AsyncCursor(self._conn, row_factory=dict_row)
+        await cursor.execute(*_statement(call, self._database.schema), prepare=False)
+        return cursor.fetchall
+
+    async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> wire.WireRows:
+        async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
+            wire.leave_as_it_is(cursor.adapters)
+            await self._send(cursor, read_statement(self._database.schema, step.name), step.arguments, binary=True)
+            return wire.WireRows(cursor, await cursor.fetchall())
+
+    async def _send(
+        self,
+        cursor: psycopg.AsyncCursor[Any],
+        statement: bytes,
+        parameters: Mapping[str, Any] | None,
+        *,
+        binary: bool = False,
+    ) -> None:
+        try:
+            may_prepare = self._database.may_prepare(cursor.connection)
+            await cursor.execute(statement, parameters, prepare=may_prepare, binary=binary)
+        except psycopg.Error as error:
+            if not _was_stale(cursor.connection, error):
+                raise
+            await cursor.execute(statement, parameters, prepare=False, binary=binary)
+
+
+def _statement(step: Call | Read | Script, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
+    match step:
+        case Call():
+            return call_statement(schema, step.function, tuple(step.arguments)), step.arguments
+        case Read():
+            return read_statement(schema, step.name), step.arguments
+        case Script():
+            return step.text.encode(), None
+
+
+async def _taken(step: Take) -> list[Any]:
+    if not isinstance(step.source, AsyncIterator):
+        return list(islice(step.source, step.count))
+    items: list[Any] = []
+    while len(items) < step.count:
+        try:
+            items.append(await anext(step.source))
+        except StopAsyncIteration:
+            break
+    return items
+
+
+def _repeated(step: Call | Read | Script, error: psycopg.OperationalError) -> Call | Read | None:
+    """The step to send once more after its connection was lost, if that can do no harm."""
+    if isinstance(error, psycopg_pool.PoolTimeout) or not is_outage(error):
+        return None
+    if isinstance(step, Read):
+        return step
+    if isinstance(step, Call) and step.repeat is not None:
+        return Call(step.function, {**step.arguments, **step.repeat}, step.repeat)
+    return None
+
+
+def _was_stale(conn: SyncConnection | AsyncConnection, error: psycopg.Error) -> bool:
+    """Whether a statement was refused only because it had been prepared, and can be sent again. From now on, the
+    connection prepares none."""
+    if error.sqlstate not in _STALE or conn.prepare_threshold is None:
+        return False
+    conn.prepare_threshold = None
+    return conn.pgconn.transaction_status == TransactionStatus.IDLE
