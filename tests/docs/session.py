@@ -200,6 +200,8 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # In a terminal Ctrl-C is heard, also where these tests run in the background, and hear none.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
         )
 
 
