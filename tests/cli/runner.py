@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,12 @@ from howdah.cli.main import main
 from tests.conftest import Db
 
 ENTRY = "import sys; from howdah.cli.main import main; sys.exit(main())"
+
+
+def hear_signals() -> None:
+    """For a process that is about to begin: whoever runs the tests in the background may have taken these away."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ from howdah.bench.catalogue import SCENARIOS, WHAT
 from howdah.bench.handlers import NOTHING
 from howdah.bench.run import run
 from howdah.cli import bench as cli_bench
-from tests.cli.runner import command, howdah, schema_of_its_own
+from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
 from tests.cli.terminal import Terminal
 
 SCHEMA = "howdah_bench"
@@ -52,8 +52,7 @@ class Bench:
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"HOWDAH_DSN": dsn},
-            # Whoever runs the tests in the background may have taken it away.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            preexec_fn=hear_signals,
         )
         self.err = ""
         self._changed = threading.Condition()

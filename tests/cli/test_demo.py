@@ -25,7 +25,7 @@ from howdah.cli.demo import promises, stage, summary, team
 from howdah.cli.demo.promises import Evidence
 from howdah.cli.demo.show import Facts
 from howdah.cli.demo.workload import FEWEST, MOST, USUAL, kinds
-from tests.cli.runner import command, howdah, schema_of_its_own
+from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
 from tests.docs.pages import block_of
 
 IN_TERMINAL = "howdah_demo_seen"
@@ -44,8 +44,7 @@ class Performance:
                 stdout=theirs,
                 stderr=errors,
                 env=os.environ | look,
-                # Whoever runs the tests in the background may have taken it away.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+                preexec_fn=hear_signals,
             )
         os.close(theirs)
         self.out = ""

@@ -16,7 +16,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from howdah import Job, JobQueue
-from tests.cli.runner import command, howdah
+from tests.cli.runner import command, hear_signals, howdah
 from tests.cli.sample import HOSTILE
 from tests.cli.test_safe import dangers
 from tests.talking import Talking
@@ -133,8 +133,7 @@ def following(dsn: str, *argv: str) -> Iterator[Talking]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=os.environ | {"HOWDAH_DSN": dsn},
-        # Whoever runs the tests in the background may have taken it away.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=hear_signals,
     )
     talking = Talking(process)
     try:

@@ -21,7 +21,7 @@ from howdah import Job, JobQueue
 from howdah.cli.watch.wanted import wanted
 from howdah.cli.watch.watcher import Beginning, first_look
 from tests import servers
-from tests.cli.runner import command, failed_job, howdah, tell_many
+from tests.cli.runner import command, failed_job, hear_signals, howdah, tell_many
 from tests.cli.sample import HOSTILE
 from tests.cli.terminal import Terminal
 from tests.cli.test_safe import dangers
@@ -74,8 +74,7 @@ def watching(dsn: str, *argv: str) -> Iterator[Talking]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=os.environ | {"HOWDAH_DSN": dsn},
-        # Whoever runs the tests in the background may have taken it away.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=hear_signals,
     )
     talking = Talking(process)
     try:

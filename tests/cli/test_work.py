@@ -17,7 +17,7 @@ import pytest
 
 from howdah import JobQueue
 from howdah.worker.shutdown import ECHO
-from tests.cli.runner import Outcome, howdah, schema_of_its_own
+from tests.cli.runner import Outcome, hear_signals, howdah, schema_of_its_own
 from tests.talking import Talking
 
 APP = """
@@ -85,7 +85,6 @@ def start(dsn: str, app: Path) -> Iterator[Start]:
             stderr=subprocess.STDOUT,
             cwd=app.parent,
             env=os.environ | {"HOWDAH_DSN": dsn, "PYTHONDONTWRITEBYTECODE": "1"} | environment,
-            # Whoever runs the tests may have taken these away.
             preexec_fn=hear_signals,
         )
         started.append(Talking(process))
@@ -94,11 +93,6 @@ def start(dsn: str, app: Path) -> Iterator[Start]:
     yield start
     for talking in started:
         talking.close()
-
-
-def hear_signals() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def command(*argv: str) -> list[str]:

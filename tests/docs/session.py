@@ -19,6 +19,7 @@ import psycopg
 from psycopg import sql
 
 from howdah import JobQueue
+from tests.cli.runner import hear_signals
 from tests.docs.pages import ROOT, Block
 
 # What differs from one run to the next. Everything else that a page shows must be what comes out.
@@ -200,8 +201,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # In a terminal Ctrl-C is heard, also where these tests run in the background, and hear none.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+            preexec_fn=hear_signals,
         )
 
 
