@@ -257,10 +257,19 @@ def test_interrupted_it_leaves_nothing_behind(dsn: str, number: signal.Signals) 
     with contextlib.suppress(ProcessLookupError):
         # Once more, by somebody who is impatient: it is cleaning up.
         bench.process.send_signal(number)
-    assert bench.end() == 130
+    assert bench.end() == 130, bench.err
     assert bench.err.endswith("howdah: interrupted\n")
     assert len(workers) == 2
     assert not any(worker.is_running() for worker in workers)
+    assert SCHEMA not in schemas(dsn)
+
+
+def test_interrupted_in_the_middle_of_a_statement_it_leaves_nothing_behind(dsn: str) -> None:
+    with JobQueue(dsn, SCHEMA) as queue, contextlib.suppress(KeyboardInterrupt), Arena(queue, keep=True) as arena:
+        arena.renew()
+        arena.connection().pgconn.send_query(b"SELECT pg_sleep(60)")
+        raise KeyboardInterrupt
+    assert arena.could_be_dropped
     assert SCHEMA not in schemas(dsn)
 
 

@@ -119,6 +119,18 @@ def test_interrupted_it_reports_what_was_seen_until_then(dsn: str, tmp_path: Pat
     assert SCHEMA not in schemas(dsn)
 
 
+def test_interrupted_in_the_middle_of_a_statement_it_reports_too(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: director._Director) -> None:
+        self._arena.connection().pgconn.send_query(b"SELECT pg_sleep(60)")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(director._Director, "_sample", interrupted)
+    outcome = howdah("bench", "soak", "--minutes", "5", "--faults", "none", "--workers", "1", dsn=dsn)
+    assert outcome.code == 130
+    assert "Lost: 0. Doubled: 0. Unfinished: 0. Unexplained: 0." in outcome.out
+    assert SCHEMA not in schemas(dsn)
+
+
 def test_what_is_lost_makes_the_exit_code(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: director._Director) -> Iterator[Ended]:
         (_, *others) = ended_jobs(self)

@@ -40,8 +40,9 @@ class Arena:
         with contextlib.suppress(SchemaError):
             self._queue.workers()
         with contextlib.ExitStack() as stack:
-            self._lock(stack.enter_context(self._connection(autocommit=False)))
-            self._conn = stack.enter_context(self._connection(autocommit=True))
+            self._lock(stack.enter_context(contextlib.closing(self._connection(autocommit=False))))
+            self._conn = self._connection(autocommit=True)
+            stack.callback(lambda: self._conn.close())
             self._refuse_what_is_not_ours()
             self._open = stack.pop_all()
         return self
@@ -51,7 +52,7 @@ class Arena:
     ) -> None:
         with self._open:
             if self.could_be_dropped and (not self._keep or kind is not None):
-                self._drop_if_possible()
+                self._drop_if_possible(anew=kind is not None)
 
     def renew(self) -> None:
         """An empty queue, as a first installation has it."""
@@ -82,6 +83,11 @@ class Arena:
     def rows(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
         """What a statement of the bench's own answers."""
         return self._conn.execute(statement(name, self.schema), parameters).fetchall()
+
+    def reconnect(self) -> None:
+        """For who was interrupted: the connection may be in the middle of a statement, or about to be told to cancel one."""
+        self._conn.close()
+        self._conn = self._connection(autocommit=True)
 
     def connection(self) -> psycopg.Connection[dict[str, Any]]:
         """One of its own, for what is asked beside the jobs."""
@@ -123,8 +129,10 @@ class Arena:
             return [row["job_type"] for row in rows]
         return []
 
-    def _drop_if_possible(self) -> None:
+    def _drop_if_possible(self, *, anew: bool) -> None:
         try:
+            if anew:
+                self.reconnect()
             self._change("drop")
         except psycopg.OperationalError:
             self.could_be_dropped = False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SOON: Final = 0.01
 
 
 @contextlib.contextmanager
@@ -22,10 +24,21 @@ def interrupted_once() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in heard}
 
     def interrupt(_number: int, _frame: object) -> NoReturn:
+        # For good: the process is about to end, and is to say so by its exit code.
+        before.clear()
         for number in heard:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
+    def interrupt_again(lost: sys.UnraisableHookArgs) -> None:
+        if lost.exc_type is not KeyboardInterrupt:
+            tell_of_lost(lost)
+            return
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, _SOON)
+
+    # A finalizer or a callback that happens to run as the signal comes swallows whatever is raised then.
+    tell_of_lost, sys.unraisablehook = sys.unraisablehook, interrupt_again
     for number in heard:
         signal.signal(number, interrupt)
     try:
@@ -33,3 +46,4 @@ def interrupted_once() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = tell_of_lost

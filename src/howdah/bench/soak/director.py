@@ -145,6 +145,7 @@ class _Director:
             self._go_on(lambda: self._now() < self._options.seconds)
         except KeyboardInterrupt:
             self._interrupted = True
+            self._arena.reconnect()
         self._ended = time.monotonic()
         self._producers.stop()
 
@@ -158,6 +159,7 @@ class _Director:
             self._go_on(lambda: bool(self._faults_go_on() or self._left()) and time.monotonic() < deadline)
         except KeyboardInterrupt:
             self._interrupted = True
+            self._arena.reconnect()
         self._take_sample()
 
     def result(self) -> Soaked:

@@ -6,9 +6,7 @@ import argparse
 import contextlib
 import os
 import shutil
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +26,7 @@ from howdah.cli.demo.summary import TypeSummary
 from howdah.cli.demo.team import LEASE, SLOTS, WORKERS, Team
 from howdah.cli.demo.view import shown
 from howdah.cli.demo.workload import FEWEST, MOST, USUAL, kinds
+from howdah.cli.interruption import interrupted_once
 from howdah.cli.output import answers, plain, print_json, remark, say, text
 from howdah.errors import HowdahError, InvalidInput
 from howdah.queue import JobQueue
@@ -57,7 +56,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 def _run(args: argparse.Namespace) -> int:
     if not FEWEST <= args.jobs <= MOST:
         raise InvalidInput(f"--jobs is {args.jobs}; the demo takes {FEWEST} to {MOST:,}")
-    with _interruptible(), open_queue(args, args.schema or SCHEMA) as queue:
+    with interrupted_once(), open_queue(args, args.schema or SCHEMA) as queue:
         stage.set_up(queue)
         with _cleared_if_interrupted(queue), Team(queue.dsn, queue.schema) as team:
             return _perform(queue, team, args)
@@ -127,22 +126,6 @@ def _cleared_if_interrupted(queue: JobQueue) -> Iterator[None]:
         with contextlib.suppress(HowdahError, psycopg.Error):
             stage.clear_away(queue)
         raise
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """What ends a process otherwise is like Ctrl-C here: there are workers to be ended too."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    # Who started it with nohup does not want it to hear that the terminal is gone.
-    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 COMMAND = Command(

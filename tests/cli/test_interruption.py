@@ -1,0 +1,105 @@
+"""Commands that clean up are interrupted once: surely, and not while they do so. Each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tests.cli.runner import hear_signals
+
+
+def said_by(program: str) -> list[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=hear_signals,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    return ended.stdout.split()
+
+
+@pytest.mark.parametrize("lost_in", ["__del__", "__call__"])
+def test_an_interruption_that_a_finalizer_or_a_callback_swallows_comes_again(lost_in: str) -> None:
+    """Such as that of a WeakSet, which each cursor of the driver leaves."""
+    swallow = {"__del__": "del holder", "__call__": "noticed = weakref.ref(holder, holder.callback()); del holder"}
+    program = f"""
+        import signal, threading, weakref
+        from howdah.cli.interruption import interrupted_once
+
+        class Holder:
+            {"def __del__(self): signal.raise_signal(signal.SIGINT)" if lost_in == "__del__" else "pass"}
+
+            def callback(self):
+                return lambda _: signal.raise_signal(signal.SIGINT)
+
+        try:
+            with interrupted_once():
+                holder = Holder()
+                {swallow[lost_in]}
+                print("swallowed", flush=True)
+                threading.Event().wait(30)
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert said_by(program) == ["swallowed", "interrupted"]
+
+
+def test_what_else_nobody_can_catch_is_still_told() -> None:
+    program = """
+        import sys
+        from howdah.cli.interruption import interrupted_once
+
+        class Holder:
+            def __del__(self): raise ValueError
+
+        def tell(lost): print(lost.exc_type.__name__)
+
+        sys.unraisablehook = tell
+        with interrupted_once():
+            holder = Holder()
+            del holder
+        assert sys.unraisablehook is tell
+    """
+    assert said_by(program) == ["ValueError"]
+
+
+def test_who_was_interrupted_is_not_interrupted_again_until_the_process_has_ended() -> None:
+    program = """
+        import signal
+        from howdah.cli.interruption import interrupted_once
+
+        try:
+            with interrupted_once():
+                try:
+                    signal.raise_signal(signal.SIGTERM)
+                finally:
+                    signal.raise_signal(signal.SIGINT)
+                    print("cleaned")
+        except KeyboardInterrupt:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.raise_signal(number)
+            print("ended")
+    """
+    assert said_by(program) == ["cleaned", "ended"]
+
+
+def test_who_was_not_interrupted_hears_signals_as_before() -> None:
+    program = """
+        import signal
+        from howdah.cli.interruption import interrupted_once
+
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        heard = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+        with interrupted_once():
+            signal.raise_signal(signal.SIGHUP)
+        assert heard == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+        print("restored")
+    """
+    assert said_by(program) == ["restored"]
