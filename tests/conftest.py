@@ -27,6 +27,8 @@ LONG = (
     "docs/reference/command.md]",
     "test_the_life_of_a_job[pg18]",
 )
+TABLES = ("live", "archive", "archive_counts", "events", "types", "workers", "schedules", "settings")
+EMPTY = "".join(f"DELETE FROM howdah.{table};" for table in TABLES) + "INSERT INTO howdah.settings DEFAULT VALUES"
 
 hypothesis.settings.register_profile(
     "default", deadline=None, print_blob=True, suppress_health_check=list(hypothesis.HealthCheck)
@@ -34,6 +36,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("default")
 
 _servers: dict[int, servers.Server] = {}
+_cleaners: dict[str, psycopg.Connection[Any]] = {}
 _given_dsn = os.environ.get("HOWDAH_TEST_DSN")
 
 
@@ -54,6 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish() -> None:
+    for cleaner in _cleaners.values():
+        cleaner.close()
     for server in _servers.values():
         server.stop()
 
@@ -88,10 +93,12 @@ def _server(major: int) -> servers.Server:
 @pytest.fixture
 def dsn(server_dsn: str) -> str:
     """The same, with no jobs, workers, types or schedules in it."""
-    with psycopg.connect(server_dsn, autocommit=True) as conn:
-        for table in ("live", "archive", "archive_counts", "events", "types", "workers", "schedules", "settings"):
-            conn.execute(f"DELETE FROM howdah.{table}")
-        conn.execute("INSERT INTO howdah.settings DEFAULT VALUES")
+    try:
+        _cleaners[server_dsn].execute(EMPTY)
+    except (KeyError, psycopg.OperationalError):
+        # There is none yet, or the test before has ended it.
+        _cleaners[server_dsn] = psycopg.connect(server_dsn, autocommit=True)
+        _cleaners[server_dsn].execute(EMPTY)
     return server_dsn
 
 
