@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 TESTS ?= tests
 # Tests of one given database would be in each other's way.
-JOBS ?= $(if $(HOWDAH_TEST_DSN),0,5)
+JOBS ?= $(if $(HOWDAH_TEST_DSN),0,4)
 # What `make bench` measures: all, or ONLY=limit.
 ONLY ?= peers limit insert growth steady reporting
 LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage late_commit)

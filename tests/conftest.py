@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.name.endswith(LONG))
+
+
+def pytest_collection_finish() -> None:
+    # Six thousand tests are a heap that would be looked through again and again.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
