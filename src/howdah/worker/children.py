@@ -61,6 +61,8 @@ class Children:
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "howdah-children")
         self._idle: list[Child] = []
         self._all: set[Child] = set()
+        self.expecting = True
+        """Whether more may be born."""
 
     async def reserve(self, handler: Handler[Any, Any]) -> Child:
         """A child that has imported the handler's module and waits for a job. Raises ChildNotBorn."""
@@ -100,24 +102,42 @@ class Children:
         else:
             self._forget(child)
 
+    def expect_no_more(self) -> None:
+        """The worker ends: who waits for a child that is not ready is told at once that none will be."""
+        self.expecting = False
+        for child in list(self._all):
+            if not child.has_been_ready:
+                child.kill()
+
     async def close(self) -> None:
-        for child in self._all:
+        self.expect_no_more()
+        for child in list(self._all):
             child.kill()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reap)
         self._thread.shutdown(wait=False)
 
     def _reap(self) -> None:
+        """In the thread of births, and so after the last of them, of which the loop may not know yet."""
         for child in list(self._all):
+            if child.alive:
+                child.kill()
             child.reap()
+            self._all.discard(child)
 
     async def _born(self, module: str) -> Child:
+        if not self.expecting:
+            raise ChildNotBorn("no child process is started any more: the worker ends")
         try:
-            child = await asyncio.get_running_loop().run_in_executor(
-                self._thread, Child, self._context, module, self._begin
-            )
+            child = await asyncio.get_running_loop().run_in_executor(self._thread, self._give_birth, module)
         except (OSError, RuntimeError) as error:
             raise ChildNotBorn(f"no child process could be started: {error}") from error
+        if not self.expecting:
+            raise ChildNotBorn("no child process is needed any more: the worker ends")
         child.listen(asyncio.get_running_loop())
+        return child
+
+    def _give_birth(self, module: str) -> Child:
+        child = Child(self._context, module, self._begin)
         self._all.add(child)
         return child
 
@@ -163,6 +183,10 @@ class Child:
         self._ready = loop.create_future()
         loop.add_reader(self._pipe.fileno(), self._receive)
 
+    @property
+    def has_been_ready(self) -> bool:
+        return self._ready is not None and self._ready.done()
+
     async def is_ready(self) -> bool:
         """Waits until it is. False: it died first."""
         assert self._ready is not None
@@ -197,8 +221,8 @@ class Child:
             self._answer.set_result(Crashed("the child process was killed"))
 
     def reap(self) -> None:
-        self._process.join(5)
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # closed already, or not to be killed
+            self._process.join(5)
             self._process.close()
         self._pipe.close()
 
@@ -207,8 +231,8 @@ class Child:
             self._ready.set_result(ready)
 
     def _signal(self, number: int) -> None:
-        if self._process.pid is not None and self._process.exitcode is None:
-            with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, ValueError):  # it has ended, or is even closed
+            if self._process.pid is not None and self._process.exitcode is None:
                 os.kill(self._process.pid, number)
 
     def _receive(self) -> None:

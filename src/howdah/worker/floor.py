@@ -215,9 +215,10 @@ class Floor:
         try:
             child = await self._children.reserve(crew.handlers[job.job_type])
         except ChildNotBorn as error:
-            log.error("%s: %s %s is handed back", error, job.job_type, job.id, extra=_about(job, "no_child"))
-            # Not the job's fault, and not gone the next moment.
-            await asyncio.sleep(1)
+            if self._children.expecting:
+                log.error("%s: %s %s is handed back", error, job.job_type, job.id, extra=_about(job, "no_child"))
+                # Not the job's fault, and not gone the next moment.
+                await asyncio.sleep(1)
             self._refuse(crew, [job])
             return
         if self.closed:
@@ -374,6 +375,12 @@ class Floor:
         crew = self._crew_by_type[job.job_type]
         if crew.take_waiting(lambda other: other.id == job.id):
             self._gone(crew, job)
+
+    def begin_no_more(self) -> None:
+        """The worker ends: hands back what has not been started, also what waits for a child to be born."""
+        self.closed = True
+        self._children.expect_no_more()
+        self.hand_back_waiting()
 
     def hand_back_waiting(self) -> None:
         """Hands back what has not been started."""

@@ -352,8 +352,7 @@ class Worker:
         running = self._floor.running
         patience = f"; {self.options.grace:g} s to finish, a second signal hands them back at once" if running else ""
         log.info("stopping: %d running%s", running, patience, extra={"event": "stopping"})
-        self._floor.closed = True
-        self._floor.hand_back_waiting()
+        self._floor.begin_no_more()
         await self._within(self.options.lease, *(claimer.stop() for claimer in self._claimers))
         # What a claim brought while it was being stopped.
         self._floor.hand_back_waiting()
