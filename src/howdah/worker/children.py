@@ -89,7 +89,8 @@ class Children:
 
     def _forget(self, child: Child) -> None:
         child.kill()
-        if child in self._all:
+        # Where the worker ends, all are reaped together.
+        if self.expecting and child in self._all:
             self._all.discard(child)
             self._thread.submit(child.reap)
 
