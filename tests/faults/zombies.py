@@ -20,10 +20,12 @@ from tests.worker.processes import WorkerProcess, until
 ALL = "I1 I2 I3 I4 I5 I7"
 
 
-@case(4, "zombie-complete", checks=ALL)
+@case(4, "zombie-complete", checks=ALL, handlers="handlers_zombies")
 def zombie_complete(stage: Stage) -> None:
-    """A worker stands still for longer than its lease, another one has its job, and then it completes it."""
-    overtaken(stage, "overtaken_completes")
+    """A worker stands still for longer than its lease, another one has its jobs, and then it completes them."""
+    overtaken(stage, "overtaken_completes", "overtaken_completes_by_hand")
+    # It may have noticed what has become of its lease, and write nothing. By hand it does so in any case.
+    nothing_was_accepted(stage, "complete")
 
 
 @case(5, "zombie-fail", checks=ALL, handlers="handlers_zombies")
