@@ -43,8 +43,7 @@ def test_a_worker_that_is_told_to_stop_while_a_child_is_born_ends_and_the_job_is
     with Fleet(dsn, tmp_path, "handlers_unborn") as fleet:
         worker = fleet.start("midwife", children=2)
         queue.enqueue("never_begins")
-        until(lambda: _children_of(worker.pid), "a child is being born")
-        born = _children_of(worker.pid)
+        born = until(lambda: _children_of(worker.pid), "a child is being born")
         assert worker.stop() == 0, worker.log
         assert not any(child.is_running() for child in born)
         (job,) = fleet.jobs()

@@ -52,7 +52,7 @@ class Arena:
     ) -> None:
         with self._open:
             if self.could_be_dropped and (not self._keep or kind is not None):
-                self._drop_if_possible(anew=kind is not None)
+                self._drop_if_possible()
 
     def renew(self) -> None:
         """An empty queue, as a first installation has it."""
@@ -129,10 +129,9 @@ class Arena:
             return [row["job_type"] for row in rows]
         return []
 
-    def _drop_if_possible(self, *, anew: bool) -> None:
+    def _drop_if_possible(self) -> None:
         try:
-            if anew:
-                self.reconnect()
+            self.reconnect()
             self._change("drop")
         except psycopg.OperationalError:
             self.could_be_dropped = False

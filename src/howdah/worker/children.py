@@ -111,7 +111,7 @@ class Children:
                 child.kill()
 
     async def close(self) -> None:
-        self.expect_no_more()
+        self.expecting = False
         for child in list(self._all):
             child.kill()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reap)

@@ -141,11 +141,7 @@ class _Director:
             self._later(planned.at, lambda planned=planned: self._strike(planned))  # type: ignore[misc]
         self._later(self._options.sample_every, self._sample)
         self._producers.begin()
-        try:
-            self._go_on(lambda: self._now() < self._options.seconds)
-        except KeyboardInterrupt:
-            self._interrupted = True
-            self._arena.reconnect()
+        self._go_on(lambda: self._now() < self._options.seconds)
         self._ended = time.monotonic()
         self._producers.stop()
 
@@ -155,11 +151,7 @@ class _Director:
             self._make_peace()
         patience = self._options.lease * 2 + (_LITTLE_PATIENCE if self._interrupted else _PATIENCE)
         deadline = time.monotonic() + patience
-        try:
-            self._go_on(lambda: bool(self._faults_go_on() or self._left()) and time.monotonic() < deadline)
-        except KeyboardInterrupt:
-            self._interrupted = True
-            self._arena.reconnect()
+        self._go_on(lambda: bool(self._faults_go_on() or self._left()) and time.monotonic() < deadline)
         self._take_sample()
 
     def result(self) -> Soaked:
@@ -205,12 +197,17 @@ class _Director:
         heapq.heappush(self._agenda, (at, next(self._turns), what))
 
     def _go_on(self, wanted: Callable[[], bool]) -> None:
-        while wanted():
-            while self._agenda and self._agenda[0][0] <= self._now():
-                heapq.heappop(self._agenda)[2]()
-            self._staff.look()
-            self._producers.check()
-            time.sleep(_LOOK_EVERY)
+        """As long as that is wanted, or until somebody interrupts it."""
+        try:
+            while wanted():
+                while self._agenda and self._agenda[0][0] <= self._now():
+                    heapq.heappop(self._agenda)[2]()
+                self._staff.look()
+                self._producers.check()
+                time.sleep(_LOOK_EVERY)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            self._arena.reconnect()
 
     def _faults_go_on(self) -> bool:
         return self._to_come > 0 or not self._staff.is_settled or any(fault.until is None for fault in self._faults)
