@@ -12,14 +12,14 @@ def draw() -> str:
     for y, lines in (
         (100, ("functions", "every change of a job is one of them")),
         (175, ("live", "jobs that wait or run: small and hot")),
-        (250, ("archive, by day", "jobs that have ended; days are dropped")),
-        (325, ("events, by day", "what happened: stages, logs, ends")),
+        (250, ("archive, in segments", "jobs that have ended, until dropped")),
+        (325, ("events, in segments", "what happened: stages, logs, ends")),
         (400, ("types, workers, schedules", "options, heartbeats, next fires")),
     ):
         drawing.box((455, y), (258, 54), *lines, kind="end")
     for y, lines in (
         (100, ("your app", "enqueue, also in your transaction")),
-        (210, ("any language", "SELECT enqueue(…), INSERT …")),
+        (210, ("any language", "enqueue(…), plain SQL on jobs")),
         (320, ("howdah watch, top, doctor", "and browsers, by server-sent events")),
     ):
         drawing.box((132, y), (248, 54), *lines)

@@ -47,7 +47,7 @@ from howdah.priority import Priority
 from howdah.queue import JobQueue
 from howdah.record import Point, Record
 from howdah.resource import Resource
-from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
+from howdah.results import EnqueuedCount, JobPage, PrunedSegment, Recovered, Stats, TypeStats
 from howdah.retry import Exponential, Fixed, Immediately, Linear
 from howdah.schedules import Schedule
 from howdah.waiting import Group
@@ -102,7 +102,7 @@ __all__ = [
     "Point",
     "PositionLost",
     "Priority",
-    "PrunedDay",
+    "PrunedSegment",
     "QueueClosed",
     "Record",
     "Recovered",

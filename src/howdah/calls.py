@@ -25,7 +25,7 @@ from howdah.job import Job, Status, from_row, why_unreadable
 from howdah.options import JobOrId, Seconds
 from howdah.payload import clean_text
 from howdah.plan import Ahead, Begin, Call, Pause, Plan, Row, Take, call, given, read
-from howdah.results import EnqueuedCount, JobPage, PrunedDay, Recovered, Stats, TypeStats
+from howdah.results import EnqueuedCount, JobPage, PrunedSegment, Recovered, Stats, TypeStats
 from howdah.retry import Policy, as_data
 from howdah.stored import stored_data, stored_json, stored_mapping, stored_result, stored_text
 from howdah.wire import JsonTexts
@@ -351,26 +351,31 @@ def recover_stale_jobs(context: Context, timeout: Seconds, *, conn: Connection |
 
 def prune(
     context: Context, keep: Seconds | None = None, *, tries: int = 10, conn: Connection | None = None
-) -> Plan[list[PrunedDay]]:
-    """Drops the archive's days that ended longer ago than ``keep`` (14 days, unless the table settings
-    says otherwise), makes the partitions of the days ahead, and returns what became of each old day.
+) -> Plan[list[PrunedSegment]]:
+    """Drops the archive's segments whose jobs all ended longer ago than ``keep`` (14 days, unless the table
+    settings says otherwise), and returns what became of each. Closes the open segment, if it is old enough.
 
-    A day that somebody reads is tried again ``tries`` times, each for 100 ms at most.
+    A segment that is in use is tried again ``tries`` times, each for 100 ms at most. Inside a transaction of
+    the caller's (``conn``), no segment is closed: what ends jobs would wait until that transaction ends.
     """
     kept = None if keep is None else options.span(keep, "keep")
     tries = options.integer(tries, "tries", least=1, most=1_000)
-    yield from call("create_partitions")
-    dropped: list[PrunedDay] = []
+    dropped: list[PrunedSegment] = []
     for attempt in range(tries):
-        days = [PrunedDay(**row) for row in (yield from call("prune", keep=kept))]
-        dropped += [day for day in days if day.dropped]
-        # What is in use now; a day that was, and is not listed any more, was dropped by somebody else.
-        in_use = [day for day in days if not day.dropped]
+        rotated = [] if conn else (yield from call("rotate", keep=kept))
+        yield from call("bound_segments")
+        segments = [PrunedSegment(**row) for row in (yield from call("prune", keep=kept))]
+        dropped += [segment for segment in segments if segment.dropped]
+        # What is in use now. A segment that was, and is not listed any more, was dropped by another prune.
+        in_use = [segment for segment in segments if not segment.dropped]
+        in_use += [
+            PrunedSegment(row["segment"], None, None, False, row["reason"]) for row in rotated if not row["closed"]
+        ]
         if not in_use or attempt == tries - 1:
             break
         yield Pause(random.uniform(0.1, 0.5))
     yield from call("compact_counts")
-    return sorted(dropped + in_use, key=lambda day: day.day)
+    return sorted(dropped + in_use, key=lambda segment: segment.segment)
 
 
 # Workers that drive their own loop

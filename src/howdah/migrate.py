@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -28,11 +29,13 @@ from howdah.plan import Begin, Pause, Plan, Row, Script, Undo, call, read
 from howdah.statements import ROLES, quoted, render, source
 
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
-OLDEST_CLIENT = 3
+OLDEST_CLIENT = 1
 MISSING = "is missing"
 INVALID = "is invalid"
 CHANGED = "is not what this Howdah installs"
 NOT_OURS = "is not Howdah's"
+
+_CLOSED_SEGMENT: Final = re.compile(r"(archive|events)_[0-9]+")
 
 PATIENCE: Final = 60.0
 """Seconds for which a migration tries to get its locks."""
@@ -43,11 +46,12 @@ LONG_WAIT: Final = "2s"
 RELATIONS = [
     "archive",
     "archive_counts",
-    "archive_default",
+    "archive_open",
+    "claimable",
     "event_counter",
     "event_details",
     "events",
-    "events_default",
+    "events_open",
     "id_counter",
     "job_details",
     "jobs",
@@ -57,6 +61,7 @@ RELATIONS = [
     "schedule_details",
     "schedules",
     "schema_version",
+    "segments",
     "settings",
     "types",
     "workers",
@@ -72,6 +77,8 @@ class Migration:
     after: int
     changed: bool
     adopted: int | None = None
+    dependents: tuple[str, ...] = ()
+    """What still knows the table that was adopted, and has to be pointed to the new one: views, functions, foreign keys, …"""
     roles: tuple[str, ...] = ()
     """The roles that the schema has; none unless they were asked for once."""
 
@@ -131,7 +138,7 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, rein
 
 
 def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -> Plan[Migration]:
-    standing = yield from _standing()
+    standing = yield from _standing(schema)
     installed = (yield from _installed()) if standing["installed"] else None
     before = installed["version"] if installed else 0
     is_current = bool(
@@ -148,12 +155,15 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
         yield from _check_roles(schema)
         yield Script(render(source("roles/1_create"), schema))
     source_schema = None if installed else _to_adopt(standing, schema, adopt)
+    dependents: list[str] = []
     if not is_current:
         if source_schema:
+            dependents = [
+                f"{row['kind']} {row['name']}" for row in (yield from read("dependents", schema=source_schema))
+            ]
             yield Script(render(source("set_aside"), source_schema))
         for text in _files(schema, before, views=reinstall or not (installed and installed["has_current_views"])):
             yield Script(text)
-        yield from call("create_partitions")
         yield from read("record_version", **_version())
     if names:
         yield Script(_filled_in(render(source("roles/2_own"), schema)))
@@ -163,7 +173,9 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
         rows = yield from call("adopt", table=f"{quoted(source_schema)}.adopted_jobs")
         adopted = rows[0]["adopt"]
     changed = not (is_current and standing["has_roles"])
-    return Migration(schema, before, SCHEMA_VERSION, changed=changed, adopted=adopted, roles=names)
+    return Migration(
+        schema, before, SCHEMA_VERSION, changed=changed, adopted=adopted, dependents=tuple(dependents), roles=names
+    )
 
 
 def role_names(schema: str) -> tuple[str, ...]:
@@ -173,7 +185,7 @@ def role_names(schema: str) -> tuple[str, ...]:
 
 def check_version(schema: str) -> Plan[None]:
     """Raises what tells the user which command to run, unless the schema fits this client."""
-    standing = yield from _standing()
+    standing = yield from _standing(schema)
     if not standing["installed"]:
         raise SchemaMissing(f"Howdah is not installed in schema {schema} of this database. Run: {command(schema)}")
     installed = yield from _installed()
@@ -196,12 +208,12 @@ def check(schema: str, *, first: Plan[object] | None = None) -> Plan[list[Differ
     yield Script(render(source("lock_migration"), fresh_schema))
     for text in _files(fresh_schema, 0):
         yield Script(text)
-    has_roles = (yield from _standing())["has_roles"]
+    has_roles = (yield from _standing(schema))["has_roles"]
     if has_roles:
         yield Script(render(source("roles/3_grant"), fresh_schema, roles_of=schema))
     fresh = yield from _fingerprint(fresh_schema, schema, with_grants=has_roles)
     found = yield from _fingerprint(schema, schema, with_grants=has_roles)
-    return list(_differences(fresh, found))
+    return list(_differences(_with_closed_segments(fresh, found), found))
 
 
 def _may_compare() -> Plan[None]:
@@ -216,7 +228,6 @@ def _may_compare() -> Plan[None]:
 
 def _installation(schema: str) -> Iterator[str]:
     yield from _files(schema, 0)
-    yield f"{statements.call_statement(schema, 'create_partitions', ()).decode()};"
     yield f"{_filled_in(render(source('reads/record_version'), schema)).rstrip()};"
 
 
@@ -279,13 +290,20 @@ def _version() -> dict[str, int | str]:
 
 def digests() -> dict[str, str]:
     return {
-        "digest": statements.digest("tables", "views", "functions", "roles"),
+        "digest": statements.digest("tables", "views", "functions", "setup", "roles"),
         "views_digest": statements.digest("views"),
     }
 
 
-def _standing() -> Plan[Row]:
-    return (yield from read("standing"))[0]
+def _standing(schema: str) -> Plan[Row]:
+    (standing,) = yield from read("standing")
+    if standing["is_development"]:
+        raise SchemaConflict(
+            f"schema {schema} was installed by a development version of Howdah, from before 0.1.0, and cannot be brought up to date."
+            f" Nothing was changed. Install beside it: howdah migrate --schema NAME. Or, if its jobs are not needed any more:"
+            f" DROP SCHEMA {quoted(schema)} CASCADE, and then: {command(schema)}"
+        )
+    return standing
 
 
 def _installed() -> Plan[Row]:
@@ -300,6 +318,8 @@ def _files(schema: str, after: int, *, views: bool = True) -> Iterator[str]:
         yield render(source(f"views/{name}"), schema)
     for name in statements.names("functions"):
         yield render(source(f"functions/{name}"), schema)
+    for name in statements.names("setup"):
+        yield render(source(f"setup/{name}"), schema)
 
 
 def _to_adopt(standing: Row, schema: str, adopt: bool | None) -> str | None:
@@ -309,14 +329,20 @@ def _to_adopt(standing: Row, schema: str, adopt: bool | None) -> str | None:
         return None
     if not standing["adoptable"]:
         raise SchemaConflict(
-            f"schema {schema} has a table jobs that is not Howdah's, and its columns are not those that could be"
-            " adopted. Install elsewhere: howdah migrate --schema NAME"
+            f"schema {schema} has a table jobs that is not Howdah's, and its columns, or their types, are not those that"
+            " could be adopted. Install elsewhere: howdah migrate --schema NAME"
+        )
+    owner = standing["plain_jobs_of"]
+    if adopt and not standing["may_adopt"]:
+        raise NotPermitted(
+            f"table {found}.jobs belongs to {owner}, and this login is not a member of that role. Nothing was changed."
+            f" If its jobs are to be trusted, have an administrator run: GRANT {owner} TO {standing['login']}"
         )
     if adopt:
         return found
     beside = "--schema NAME (to install elsewhere)" if in_the_way else "--no-adopt (to leave it alone)"
     raise SchemaConflict(
-        f"schema {found} has a plain table jobs with jobs in it. Nothing was changed. Run howdah migrate again"
+        f"schema {found} has a plain table jobs, of {owner}. Nothing was changed. Run howdah migrate again"
         f" with --adopt (to take its jobs over; the table is kept as {found}.adopted_jobs) or with {beside}."
     )
 
@@ -329,6 +355,20 @@ def _fingerprint(schema: str, roles_of: str, *, with_grants: bool) -> Plan[dict[
         roles = list(role_names(roles_of))
         rows += yield from read("grants", schema=schema, relations=RELATIONS, functions=functions, roles=roles)
     return {(row["kind"], row["name"]): row["definition"] for row in rows}
+
+
+def _with_closed_segments(
+    fresh: dict[tuple[str, str], str], found: dict[tuple[str, str], str]
+) -> dict[tuple[str, str], str]:
+    """A fresh installation has none. Each that is there must be as the open one is."""
+    expected = dict(fresh)
+    for kind, segment in found:
+        if kind == "relation" and (match := _CLOSED_SEGMENT.fullmatch(segment)):
+            opened = f"{match[1]}_open"
+            for (part, name), definition in fresh.items():
+                if name == opened or name.startswith(f"{opened}."):
+                    expected[part, segment + name.removeprefix(opened)] = definition
+    return expected
 
 
 def _differences(fresh: dict[tuple[str, str], str], found: dict[tuple[str, str], str]) -> Iterator[Difference]:

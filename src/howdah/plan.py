@@ -25,6 +25,8 @@ class Call:
     arguments: Mapping[str, Any]
     repeat: Mapping[str, Any] | None = None
     """The arguments that change when the call is repeated after a lost connection; None: never repeat it."""
+    lock_timeout: str | None = None
+    """How long it may wait for a lock, such as "100ms"; None: as long as the connection lets it. Only for functions of ids."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,6 +93,12 @@ Plan: TypeAlias = Generator[Step, Any, R]
 
 def call(function: str, /, **arguments: Any) -> Plan[list[Row]]:
     rows: list[Row] = yield Call(function, given(**arguments))
+    return rows
+
+
+def call_within(lock_timeout: str | None, function: str, /, **arguments: Any) -> Plan[list[Row]]:
+    """``call``, but it raises LockNotAvailable where it would have to wait longer than that for a lock."""
+    rows: list[Row] = yield Call(function, given(**arguments), lock_timeout=lock_timeout)
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from typing import overload
 
 from howdah.job import Job, Status
@@ -110,9 +110,12 @@ class Recovered:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PrunedDay:
-    """A day of the archive that is older than the retention: dropped, or in use by somebody, as ``reason`` says."""
+class PrunedSegment:
+    """A segment of the archive whose jobs ended longer ago than they are kept: dropped, or in use, as ``reason`` says."""
 
-    day: date
+    segment: int
+    first_end: datetime | None
+    """When the first of its jobs ended, and ``last_end`` the last. None: it has none any more, or could not be closed."""
+    last_end: datetime | None
     dropped: bool
     reason: str | None

@@ -225,7 +225,7 @@ class AsyncSession:
 def _statement(step: Call | Read | Script, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
     match step:
         case Call():
-            return call_statement(schema, step.function, tuple(step.arguments)), step.arguments
+            return call_statement(schema, step.function, tuple(step.arguments), step.lock_timeout), step.arguments
         case Read():
             return read_statement(schema, step.name), step.arguments
         case Script():

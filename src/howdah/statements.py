@@ -88,8 +88,20 @@ def read_statement(schema: str, name: str) -> bytes:
 
 
 @functools.lru_cache(maxsize=1024)
-def call_statement(schema: str, function: str, arguments: tuple[str, ...]) -> bytes:
+def call_statement(schema: str, function: str, arguments: tuple[str, ...], lock_timeout: str | None = None) -> bytes:
     """The call of a function by named arguments, with a placeholder for each."""
-    named = (sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), sql.Placeholder(name)) for name in arguments)
-    call = sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(named))
+    values: dict[str, sql.Composable] = {name: sql.Placeholder(name) for name in arguments}
+    bound: sql.Composable = sql.SQL("")
+    if lock_timeout is not None:
+        # For this statement's transaction alone. The ids depend on it, so that it comes first, whatever the planner does.
+        bound = sql.SQL("pg_catalog.set_config('lock_timeout', {}, true) AS bound, ").format(lock_timeout)
+        values["ids"] = sql.SQL("CASE WHEN bound IS NOT NULL THEN {} END").format(values["ids"])
+    named = (sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), value) for name, value in values.items())
+    # A function that returns one value has its own name as that of the column.
+    call = sql.SQL("SELECT {alias}.* FROM {bound}{function}({arguments}) AS {alias}").format(
+        alias=sql.Identifier(function),
+        bound=bound,
+        function=sql.Identifier(schema, function),
+        arguments=sql.SQL(", ").join(named),
+    )
     return call.as_bytes()

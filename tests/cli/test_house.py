@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
+
 import psycopg
 
 from howdah import JobQueue
@@ -9,6 +12,8 @@ from tests.cli.runner import failed_job, howdah, schema_of_its_own
 from tests.clock import TestClock
 
 DAY = 86_400
+STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
+LET_LEASES_PASS = "UPDATE howdah.live SET lease_until = now() - interval '1 minute', own_write = NOT own_write"
 
 
 def test_stats_count_by_type_and_in_total(dsn: str, queue: JobQueue) -> None:
@@ -58,7 +63,7 @@ def test_the_sweep_says_what_it_took_back_and_why(dsn: str, queue: JobQueue) -> 
     first, second = queue.enqueue("x"), queue.enqueue("y")
     queue.claim(["x", "y"], lease=0.001)
     with psycopg.connect(dsn) as conn:
-        conn.execute("UPDATE howdah.live SET lease_until = now() - interval '1 minute'")
+        conn.execute(LET_LEASES_PASS)
     outcome = howdah("recover", dsn=dsn, COLUMNS="80")
     assert outcome.code == 0
     for expected in (str(first.id), str(second.id), "pending", "the lease of worker", "2 jobs recovered"):
@@ -69,7 +74,7 @@ def test_recover_as_json(dsn: str, queue: JobQueue) -> None:
     job = queue.enqueue("x", max_attempts=1)
     queue.claim(["x"])
     with psycopg.connect(dsn) as conn:
-        conn.execute("UPDATE howdah.live SET lease_until = now() - interval '1 minute'")
+        conn.execute(LET_LEASES_PASS)
     (swept,) = howdah("recover", "--json", dsn=dsn).lines
     assert swept["count"] == 1
     assert (swept["jobs"][0]["id"], swept["jobs"][0]["status"]) == (str(job.id), "failed")
@@ -84,25 +89,32 @@ def test_recover_with_a_timeout_takes_what_was_claimed_before(dsn: str, queue: J
     assert howdah("recover", "--timeout", "0", "--json", dsn=dsn).lines == [{"count": 0, "jobs": None}]
 
 
-def test_prune_drops_old_days_and_names_who_is_in_the_way(dsn: str) -> None:
+def test_prune_drops_old_segments_and_names_the_session_in_the_way(dsn: str) -> None:
     with schema_of_its_own(dsn, "cli_prune") as schema, JobQueue(dsn, schema) as queue:
         queue.migrate()
         with TestClock(dsn, schema) as clock:
             failed_job(queue, "x", "broken")
-            day = f"{clock.now:%Y-%m-%d}"
-            assert howdah("prune", "--schema", schema, dsn=dsn).out == "no day of the archive is that old\n"
-            clock.advance(20 * DAY)
+            assert howdah("prune", "--schema", schema, dsn=dsn).out == "no segment of the archive is that old\n"
+            clock.advance(2 * DAY)
             with psycopg.connect(dsn, application_name="slow reader") as reader:
                 reader.execute("SELECT count(*) FROM cli_prune.jobs")
-                blocked = howdah("prune", "--schema", schema, "--tries", "1", dsn=dsn)
-            assert blocked.code == 1
-            assert f"{day}  kept: in use by" in blocked.out
-            assert "slow reader" in blocked.out
+                not_closed = howdah("prune", "--schema", schema, "--tries", "1", dsn=dsn)
+            assert not_closed.code == 1
+            assert not_closed.out.startswith("segment 1  kept: in use by pid")
+            assert "slow reader" in not_closed.out
+            assert howdah("prune", "--schema", schema, dsn=dsn).code == 0
+            clock.advance(18 * DAY)
+            with psycopg.connect(dsn, application_name="slow reader") as reader:
+                reader.execute("SELECT count(*) FROM cli_prune.jobs")
+                not_dropped = howdah("prune", "--schema", schema, "--tries", "1", dsn=dsn)
+            assert not_dropped.code == 1
+            assert re.match(rf"segment 1  {STAMP} to {STAMP}  kept: in use by pid", not_dropped.out)
+            assert "slow reader" in not_dropped.out
             kept = howdah("prune", "--schema", schema, "--keep", "4w", "--json", dsn=dsn)
             assert (kept.code, kept.out) == (0, "")
             dropped = howdah("prune", "--schema", schema, dsn=dsn)
             assert dropped.code == 0
-            assert f"{day}  dropped" in dropped.out.splitlines()
+            assert re.fullmatch(rf"segment 1  {STAMP} to {STAMP}  dropped\n", dropped.out)
             assert not queue.list()
 
 
@@ -110,9 +122,12 @@ def test_prune_as_json_and_bad_input(dsn: str) -> None:
     with schema_of_its_own(dsn, "cli_prune") as schema, JobQueue(dsn, schema) as queue:
         queue.migrate()
         with TestClock(dsn, schema) as clock:
-            day = f"{clock.now:%Y-%m-%d}"
+            failed_job(queue, "x", "broken")
+            ended_at = clock.now
             clock.advance(20 * DAY)
-            pruned = howdah("prune", "--schema", schema, "--json", dsn=dsn)
-            assert {"day": day, "dropped": True, "reason": None} in pruned.lines
+            (pruned,) = howdah("prune", "--schema", schema, "--json", dsn=dsn).lines
+            ends = {name: datetime.fromisoformat(pruned.pop(name)) for name in ("first_end", "last_end")}
+            assert ends == {"first_end": ended_at, "last_end": ended_at}
+            assert pruned == {"segment": 1, "dropped": True, "reason": None}
     for argv in (["--keep", "long"], ["--tries", "0"], ["--keep", "-1d"]):
         assert howdah("prune", *argv, dsn=dsn).code == 2

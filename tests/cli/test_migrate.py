@@ -46,7 +46,7 @@ def test_json_tells_programs_what_was_done(dsn: str) -> None:
     with schema_of_its_own(dsn, "cli_install") as schema:
         (done,) = howdah("migrate", "--json", "--schema", schema, dsn=dsn).lines
         versions = {"before": 0, "after": SCHEMA_VERSION}
-        assert done == {"schema": schema, **versions, "changed": True, "adopted": None, "roles": []}
+        assert done == {"schema": schema, **versions, "changed": True, "adopted": None, "dependents": [], "roles": []}
         (check,) = howdah("migrate", "--check", "--json", "--schema", schema, dsn=dsn).lines
         assert check == {"schema": schema, "good": True, "problem": None, "differences": []}
 

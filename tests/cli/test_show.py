@@ -182,7 +182,7 @@ def test_a_worker_that_died_and_a_new_life_are_in_it(dsn: str, queue: JobQueue, 
     job = running(queue)
     queue.event(job, "begun")
     with psycopg.connect(dsn) as conn:
-        conn.execute("UPDATE howdah.live SET lease_until = now() - interval '1 minute'")
+        conn.execute("UPDATE howdah.live SET lease_until = now() - interval '1 minute', own_write = NOT own_write")
     clock.advance(1)
     queue.recover()
     clock.advance(1)

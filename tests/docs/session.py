@@ -30,6 +30,7 @@ _VARYING = (
     (re.compile(r"\b[\w.-]+:\d+:[0-9a-f]{8}\b"), "<worker>"),
     (re.compile(r"\b\d+(\.\d+)?(ms|[smhd])\b"), "<span>"),
     (re.compile(r" in \S+ at \S+, schema"), " in <database>, schema"),
+    (re.compile(r" table jobs, of \S+\."), " table jobs, of <login>."),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"-{3,}|-\+-"), "-"),
 )

@@ -14,6 +14,7 @@ from howdah.cli import parser
 from howdah.cli.command import Command
 from howdah.errors import BY_SQLSTATE
 from howdah.worker import WorkerOptions
+from howdah.worker.maintenance import PRUNE_EVERY
 from howdah.worker.reports import REPORT_EVERY
 from howdah.worker.tracker import MAX_LOGS, MAX_MESSAGE
 from tests.conftest import Db
@@ -29,7 +30,7 @@ INTERNAL = (
     "Internal",
     "Part of claim",
     "Part of wake",
-    "The door for",
+    "Part of rotate",
     "Refuses ",
     "Tests replace it",
     "The clock for",
@@ -62,7 +63,8 @@ def test_every_command_has_a_section(command: Command) -> None:
 def test_every_public_sql_function_is_described_with_its_arguments(db: Db) -> None:
     rows = db.execute(
         "SELECT p.proname, p.proargnames, p.proargmodes, p.pronargs, obj_description(p.oid, 'pg_proc') AS said"
-        " FROM pg_proc AS p WHERE p.pronamespace = 'howdah'::regnamespace AND p.proname = ANY (%s)",
+        " FROM pg_proc AS p WHERE p.pronamespace = 'howdah'::regnamespace AND p.proname = ANY (%s)"
+        " AND p.prorettype <> 'trigger'::regtype",
         (list(statements.names("functions")),),
     ).fetchall()
     public = [row for row in rows if not any(word in row["said"] for word in INTERNAL)]
@@ -87,7 +89,10 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert shown["priority"] == str(job["priority"])
     assert shown["attempts"] == str(job["max_attempts"])
     assert shown["ended jobs are kept"] == f"{settings['archive_retention'].days} days"
-    assert shown["archive partitions made ahead"] == f"{settings['archive_days_ahead']} days"
+    assert shown["a segment of the archive is closed"] == "after a twelfth of that time; the first four at 4 GB, too"
+    assert "v_keep / 12" in statements.source("functions/rotate")
+    assert "v_bytes < 4::bigint << 30 OR v_closed >= 4" in statements.source("functions/rotate")
+    assert shown["workers look after the archive"] == f"every {PRUNE_EVERY / 60:.0f} minutes"
     assert shown["crashes before a job fails"] == str(settings["max_crashes"])
     assert shown["interruptions that cost no attempt"] == str(settings["max_interruptions"])
     assert shown["time for a cancelled job to stop"] == f"{settings['cancel_grace'].seconds} s"
@@ -116,12 +121,12 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert shown["a silent job counts as stalled"] == "after five of its usual gaps, 30 s at least"
     assert "greatest(5 * v_gap, 30)" in reporting
     assert "interval '10 minutes'" in "".join(
-        map(statements.source, ("functions/jobs_update", "functions/jobs_insert"))
+        map(statements.source, ("functions/plain_update", "functions/plain_insert"))
     )
     assert "p_lease interval DEFAULT '10 minutes'" in statements.source("functions/claim")
     assert "p_lease interval DEFAULT '15 seconds'" in statements.source("functions/register_worker")
     policy = '{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}'
-    assert policy in statements.source("functions/settle")
+    assert policy in statements.source("functions/end_of_claim")
     assert policy in CLIENT
 
 

@@ -19,6 +19,7 @@ from howdah.cli import parser
 from howdah.statements import ROLES
 from howdah.testing import drain
 from tests.cli.runner import howdah
+from tests.conftest import Db
 from tests.docs.pages import ROOT, block_of
 from tests.pooler import pgbouncer
 from tests.tenant import NOBODY, Tenant
@@ -123,6 +124,20 @@ def test_a_bench_prints_what_is_shown() -> None:
     expected = [scenario for scenario in SCENARIOS if scenario.what in asked]
     assert meanings == [(scenario.what, scenario.meaning) for scenario in expected]
     assert figures == [(name or scenario.how, unit) for scenario in expected for name, unit in scenario.units.items()]
+
+
+# What takes two weeks
+
+
+def test_prune_prints_what_is_shown(dsn: str, db: Db) -> None:
+    shown = block_of("docs/reference/command.md", "$ howdah prune\nsegment").text.splitlines()[1:]
+    db.execute("INSERT INTO jobs (job_type, status) VALUES ('ended', 'completed')")
+    printed = howdah("prune", "--keep", "0", dsn=dsn).out.splitlines()
+    assert _without_digits(printed[-1:]) == _without_digits(shown)
+
+
+def _without_digits(lines: list[str]) -> list[str]:
+    return [re.sub(r"\d+", "0", line) for line in lines]
 
 
 # Docstrings

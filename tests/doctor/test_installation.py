@@ -116,9 +116,6 @@ def test_a_viewer_finds_what_the_owner_finds(ward: str, db: Db, queue: JobQueue)
     queue.migrate(roles=True)
     db.execute("CREATE ROLE watcher LOGIN IN ROLE howdah_viewer, pg_read_all_stats")
     try:
-        today = db.execute("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD') AS day").fetchone()
-        assert today is not None
-        db.execute(f"DROP TABLE archive_{today['day']}".encode())
         for _ in range(20):
             queue.enqueue("work")
             queue.fail(queue.claim(["work"])[0], "broken", give_up=True)
@@ -127,13 +124,14 @@ def test_a_viewer_finds_what_the_owner_finds(ward: str, db: Db, queue: JobQueue)
         queue.claim(["held"], batch_size=2, worker_id="gone")
         queue.claim(["held"], batch_size=2, worker_id="slow", lease=60)
         queue.schedule("nightly", "report", cron="0 3 * * *")
-        ago = "now() - interval '1 hour'"
+        ago, ours = "now() - interval '1 hour'", "own_write = NOT own_write"
         run_all(
             db,
             [
-                f"UPDATE live SET run_at = {ago}, created_at = {ago}, claimed_at = CASE WHEN status = 'claimed' THEN {ago} END",
-                f"UPDATE live SET lease_until = {ago} WHERE worker_id = 'slow'",
-                "UPDATE live SET lease_until = NULL WHERE worker_id = 'gone'",
+                f"UPDATE live SET run_at = {ago}, created_at = {ago}, claimed_at = CASE WHEN status = 'claimed' THEN {ago} END, {ours}",
+                f"UPDATE live SET lease_until = {ago}, {ours} WHERE worker_id = 'slow'",
+                f"UPDATE live SET lease_until = NULL, {ours} WHERE worker_id = 'gone'",
+                "UPDATE segments SET opened_at = now() - interval '30 days'",
                 f"UPDATE schedules SET next_run_at = {ago}",
                 "SELECT register_worker('idle', gen_random_uuid())",
                 f"UPDATE workers SET heartbeat_at = {ago}",
@@ -149,10 +147,11 @@ def test_a_viewer_finds_what_the_owner_finds(ward: str, db: Db, queue: JobQueue)
                 "type-failing",
                 "schedule-overdue",
                 "worker-dead",
-                "default-partition-used",
+                "segments-late",
             } <= set(seen)
             # A job that was taken lately shows that its lane moves, though nobody holds it now.
-            db.execute("UPDATE live SET claimed_at = now() WHERE job_type = 'mial'")
+            queue.fail(queue.claim(["mial"])[0], "broken", delay=0)
+            db.execute(f"UPDATE live SET run_at = {ago}, {ours} WHERE job_type = 'mial'".encode())
             assert "type-unhandled" not in codes(watcher)
     finally:
         db.execute("DROP ROLE watcher")

@@ -52,7 +52,7 @@ def test_views_and_triggers_that_were_changed_by_hand_are_made_anew(db: Db, queu
     run_all(
         db,
         [
-            "DROP TRIGGER jobs_delete ON jobs",
+            "DROP TRIGGER plain_delete ON jobs",
             "CREATE OR REPLACE VIEW live_jobs AS SELECT * FROM (" + view_source(db, "live_jobs") + ") AS more",
             "DROP FUNCTION recover",
         ],
@@ -86,12 +86,12 @@ def test_a_table_that_was_changed_by_hand(db: Db, queue: JobQueue) -> None:
     assert "howdah migrate --check" in finding.remedy
 
 
-@pytest.mark.parametrize("index", ["live_lane", "live_key", "archive_id", "events_xact"])
+@pytest.mark.parametrize("index", ["live_lane", "live_key", "segments_open"])
 def test_an_index_that_is_missing_is_made_again_by_the_remedy(db: Db, queue: JobQueue, index: str) -> None:
     db.execute(f"DROP INDEX {index}".encode())
     finding = only_finding(queue, "index-missing")
     assert finding.culprit == f"index howdah.{index}"
-    assert ("CONCURRENTLY" in finding.remedy) == index.startswith("live")
+    assert "CONCURRENTLY" in finding.remedy
     db.execute(finding.remedy.encode())
     assert codes(queue, ignore=()) == []
 
@@ -112,9 +112,11 @@ def test_an_index_of_somebody_else_is_no_part_of_the_queue(db: Db, queue: JobQue
 
 
 def test_every_index_that_is_installed_is_looked_for(db: Db) -> None:
+    """Those of segments come and go with them."""
     rows = db.execute(
         "SELECT x.relname FROM pg_index AS i JOIN pg_class AS x ON x.oid = i.indexrelid"
-        " WHERE x.relnamespace = 'howdah'::regnamespace AND NOT x.relispartition AND NOT i.indisprimary"
+        " WHERE x.relnamespace = 'howdah'::regnamespace AND NOT i.indisprimary"
+        " AND i.indrelid NOT IN ('archive_open'::regclass, 'events_open'::regclass)"
     ).fetchall()
     assert sorted(row["relname"] for row in rows) == expected_indexes()
 
@@ -195,7 +197,7 @@ def test_indexes_are_made_small_again_while_the_queue_runs(
     assert codes(queue) == []
 
 
-def test_room_that_a_day_of_the_archive_has_needed_is_needed_again(
+def test_room_that_a_segment_of_the_archive_has_needed_is_needed_again(
     db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "LARGE", 2**18)
@@ -229,16 +231,95 @@ def test_a_table_that_cannot_be_frozen(ward: str, db: Db, queue: JobQueue) -> No
     assert codes(queue) == []
 
 
-def test_days_without_a_partition_and_what_came_of_it(db: Db, queue: JobQueue) -> None:
-    today = db.execute("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD') AS day").fetchone()
-    assert today is not None
-    db.execute(f"DROP TABLE archive_{today['day']}".encode())
-    finding = only_finding(queue, "partitions-missing")
-    assert "howdah.archive has no partition for" in finding.what
+def end_one(queue: JobQueue) -> None:
     queue.enqueue("work")
     (job,) = queue.claim(["work"])
     queue.complete(job)
-    missing, strays = found(queue)
-    assert (missing.code, strays.code) == ("partitions-missing", "default-partition-used")
-    assert "1 row lies in howdah.archive_default" in strays.what
-    assert strays.remedy.startswith("howdah prune")
+
+
+def test_a_segment_that_was_not_closed_when_it_was_time(ward: str, db: Db, queue: JobQueue) -> None:
+    open_for = "UPDATE segments SET opened_at = now() - make_interval(hours => %s)"
+    db.execute(open_for, (1_000,))
+    assert codes(queue) == [], "nothing has ended"
+    end_one(queue)
+    db.execute(open_for, (2 * 28 - 1,))
+    assert codes(queue) == [], "workers do not look all the time"
+    db.execute(open_for, (2 * 28 + 2,))
+    finding = only_finding(queue, "segments-late")
+    assert finding.severity == "warning"
+    assert "the open segment of the archive should have been closed 30h ago" in finding.what
+    assert "no worker has run lately" in finding.culprit
+    assert finding.remedy.startswith("howdah prune")
+    with psycopg.connect(ward, application_name="forgotten report") as reader:
+        reader.execute("SELECT count(*) FROM howdah.jobs")
+        assert [segment.dropped for segment in queue.prune(tries=1)] == [False]
+        finding = only_finding(queue, "segments-late")
+        assert finding.culprit == f"pid {reader.info.backend_pid} (forgotten report)"
+    assert queue.prune() == []
+    assert codes(queue) == []
+
+
+def test_a_segment_that_was_not_dropped_when_it_was_time(ward: str, db: Db, queue: JobQueue) -> None:
+    last_end = "UPDATE segments SET last_end = now() - make_interval(hours => %s) WHERE closed_at IS NOT NULL"
+    for _ in range(2):
+        end_one(queue)
+        run_all(db, ["SELECT rotate('0')", "SELECT bound_segments()"])
+    assert codes(queue) == []
+    db.execute(last_end, (14 * 24,))
+    assert codes(queue) == [], "workers do not look all the time"
+    db.execute(last_end, (14 * 24 + 1,))
+    finding = only_finding(queue, "segments-late")
+    assert "2 segments should have been dropped" in finding.what
+    assert "closed" not in finding.what
+    assert "no worker has run lately" in finding.culprit
+    assert finding.details["overdue"] == 2
+    with psycopg.connect(ward, application_name="forgotten report") as reader:
+        reader.execute("SELECT count(*) FROM howdah.archive_1")
+        assert [segment.dropped for segment in queue.prune(tries=1)] == [False, True]
+        finding = only_finding(queue, "segments-late")
+        assert "1 segment should have been dropped" in finding.what
+        assert finding.culprit == f"pid {reader.info.backend_pid} (forgotten report)"
+    assert [segment.dropped for segment in queue.prune()] == [True]
+    assert codes(queue) == []
+
+
+def test_segments_are_late_by_what_the_setting_says(db: Db, queue: JobQueue) -> None:
+    end_one(queue)
+    run_all(db, ["SELECT rotate('0')", "SELECT bound_segments()"])
+    end_one(queue)
+    run_all(
+        db,
+        [
+            "UPDATE segments SET opened_at = now() - interval '2 hours'",
+            "UPDATE segments SET last_end = now() - interval '2 hours' WHERE closed_at IS NOT NULL",
+        ],
+    )
+    assert codes(queue) == []
+    db.execute("UPDATE settings SET archive_retention = '1 hour'")
+    finding = only_finding(queue, "segments-late")
+    assert "should have been closed 105m ago and 1 segment should have been dropped" in finding.what
+    queue.prune()
+    assert codes(queue) == []
+
+
+def test_segments_are_compared_with_the_open_one_of_a_fresh_installation(db: Db, queue: JobQueue) -> None:
+    for _ in range(3):
+        end_one(queue)
+        run_all(db, ["SELECT rotate('0')", "SELECT bound_segments()"])
+    assert codes(queue, ignore=()) == []
+    run_all(
+        db,
+        [
+            "DROP INDEX archive_1_id",
+            "ALTER TABLE archive_2 ADD COLUMN mine int",
+            "ALTER TABLE archive_3 DISABLE TRIGGER archive_deleted",
+            "DROP INDEX events_4_xact",
+        ],
+    )
+    finding = only_finding(queue, "schema-drift", ignore=())
+    assert set(finding.culprit.split(", ")) == {
+        "index archive_1.id",
+        "column archive_2.mine",
+        "trigger archive_3.archive_deleted",
+        "index events_open.xact",
+    }

@@ -65,10 +65,20 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION audit.follow_segments() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_event_trigger_ddl_commands() AS c WHERE c.objid = to_regclass('howdah.archive_open')) THEN
+        CREATE TRIGGER audit_ends AFTER INSERT OR DELETE ON howdah.archive_open
+            FOR EACH ROW EXECUTE FUNCTION audit.note_archive();
+    END IF;
+END
+$$;
+
 CREATE TRIGGER audit_changes AFTER INSERT OR DELETE ON howdah.live FOR EACH ROW EXECUTE FUNCTION audit.note_live();
 CREATE TRIGGER audit_moves AFTER UPDATE ON howdah.live FOR EACH ROW
     WHEN (OLD.status <> NEW.status OR OLD.token <> NEW.token) EXECUTE FUNCTION audit.note_live();
-CREATE TRIGGER audit_ends AFTER INSERT OR DELETE ON howdah.archive FOR EACH ROW EXECUTE FUNCTION audit.note_archive();
+CREATE TRIGGER audit_ends AFTER INSERT OR DELETE ON howdah.archive_open FOR EACH ROW EXECUTE FUNCTION audit.note_archive();
 CREATE TRIGGER audit_farewells AFTER DELETE ON howdah.workers FOR EACH ROW EXECUTE FUNCTION audit.note_worker();
 CREATE TRIGGER audit_replacements AFTER UPDATE ON howdah.workers FOR EACH ROW
     WHEN (OLD.boot <> NEW.boot) EXECUTE FUNCTION audit.note_worker();
+CREATE EVENT TRIGGER audit_segments ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION audit.follow_segments();

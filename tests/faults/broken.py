@@ -93,7 +93,12 @@ MUTANTS: Final = (
     Mutant("kill9-random", "enqueue", CHECKED, REFUSED),
     Mutant("backend-kills", "enqueue", CHECKED, REFUSED),
     # A job fails because its worker died, and has ended.
-    Mutant("kill9-random", "settle", " AND judged.new_crashes >= judged.max_crashes THEN 'failed'", " THEN 'failed'"),
+    Mutant(
+        "kill9-random",
+        "end_of_claim",
+        " AND counted.crashes >= coalesce(t.max_crashes, s.max_crashes) THEN 'failed'",
+        " THEN 'failed'",
+    ),
 )
 
 

@@ -167,11 +167,11 @@ def outlasts(entry: Entry) -> bool:
 
 @case(31, "deadlock-unique", checks="I1 I2 I3 I4 I5 I7")
 def deadlock_unique(stage: Stage) -> None:
-    """32 clients enqueue the same keys in bulk, each in an order of its own, some roll back, and old days are dropped meanwhile."""
+    """32 clients enqueue the same keys in bulk, each in an order of its own, some roll back, and segments are dropped meanwhile."""
     over = threading.Event()
     keys = set[str]()
     with JobQueue(stage.dsn, pool_size=CLIENTS + 1) as queue, ThreadPoolExecutor(CLIENTS + 1) as clients:
-        retention = clients.submit(drop_old_days, stage, queue, over)
+        retention = clients.submit(drop_segments, stage, queue, over)
         try:
             for number in range(stage.scaled(6, 1)):
                 # More than one call takes, of which each is sorted by itself.
@@ -209,14 +209,12 @@ def add_keys(queue: JobQueue, keys: Sequence[str], **options: Any) -> int:
     return queue.enqueue_many("nothing", ({} for _ in keys), key=lambda _: next(rest), **options)
 
 
-def drop_old_days(stage: Stage, queue: JobQueue, over: threading.Event) -> int:
-    """Makes days of long ago with ended jobs in them, and drops them, again and again. How many it has dropped."""
+def drop_segments(stage: Stage, queue: JobQueue, over: threading.Event) -> int:
+    """Adds ended jobs, closes the segment that they are in, and drops it, again and again. How many it has dropped."""
     dropped = 0
-    with connected(stage) as conn:
-        while not over.is_set():
-            add_ended(stage, 30, age="100 days")
-            conn.execute("SELECT howdah.create_partitions()")
-            dropped += sum(day.dropped for day in queue.prune())
+    while not over.is_set():
+        add_ended(stage, 30, age="100 days")
+        dropped += sum(segment.dropped for segment in queue.prune(keep=0))
     return dropped
 
 
@@ -337,7 +335,7 @@ def last_analysed_while_empty(stage: Stage) -> None:
 def add_ended(stage: Stage, count: int, age: str = "0") -> None:
     with connected(stage) as conn:
         conn.execute(
-            "INSERT INTO howdah.archive (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
+            "INSERT INTO howdah.archive_open (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
             " crashes, interruptions, progress, events_count, job_type, status, data)"
             " SELECT howdah.new_id(), 1, t, t, t, t, 100, 1, 3, 0, 0, 100, 0, 'nothing', 'completed', '{}'"
             " FROM (SELECT now() - n %% 3 * interval '1 day' - %s::interval FROM generate_series(1, %s) AS n) AS old (t)",

@@ -70,6 +70,6 @@ def refuse(stage: Stage, job: uuid.UUID) -> None:
             b" $$ BEGIN RAISE EXCEPTION 'refused by the case' USING ERRCODE = '22000'; END $$"
         )
         conn.execute(
-            f"CREATE TRIGGER refuse BEFORE INSERT ON howdah.archive FOR EACH ROW"
+            f"CREATE TRIGGER refuse BEFORE INSERT ON howdah.archive_open FOR EACH ROW"
             f" WHEN (NEW.id = '{job}' AND NEW.status = 'completed') EXECUTE FUNCTION audit.refuse()".encode()
         )

@@ -21,9 +21,6 @@ from tests.faults.stage import Stage
 from tests.history import FORMER, HistoryMissing
 from tests.worker.processes import PATIENCE, ROOT, WorkerProcess, until
 
-OLDEST = "74ad965"
-"""The last version with schema 3, whose workers go on working today."""
-
 ADD_JOBS = """
 import sys
 from howdah import JobQueue
@@ -36,14 +33,14 @@ with JobQueue() as queue:
 
 @case(38, "migrate-race", checks="I1 I2 I3 I4 I5 I7")
 def migrate_race(stage: Stage) -> None:
-    """Ten processes migrate at once, and two are killed, while workers of older versions run: all find the same schema."""
-    oldest, previous = (source_of(stage, commit) for commit in (OLDEST, FORMER))
-    begin_with(stage, oldest, jobs=stage.scaled(500, 100))
-    old = [start_with(stage, oldest) for _ in range(stage.scaled(2, 1))]
+    """Ten processes migrate at once, and two are killed, while workers of the version before run: all find the same schema."""
+    former = source_of(stage, FORMER)
+    begin_with(stage, former, jobs=stage.scaled(500, 100))
+    old = [start_with(stage, former) for _ in range(stage.scaled(2, 1))]
     for worker in old:
         worker.await_ready()
     migrate_at_once(stage)
-    newer = [start_with(stage, previous) for _ in range(stage.scaled(2, 1))]
+    newer = [start_with(stage, former) for _ in range(stage.scaled(2, 1))]
     with stage.producing(stage.scaled(500, 30)):
         for worker in newer:
             worker.await_ready()

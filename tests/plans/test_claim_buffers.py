@@ -5,6 +5,7 @@ Scaled down unless HOWDAH_SCALE=full (`make scale`), which makes a million of ea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ def fill(db: Db) -> None:
     ):
         db.execute(insert.format(job_type=job_type, run_at=run_at, count=count).encode())
     db.execute(
-        "INSERT INTO archive (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
+        "INSERT INTO archive_open (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
         " crashes, interruptions, progress, events_count, job_type, status, data)"
         " SELECT new_id(), 1, now(), now(), now(), now(), 100, 1, 3, 0, 0, 100, 0, 'mine', 'completed', '{}'"
         " FROM generate_series(1, %s)",
@@ -108,6 +109,39 @@ def test_what_a_worker_asks_for_touches_a_bounded_number_of_buffers(crowded: Db,
     finally:
         crowded.execute("TRUNCATE live, archive, archive_counts")
         crowded.execute("ALTER TABLE live RESET (autovacuum_enabled)")
+
+
+@pytest.fixture
+def plain_index(db: Db) -> Iterator[None]:
+    """The index that docs/how-to/plain-sql.md offers to loops of plain clients."""
+    db.execute("CREATE INDEX live_plain ON live (priority DESC, created_at) WHERE status = 'pending'")
+    yield
+    db.execute("DROP INDEX live_plain")
+
+
+@pytest.mark.usefixtures("plain_index")
+def test_an_index_for_plain_clients_is_not_taken_for_that_of_the_lanes(db: Db, connect: Connect) -> None:
+    # While statistics say that nothing is pending, both look the same to the planner.
+    db.execute(
+        "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts, status, attempts)"
+        " SELECT new_id(), 'mine', 100, now(), now(), now(), 3, 'running', 1 FROM generate_series(1, 2000)"
+    )
+    db.execute("ANALYZE live")
+    db.execute("DELETE FROM live")
+    try:
+        fill(db)
+        for statement in ASKED_BY_WORKERS:
+            assert buffers_of_a_newcomer(connect(), statement) <= MOST_BUFFERS, statement
+        some = ", ".join(f"'{row['id']}'" for row in db.execute("SELECT id FROM live LIMIT 50").fetchall())
+        for change in (
+            "reprioritise(ARRAY[{}]::uuid[], 100)",
+            "reschedule(ARRAY[{}]::uuid[], now())",
+            "cancel(ARRAY[{}]::uuid[])",
+        ):
+            assert buffers_of_a_newcomer(connect(), f"SELECT * FROM {change.format(some)}") <= MOST_BUFFERS, change
+    finally:
+        db.execute("TRUNCATE live, archive, archive_counts")
+        db.execute("ALTER TABLE live RESET (autovacuum_enabled)")
 
 
 def test_a_plan_made_while_the_table_was_empty_holds_when_it_is_full(db: Db, connect: Connect) -> None:

@@ -20,7 +20,6 @@ CANCEL_GRACE = timedelta(seconds=30)
 MAX_CRASHES = 2
 MAX_INTERRUPTIONS = 1
 ORDERED = "ordered"
-MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclasses.dataclass
@@ -148,7 +147,7 @@ class Model:
         for place, job in enumerate(claimed):
             self._move(job, "claim_and_start" if place < start else "claim")
             job.worker = worker
-            job.claimed_at = max(self.now, job.claimed_at + MICROSECOND) if job.claimed_at else self.now
+            job.claimed_at = self.now
             job.lease_until = None if worker in self.workers else self.now + UNREGISTERED_LEASE
         return [Claim(job.id, job.token) for job in claimed]
 
@@ -266,16 +265,18 @@ class Model:
         return changed
 
     def plain_fail(self, job: ModelJob) -> bool:
+        if job.attempts < job.max_attempts and self._is_alive(job):
+            # It would go back to pending, and its worker beats.
+            return False
         return self._settled(job, "plain_fail", self.now + RETRY_AFTER)
 
     def plain_recover(self) -> int:
         recovered = 0
         for job in self._held():
-            worker = self.workers.get(job.worker or "")
-            if job.attempts >= job.max_attempts or (worker and worker.heartbeat_at >= self.now - LEASE):
+            if job.attempts >= job.max_attempts or self._is_alive(job):
                 continue
             recovered += 1
-            if worker:
+            if self.workers.get(job.worker or ""):
                 self._settled(job, "worker_died")
             else:
                 self._move(job, "plain_recover")
@@ -283,6 +284,10 @@ class Model:
         return recovered
 
     # What these share
+
+    def _is_alive(self, job: ModelJob) -> bool:
+        worker = self.workers.get(job.worker or "")
+        return worker is not None and worker.heartbeat_at >= self.now - LEASE
 
     def _may_run(self, job: ModelJob) -> bool:
         due = job.status == "pending" and job.run_at <= self.now and job.attempts < job.max_attempts

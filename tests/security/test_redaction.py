@@ -20,7 +20,6 @@ from tests.tenant import Tenant
 
 CANARY = "s3cret-canary"
 READABLE = (
-    "jobs",
     "job_details",
     "live_jobs",
     "event_details",
@@ -260,7 +259,8 @@ def use_everything(conn: psycopg.Connection[dict[str, Any]], schema: str, role: 
         ask("schedule", "'s', 'a', p_every => '1 h'")
         ask("recover")
         ask("recover_stale_jobs", "'0'")
-        ask("create_partitions")
+        ask("rotate")
+        ask("bound_segments")
         ask("compact_counts", "1")
         ask("prune")
     if role == "operator":

@@ -57,7 +57,8 @@ def test_no_command_shows_it_as_it_is(server_dsn: str, text: str) -> None:
         queue.event(job, "told", {text: [text]})
         queue.progress(job, 10)
         conn.execute(
-            "UPDATE live SET job_type = %s, current_stage = %s, worker_id = %s, last_error = %s, key = %s, meta = %s",
+            "UPDATE live SET job_type = %s, current_stage = %s, worker_id = %s, last_error = %s, key = %s, meta = %s,"
+            " own_write = NOT own_write",
             (text, text, text, text, text, Jsonb({text: text})),
         )
         conn.execute("UPDATE events SET name = %s, job_type = %s", (text, text))

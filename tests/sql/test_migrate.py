@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from howdah import JobQueue, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate
+from howdah import JobQueue, NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate
 from howdah.plan import Pause, Plan
-from howdah.statements import render, source
-from tests import servers
+from tests import history, servers
 from tests.sql import seed
 
 SCHEMA = "migrate_test"
+DEVELOPMENT = "a0df1ce"
+"""A commit from before 0.1.0, when jobs was a view."""
 T = TypeVar("T")
 Db = psycopg.Connection[dict[str, Any]]
 
@@ -126,8 +129,11 @@ def test_nothing_of_ours_names_the_default_schema_when_installed_elsewhere(db: D
             "function",
             "clock",
         ),
-        ("DROP TRIGGER jobs_update ON jobs", "trigger", "jobs.jobs_update"),
-        ("ALTER TABLE live DROP CONSTRAINT live_status", "constraint", "live.live_status"),
+        ("DROP TRIGGER plain_updated ON jobs", "trigger", "jobs.plain_updated"),
+        ("DROP TRIGGER plain_update ON live", "trigger", "live.plain_update"),
+        ("ALTER TABLE live DISABLE TRIGGER plain_update", "trigger", "live.plain_update"),
+        ("DROP TRIGGER archive_unchanged ON archive_open", "trigger", "archive_open.archive_unchanged"),
+        ("ALTER TABLE live DROP CONSTRAINT valid_status", "constraint", "live.valid_status"),
         ("ALTER TABLE live ENABLE ROW LEVEL SECURITY", "relation", "live"),
         ("ALTER TABLE live FORCE ROW LEVEL SECURITY", "relation", "live"),
         ("CREATE RULE lost AS ON INSERT TO events DO INSTEAD NOTHING", "rule", "events.lost"),
@@ -138,6 +144,29 @@ def test_check_finds_what_somebody_changed(db: Db, queue: JobQueue, statement: s
     db.execute(f"SET search_path = {SCHEMA}".encode())
     db.execute(statement.encode())
     assert (kind, name) in [(difference.kind, difference.name) for difference in queue.check_schema()]
+
+
+def test_the_index_for_plain_clients_with_a_large_backlog_is_no_difference(db: Db, queue: JobQueue) -> None:
+    queue.migrate()
+    db.execute(
+        f"CREATE INDEX live_plain ON {SCHEMA}.live (priority DESC, created_at) WHERE status = 'pending'".encode()
+    )
+    assert queue.check_schema() == []
+
+
+def test_closed_segments_are_compared_too(db: Db, queue: JobQueue) -> None:
+    queue.migrate()
+    db.execute(f"SET search_path = {SCHEMA}".encode())
+    for _ in range(2):
+        db.execute("INSERT INTO jobs (job_type, status) VALUES ('a', 'failed')")
+        db.execute("SELECT rotate('0')")
+        db.execute("SELECT bound_segments()")
+    assert queue.check_schema() == []
+    db.execute("DROP INDEX archive_1_id")
+    db.execute("DROP TRIGGER archive_unchanged ON archive_2")
+    db.execute("ALTER TABLE events_2 ALTER kind DROP DEFAULT, ALTER data SET NOT NULL")
+    found = {(difference.kind, difference.name) for difference in queue.check_schema()}
+    assert found == {("index", "archive_1.id"), ("trigger", "archive_2.archive_unchanged"), ("column", "events_2.data")}
 
 
 def test_an_older_schema_and_a_newer_one_say_what_to_run(server_dsn: str, db: Db, queue: JobQueue) -> None:
@@ -207,6 +236,84 @@ def test_adopting_loses_no_job(plain_jobs: Db, queue: JobQueue) -> None:
     assert (queue.stats()["old"].completed, queue.stats()["old"].failed) == (3, 3)
 
 
+def test_what_is_written_to_an_adopted_table_is_refused(plain_jobs: Db, queue: JobQueue) -> None:
+    queue.migrate(adopt=True)
+    for statement in (
+        "INSERT INTO adopted_jobs (job_type) VALUES ('a')",
+        "UPDATE adopted_jobs SET progress = 1",
+        "DELETE FROM adopted_jobs",
+        "TRUNCATE adopted_jobs",
+    ):
+        with pytest.raises(psycopg.Error, match="were adopted") as caught:
+            plain_jobs.execute(statement.encode())
+        assert caught.value.sqlstate == "JQ005"
+
+
+def test_what_depends_on_an_adopted_table_is_named(plain_jobs: Db, queue: JobQueue) -> None:
+    for statement in (
+        "CREATE VIEW waiting AS SELECT id FROM jobs WHERE status = 'pending'",
+        "CREATE MATERIALIZED VIEW totals AS SELECT count(*) FROM jobs",
+        "CREATE TABLE attachments (job_id uuid REFERENCES jobs (id))",
+        "CREATE FUNCTION in_quotes() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM jobs'",
+        "CREATE FUNCTION bound() RETURNS bigint LANGUAGE sql RETURN (SELECT count(*) FROM jobs)",
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+        "CREATE TRIGGER note AFTER INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION note()",
+        "CREATE RULE silent AS ON DELETE TO jobs DO INSTEAD NOTHING",
+    ):
+        plain_jobs.execute(statement.encode())
+    named = {name.replace(f"{SCHEMA}.", "") for name in queue.migrate(adopt=True).dependents}
+    assert named == {
+        "view waiting",
+        "materialized view totals",
+        "foreign key attachments_job_id_fkey of attachments",
+        "function in_quotes()",
+        "function bound()",
+        "trigger note",
+        "rule silent",
+    }
+
+
+def test_types_of_somebody_elses_are_never_converted(db: Db, queue: JobQueue) -> None:
+    """The conversion would run with the rights of the login that migrates."""
+    db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+    db.execute(f"SET search_path = {SCHEMA}".encode())
+    db.execute(seed.CREATE_TABLE.encode())
+    db.execute("CREATE TYPE trap AS (n int)")
+    db.execute(
+        "CREATE FUNCTION spring(trap) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'the trap was sprung'; END $$"
+    )
+    db.execute("CREATE CAST (trap AS int) WITH FUNCTION spring(trap) AS ASSIGNMENT")
+    db.execute("ALTER TABLE jobs ALTER progress DROP DEFAULT, ALTER progress TYPE trap USING ROW(progress)::trap")
+    db.execute("INSERT INTO jobs (job_type, progress) VALUES ('a', ROW(1))")
+    with pytest.raises(SchemaConflict, match="or their types"):
+        queue.migrate(adopt=True)
+
+
+def test_a_table_of_a_role_that_is_not_ones_own_is_not_adopted(plain_jobs: Db, server_dsn: str) -> None:
+    elsewhere = f"{SCHEMA}_elsewhere"
+    database = plain_jobs.info.dbname
+    try:
+        for statement in (
+            "CREATE ROLE adopt_stranger",
+            "CREATE ROLE adopt_owner LOGIN",
+            f"GRANT CREATE ON DATABASE {database} TO adopt_owner",
+            f"GRANT USAGE ON SCHEMA {SCHEMA} TO adopt_owner",
+            "ALTER TABLE jobs OWNER TO adopt_stranger",
+        ):
+            plain_jobs.execute(statement.encode())
+        in_sight = make_conninfo(server_dsn, user="adopt_owner", options=f"-c search_path={SCHEMA}")
+        with (
+            JobQueue(in_sight, elsewhere) as queue,
+            pytest.raises(NotPermitted, match="GRANT adopt_stranger TO adopt_owner"),
+        ):
+            queue.migrate(adopt=True)
+        assert plain_jobs.execute("SELECT count(*) AS n FROM jobs").fetchone() == {"n": 18}
+    finally:
+        plain_jobs.execute(f"DROP SCHEMA IF EXISTS {elsewhere} CASCADE".encode())
+        plain_jobs.execute("DROP OWNED BY adopt_owner, adopt_stranger CASCADE")
+        plain_jobs.execute("DROP ROLE adopt_owner, adopt_stranger")
+
+
 def test_a_table_of_jobs_of_another_shape_cannot_be_adopted(db: Db, queue: JobQueue) -> None:
     db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
     db.execute(f"CREATE TABLE {SCHEMA}.jobs (id int)".encode())
@@ -262,74 +369,24 @@ def test_operators_that_somebody_put_in_the_way_are_neither_used_nor_depended_on
         db.execute("DROP SCHEMA hostile CASCADE")
 
 
-def install_version_2(db: Db) -> None:
-    """Its tables, a day of its archive, its functions that have another signature now, and jobs of every status."""
-    db.execute(f"SET search_path = {SCHEMA}".encode())
-    for name in ("0001_queue", "0002_worker"):
-        db.execute(render(source(f"tables/{name}"), SCHEMA).encode())
-    db.execute("SELECT set_config('timezone', 'UTC', false)")
-    today = datetime.now(timezone.utc).date()
-    db.execute(
-        f"CREATE TABLE archive_{today:%Y%m%d} PARTITION OF archive"
-        f" FOR VALUES FROM ('{today}') TO ('{today + timedelta(days=1)}')".encode()
+def test_a_schema_of_a_development_version_is_refused_and_not_touched(
+    server_dsn: str, db: Db, queue: JobQueue, tmp_path: Path
+) -> None:
+    try:
+        former = history.extract(DEVELOPMENT, tmp_path, "src")
+    except history.HistoryMissing as error:
+        pytest.skip(str(error))
+    subprocess.run(
+        [sys.executable, "-m", "howdah", "migrate", "--schema", SCHEMA],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(former / "src"), "HOWDAH_DSN": server_dsn},
     )
-    for signature in (
-        "progress(uuid[], bigint[], int[], text[])",
-        "finish(uuid[], varchar[], text[])",
-        "heartbeat(varchar, uuid, int, interval, interval, int)",
-        "declare_type(varchar, boolean, boolean, int, int, interval, interval, jsonb, int)",
-    ):
-        db.execute(f"CREATE FUNCTION {signature} RETURNS int LANGUAGE sql RETURN 1".encode())
-    db.execute(
-        "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts, status, progress, token,"
-        "     attempts, lease, lease_until, checkpoint)"
-        " SELECT gen_random_uuid(), 'old', n, now(), now(), now(), 3, s.status, 40, 1, 1, '1 h', now() + interval '1 h', '7'"
-        " FROM unnest(ARRAY['pending', 'claimed', 'running']) WITH ORDINALITY AS s (status, n)"
-    )
-    db.execute(
-        "INSERT INTO archive (id, token, finished_at, run_at, first_due_at, created_at, priority, attempts, max_attempts,"
-        "     crashes, interruptions, progress, events_count, job_type, status, data)"
-        " SELECT gen_random_uuid(), 1, moment, now(), now(), now(), n, 1, 3, 0, 0, 100, 0, 'old', s.status, '{}'"
-        " FROM unnest(ARRAY['completed', 'failed', 'cancelled']) WITH ORDINALITY AS s (status, n),"
-        "     unnest(ARRAY[now(), now() - interval '3 days']) AS moment"
-    )
-    db.execute("INSERT INTO schema_version VALUES (true, 2, 1, 'of then', '0.0', now())")
-
-
-def test_version_2_is_brought_up_to_date_and_loses_no_job(db: Db, queue: JobQueue) -> None:
-    install_version_2(db)
-    before = {
-        table: db.execute(f"SELECT * FROM {table} ORDER BY id".encode()).fetchall() for table in ("live", "archive")
-    }
-    with pytest.raises(SchemaOutdated):
-        queue.stats()
-    done = queue.migrate()
-    assert (done.before, done.after) == (2, migrate.SCHEMA_VERSION)
-    assert queue.check_schema() == []
-    for table, rows in before.items():
-        after = db.execute(f"SELECT * FROM {table} ORDER BY id".encode()).fetchall()
-        assert [{name: row[name] for name in rows[0]} for row in after] == rows
-        assert {row["report"] for row in after} == {None}
-    a_week_ahead = db.execute(
-        "SELECT to_regclass(to_char(now() + interval '7 days', '\"events_\"YYYYMMDD')) IS NOT NULL AS made"
-    )
-    assert a_week_ahead.fetchone() == {"made": True}
-    tell_the_rest(db)
-
-
-def tell_the_rest(db: Db) -> None:
-    """What was there before has no past, and can tell of its future."""
-    running = db.execute(
-        "SELECT id FROM progress(ARRAY(SELECT id FROM live), ARRAY[1, 1, 1], ARRAY[50, 50, 50])"
-    ).fetchall()
-    told = db.execute(
-        "SELECT seq FROM record_events(ARRAY(SELECT id FROM live), ARRAY[1, 1, 1], ARRAY['a', 'b', 'c'])"
-    ).fetchall()
-    assert (len(running), told) == (2, [{"seq": 1}] * 2)
-    revived = db.execute("SELECT id FROM retry(ARRAY(SELECT id FROM archive))").fetchall()
-    assert len(revived) == 6
-    assert db.execute("SELECT count(*) AS n FROM events WHERE kind = 'status'").fetchone() == {"n": 0}
-    assert db.execute("SELECT count(*) AS n FROM job_details WHERE stalls_at IS NOT NULL").fetchone() == {"n": 1}
+    db.execute(f"SELECT {SCHEMA}.enqueue('old')".encode())
+    for ask in (queue.migrate, queue.check_schema, lambda: queue.enqueue("a")):
+        with pytest.raises(SchemaConflict, match=f'development version.*--schema NAME.*DROP SCHEMA "{SCHEMA}"'):
+            ask()
+    assert db.execute(f"SELECT job_type FROM {SCHEMA}.jobs".encode()).fetchall() == [{"job_type": "old"}]
 
 
 def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(
@@ -337,7 +394,7 @@ def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(
 ) -> None:
     queue.migrate()
     with psycopg.connect(server_dsn) as reader:
-        reader.execute(f"SELECT * FROM {SCHEMA}.jobs".encode())
+        reader.execute(f"SELECT * FROM {SCHEMA}.job_details".encode())
         db.execute(f"UPDATE {SCHEMA}.schema_version SET digest = 'old'".encode())
         with JobQueue(f"{server_dsn} options='-c lock_timeout=60s'", SCHEMA) as other:
             assert other.migrate().changed
@@ -388,7 +445,7 @@ def test_who_is_in_the_way_holds_up_the_migration_and_nobody_else(
     queue.migrate()
     try:
         with psycopg.connect(server_dsn) as reader, psycopg.connect(server_dsn, autocommit=True) as conn:
-            reader.execute(f"SELECT FROM {SCHEMA}.archive, {SCHEMA}.jobs".encode())
+            reader.execute(f"SELECT FROM {SCHEMA}.archive, {SCHEMA}.job_details".encode())
             db.execute(f"UPDATE {SCHEMA}.schema_version SET digest = 'old', views_digest = 'old'".encode())
             done = queue._database.run(at_pauses(migrate.migrate(SCHEMA, roles=roles), meanwhile), conn)
         assert done.changed

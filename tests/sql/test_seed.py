@@ -59,10 +59,10 @@ def test_a_job_can_be_inserted_in_each_of_the_six_statuses(send: Send, queue: Jo
 
 
 def test_a_seventh_status_is_refused(send: Send) -> None:
-    with pytest.raises(psycopg.errors.CheckViolation, match="not a status"):
+    with pytest.raises(psycopg.errors.CheckViolation):
         send("INSERT INTO jobs (job_type, status) VALUES ('x', 'waiting')")
     send(seed.INSERT, "x")
-    with pytest.raises(psycopg.errors.CheckViolation, match="not a status"):
+    with pytest.raises(psycopg.errors.CheckViolation):
         send("UPDATE jobs SET status = 'waiting'")
 
 
@@ -186,9 +186,8 @@ def test_a_job_that_is_not_due_or_paused_cannot_be_claimed_by_an_update(send: Se
 def test_a_claimed_job_cannot_be_claimed_away(send: Send) -> None:
     send(seed.INSERT, "x")
     (claimed,) = send(seed.CLAIM, "first", ["x"], 1)
-    with pytest.raises(psycopg.Error, match="held by worker first") as caught:
-        send("UPDATE jobs SET status = 'claimed', worker_id = 'second' WHERE id = $1", claimed["id"])
-    assert caught.value.sqlstate == "JQ005"
+    assert send("UPDATE jobs SET status = 'claimed', worker_id = 'second' WHERE id = $1", claimed["id"]) == []
+    assert send("SELECT * FROM jobs") == [claimed]
 
 
 def test_progress_and_stage_are_written_and_a_heartbeat_of_the_seeds_kind_renews_the_lease(
@@ -222,14 +221,13 @@ def test_cancelling_by_update(send: Send, queue: JobQueue) -> None:
     assert queue.get(job).status == "cancelled"
 
 
-def test_ended_jobs_can_be_deleted_and_others_not(send: Send, queue: JobQueue) -> None:
+def test_ended_jobs_and_others_can_be_deleted(send: Send, queue: JobQueue) -> None:
     done = send("INSERT INTO jobs (job_type, status) VALUES ('x', 'failed') RETURNING id")[0]["id"]
-    waiting = queue.enqueue("x")
-    with pytest.raises(psycopg.Error, match="has not ended"):
-        send("DELETE FROM jobs WHERE id = $1", waiting.id)
+    waiting, other = queue.enqueue("x"), queue.enqueue("x")
+    assert len(send("DELETE FROM jobs WHERE id = $1", waiting.id)) == 1
     assert len(send("DELETE FROM jobs WHERE id = $1", done)) == 1
     assert queue.stats()["x"].failed == 0
-    assert queue.get(waiting).status == "pending"
+    assert [job["id"] for job in send("SELECT id FROM jobs")] == [other.id]
 
 
 def test_the_types_own_defaults_reach_plain_inserts(send: Send, db: Db) -> None:

@@ -7,20 +7,21 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import RawCursor
-from psycopg.rows import dict_row
 
 from tests.conftest import Connect, Db
 from tests.size import FULL
 from tests.sql import seed
+from tests.sql.plain import change, one, run_connected, run_together, send
 
 JOBS = 20_000 if FULL else 4_000
 TYPES = ["a", "b", "c"]
+COMPLETE_ALL = "SELECT FROM complete($1::uuid[], $2::bigint[])"
+FAIL_ALL = "SELECT FROM fail($1::uuid[], $2::bigint[], array_fill('boom'::text, ARRAY[cardinality($1)]))"
 
 
 @pytest.fixture
@@ -31,9 +32,9 @@ def finals(db: Db) -> Iterator[Callable[[], Counter[uuid.UUID]]]:
         "CREATE FUNCTION note_final() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
         " INSERT INTO howdah.final_transitions VALUES (NEW.id, NEW.status); RETURN NULL; END $$"
     )
-    db.execute("CREATE TRIGGER note_final AFTER INSERT ON archive FOR EACH ROW EXECUTE FUNCTION note_final()")
+    db.execute("CREATE TRIGGER note_final AFTER INSERT ON archive_open FOR EACH ROW EXECUTE FUNCTION note_final()")
     yield lambda: Counter(row["id"] for row in db.execute("SELECT id FROM final_transitions"))
-    db.execute("DROP TRIGGER note_final ON archive")
+    db.execute("DROP TRIGGER note_final ON archive_open")
     db.execute("DROP FUNCTION note_final")
     db.execute("DROP TABLE final_transitions")
 
@@ -47,24 +48,12 @@ def fill(db: Db, jobs: int) -> None:
         )
 
 
-def run_together(*loops: Callable[[], None]) -> None:
-    """Runs them in threads of their own; the first error of any of them is the test's."""
-    with ThreadPoolExecutor(len(loops)) as pool:
-        for future in [pool.submit(loop) for loop in loops]:
-            future.result()
-
-
 def test_seed_clients_and_howdah_live_together(
     db: Db, connect: Connect, finals: Callable[[], Counter[uuid.UUID]]
 ) -> None:
     fill(db, JOBS)
     all_ids = {row["id"] for row in db.execute("SELECT id FROM live")}
     drained = threading.Event()
-
-    def send(conn: Db, statement: str, *arguments: Any) -> list[dict[str, Any]]:
-        cursor = RawCursor(conn, row_factory=dict_row)
-        cursor.execute(statement.encode(), arguments)
-        return cursor.fetchall() if cursor.description else []
 
     def nothing_live(conn: Db) -> bool:
         return not send(conn, "SELECT id FROM live LIMIT 1")
@@ -83,12 +72,8 @@ def test_seed_clients_and_howdah_live_together(
         while not drained.is_set():
             held = send(conn, "SELECT id, token FROM claim('howdah', $1, 100, 50)", TYPES)
             failing = [job for job in held if rng.random() < 0.1]
-            done = [job for job in held if job not in failing]
-            send(conn, "SELECT * FROM complete($1, $2)", [j["id"] for j in done], [j["token"] for j in done])
-            send(
-                conn, "SELECT * FROM fail($1, $2, $3)",
-                [j["id"] for j in failing], [j["token"] for j in failing], ["boom"] * len(failing),
-            )  # fmt: skip
+            in_batches(conn, COMPLETE_ALL, [job for job in held if job not in failing])
+            in_batches(conn, FAIL_ALL, failing)
 
     def impatient_operator(conn: Db) -> None:
         rng = random.Random(2)
@@ -119,6 +104,25 @@ def test_seed_clients_and_howdah_live_together(
     assert statuses == {"completed"}
 
 
+def in_batches(conn: Db, call: str, jobs: list[dict[str, Any]]) -> None:
+    """As a worker of Howdah does: what a plain client has locked is passed over, and taken up again at once."""
+
+    def write(some: list[dict[str, Any]]) -> None:
+        send(conn, call, [job["id"] for job in some], [job["token"] for job in some])
+
+    while jobs:
+        try:
+            with conn.transaction():
+                conn.execute("SET LOCAL lock_timeout = '100ms'")
+                write(jobs)
+            return
+        except psycopg.errors.LockNotAvailable:
+            with conn.transaction():
+                locked = one(conn, "SELECT pass_over($1) AS ids", [job["id"] for job in jobs])["ids"]
+                write([job for job in jobs if job["id"] not in locked])
+            jobs = [job for job in jobs if job["id"] in locked]
+
+
 @pytest.mark.parametrize("two_statements", [False, True], ids=["one statement", "select, then update"])
 def test_a_client_with_its_own_skip_locked_loop_gets_no_job_twice(
     db: Db, connect: Connect, two_statements: bool
@@ -128,29 +132,22 @@ def test_a_client_with_its_own_skip_locked_loop_gets_no_job_twice(
     got: list[uuid.UUID] = []
 
     def in_one(conn: Db, name: str) -> list[uuid.UUID]:
-        cursor = RawCursor(conn, row_factory=dict_row)
-        return [row["id"] for row in cursor.execute(seed.OWN_CLAIM.encode(), [name, TYPES, 10])]
+        return [row["id"] for row in send(conn, seed.OWN_CLAIM, name, TYPES, 10)]
 
     def in_two(conn: Db, name: str) -> list[uuid.UUID]:
-        cursor = RawCursor(conn, row_factory=dict_row)
-        try:
-            with conn.transaction():
-                ids = [row["id"] for row in cursor.execute(seed.SELECT_FOR_UPDATE.encode(), [TYPES, 10])]
-                cursor.execute(
-                    b"UPDATE jobs SET status = 'claimed', worker_id = $1, claimed_at = NOW(), attempts = attempts + 1"
-                    b" WHERE id = ANY($2)", [name, ids],
-                )  # fmt: skip
-                # The trap: a client that believes its SELECT and does not look at what was updated.
-                return ids
-        except psycopg.Error as error:
-            assert error.sqlstate == "JQ005", error
-            return []
+        with conn.transaction():
+            ids = [row["id"] for row in send(conn, seed.SELECT_FOR_UPDATE, TYPES, 10)]
+            change(
+                conn, "UPDATE jobs SET status = 'claimed', worker_id = $1, claimed_at = NOW(), attempts = attempts + 1"
+                " WHERE id = ANY($2)", name, ids,
+            )  # fmt: skip
+            # It believes its SELECT, and does not look at what was updated.
+            return ids
 
-    def loop(name: str) -> None:
-        conn = connect()
+    def loop(conn: Db, name: str) -> None:
         while conn.execute("SELECT FROM live WHERE status = 'pending' LIMIT 1").fetchone() is not None:
             got.extend((in_two if two_statements else in_one)(conn, name))
 
-    run_together(*(lambda name=f"client-{n}": loop(name) for n in range(4)))
+    run_connected(connect, *(partial(loop, name=f"client-{n}") for n in range(4)))
     assert len(got) == total
     assert len(set(got)) == total

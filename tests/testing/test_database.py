@@ -43,7 +43,7 @@ def contents(conn: psycopg.Connection[Any], schema: str) -> dict[str, Any]:
     """Everything that is in a schema, apart from when it was made."""
     tables = conn.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
     seen = {
-        table: execute(conn, f"SELECT to_jsonb(t) - 'migrated_at' FROM {{}}.{table} AS t", schema)
+        table: execute(conn, f"SELECT to_jsonb(t) - 'migrated_at' - 'opened_at' FROM {{}}.{table} AS t", schema)
         for (table,) in tables
     }
     for kind, query in {
@@ -52,7 +52,7 @@ def contents(conn: psycopg.Connection[Any], schema: str) -> dict[str, Any]:
         "indexes": "SELECT indexdef FROM pg_indexes WHERE schemaname = '{}' ORDER BY indexdef",
         "triggers": "SELECT tgname FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid"
         " WHERE relnamespace = '{}'::regnamespace ORDER BY tgname",
-        "partitions": "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = '{}.archive'::regclass ORDER BY 1",
+        "segments": "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = '{}.archive'::regclass ORDER BY 1",
     }.items():
         seen[kind] = [str(row).replace(schema, "…") for row in execute(conn, query, schema)]
     return seen
@@ -81,7 +81,7 @@ def test_cleaning_leaves_what_a_fresh_installation_has(
     database: TestDatabase, howdah_dsn: str, conn: psycopg.Connection[Any]
 ) -> None:
     make_a_mess(database, conn)
-    assert any(rows for table, rows in contents(conn, database.schema).items() if table.startswith("archive_2"))
+    assert any(rows for table, rows in contents(conn, database.schema).items() if table == "archive_open")
     database.clean()
     with TestDatabase(howdah_dsn) as fresh:
         assert contents(conn, database.schema) == contents(conn, fresh.schema)
@@ -93,7 +93,7 @@ DROP INDEX {}.live_expiry
 CREATE OR REPLACE FUNCTION {}.clock() RETURNS timestamptz LANGUAGE sql STABLE RETURN 'epoch'::timestamptz
 CREATE OR REPLACE FUNCTION {}.new_id() RETURNS uuid LANGUAGE sql RETURN gen_random_uuid()
 CREATE TRIGGER mine AFTER UPDATE ON {}.live FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()
-ALTER TABLE {}.archive DETACH PARTITION {}.archive_default
+DROP TABLE {}.archive_open
 DROP SCHEMA {} CASCADE
 """
 
@@ -105,6 +105,17 @@ def test_a_change_to_the_schema_itself_is_undone(
         execute(conn, change, database.schema)
         database.clean()
         assert contents(conn, database.schema) == contents(conn, howdah_database.schema), change
+
+
+def test_segments_that_a_test_has_closed_are_gone(
+    database: TestDatabase, howdah_database: TestDatabase, conn: psycopg.Connection[Any]
+) -> None:
+    make_a_mess(database, conn)
+    assert [row[2] for row in execute(conn, "SELECT * FROM {}.rotate('0')", database.schema)] == [True]
+    execute(conn, "SELECT {}.bound_segments()", database.schema)
+    make_a_mess(database, conn)
+    database.clean()
+    assert contents(conn, database.schema) == contents(conn, howdah_database.schema)
 
 
 def test_what_leaves_the_schema_as_it_was_does_not_make_it_anew(

@@ -103,4 +103,6 @@ def test_any_other_schema_name_is_refused(schema: Any) -> None:
 
 def test_a_call_names_every_argument_and_puts_no_value_into_the_text() -> None:
     statement = statements.call_statement("elsewhere", "cancel", ("ids", "reason")).decode()
-    assert statement == 'SELECT * FROM "elsewhere"."cancel"("p_ids" => %(ids)s, "p_reason" => %(reason)s)'
+    assert statement == (
+        'SELECT "cancel".* FROM "elsewhere"."cancel"("p_ids" => %(ids)s, "p_reason" => %(reason)s) AS "cancel"'
+    )

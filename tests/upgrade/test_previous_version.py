@@ -46,7 +46,6 @@ def test_an_installation_of_the_former_version_ends_up_as_a_fresh_one(former: Pa
     for words in (["migrate"], ["enqueue", "old", '{"n": 1}']):
         previous.run_command(former, empty_dsn, *words)
     with JobQueue(empty_dsn) as queue:
-        migration = queue.migrate()
-        assert (migration.before, migration.changed) == (SCHEMA_VERSION - 1, True)
+        assert queue.migrate().after == SCHEMA_VERSION
         assert queue.check_schema() == []
         assert [job.data for job in queue.claim(["old"])] == [{"n": 1}]

@@ -306,7 +306,7 @@ def test_a_claim_whose_answer_was_lost_is_handed_back(queue: JobQueue, db: Db) -
             orphan = await work.using(delay=3600).aenqueue()
             db.execute(
                 "UPDATE howdah.live SET status = 'claimed', worker_id = %s, claimed_at = howdah.clock(), attempts = 1,"
-                " token = token + 1, run_at = howdah.clock() WHERE id = %s",
+                " token = token + 1, run_at = howdah.clock(), own_write = NOT own_write WHERE id = %s",
                 (worker.worker_id, orphan.id),
             )
             return await ended(queue, orphan)

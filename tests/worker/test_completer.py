@@ -57,7 +57,7 @@ def test_one_bad_ending_among_a_hundred_keeps_none_of_the_others_from_ending(que
         return n
 
     jobs = [work.using(max_attempts=1).enqueue(n=n) for n in range(100)]
-    with refusing(db, "archive", "INSERT", f"NEW.id = '{jobs[41].id}' AND NEW.status = 'completed'"):
+    with refusing(db, "archive_open", "INSERT", f"NEW.id = '{jobs[41].id}' AND NEW.status = 'completed'"):
         report = drain(queue, concurrency=100)
     assert statuses(db, "work") == {"completed": 99, "failed": 1}
     bad = queue.get(jobs[41])
@@ -75,7 +75,7 @@ def test_one_that_can_not_even_fail_is_tried_on_and_the_others_end(
 
     async def main() -> None:
         jobs = [await work.using(max_attempts=1).aenqueue(n=n) for n in range(20)]
-        with refusing(db, "archive", "INSERT", f"NEW.id = '{jobs[7].id}'"):
+        with refusing(db, "archive_open", "INSERT", f"NEW.id = '{jobs[7].id}'"):
             async with working(queue):
                 await until(lambda: statuses(db, "work").get("completed") == 19)
                 await until(lambda: "refused by the database" in caplog.text)

@@ -530,11 +530,11 @@ def test_a_child_that_is_killed_takes_nothing_with_it_that_was_said_before(dsn: 
 
 
 @contextlib.contextmanager
-def refusing(db: Db, table: str, moment: str, condition: str, using: str = "ERRCODE = 'P0001'") -> Iterator[None]:
+def refusing(db: Db, table: str, moment: str, condition: str) -> Iterator[None]:
     """Meanwhile the database refuses such rows."""
     db.execute(
         "CREATE FUNCTION public.howdah_test_refuse() RETURNS trigger LANGUAGE plpgsql AS"
-        f" $$ BEGIN RAISE EXCEPTION 'refused by a test' USING {using}; END $$"
+        " $$ BEGIN RAISE EXCEPTION 'refused by a test'; END $$"
     )
     db.execute(
         f"CREATE TRIGGER howdah_test_refuse BEFORE {moment} ON howdah.{table} FOR EACH ROW WHEN ({condition})"
@@ -543,10 +543,7 @@ def refusing(db: Db, table: str, moment: str, condition: str, using: str = "ERRC
     try:
         yield
     finally:
-        with db.transaction():
-            # From the whole to its partitions, as who inserts does: otherwise the two may wait for each other.
-            db.execute(f"LOCK TABLE howdah.{table}")
-            db.execute("DROP FUNCTION public.howdah_test_refuse() CASCADE")
+        db.execute("DROP FUNCTION public.howdah_test_refuse() CASCADE")
 
 
 def test_one_event_that_can_not_be_stored_loses_no_other(
@@ -558,7 +555,7 @@ def test_one_event_that_can_not_be_stored_loses_no_other(
             job.event("bad" if n == 3 and step == 7 else "good", step=step)
 
     jobs = [work.enqueue(n=n) for n in range(6)]
-    with refusing(db, "events", "INSERT", "NEW.name = 'bad'"):
+    with refusing(db, "events_open", "INSERT", "NEW.name = 'bad'"):
         drain(queue)
     for n, job in enumerate(jobs):
         assert queue.get(job).status == "completed"
@@ -568,22 +565,49 @@ def test_one_event_that_can_not_be_stored_loses_no_other(
     assert "event 'bad'" in refused[0].message
 
 
-ATTACHED_MEANWHILE = "ERRCODE = 'check_violation', TABLE = 'events_default'"
-"""What the database says while the partition of a new day is attached."""
+@contextlib.contextmanager
+def rotating(dsn: str, table: str) -> Iterator[None]:
+    """Meanwhile a table of the open segment is locked, as by a rotation; at the end it is in a closed one."""
+    with psycopg.connect(dsn) as conn:
+        conn.execute(f"LOCK TABLE howdah.{table} IN ACCESS EXCLUSIVE MODE")
+        yield
+        conn.execute("SELECT howdah.rotate('0')")
 
 
-def test_a_job_does_not_end_while_its_events_have_to_wait_and_they_are_not_lost_for_a_new_days_partition(
-    queue: JobQueue, db: Db, waits: list[object], caplog: pytest.LogCaptureFixture
+@pytest.fixture
+def closed_segments_go(db: Db) -> Iterator[None]:
+    yield
+    db.execute("SELECT prune('0')")
+
+
+def waits_for(db: Db, table: str, function: str) -> bool:
+    """Whether a call of this function waits for that table."""
+    waiting = (
+        "SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)"
+        " WHERE NOT granted AND relation = to_regclass(%s) AND query ~ %s"
+    )
+    return bool(db.execute(waiting, (f"howdah.{table}", rf"\m{function}\M")).fetchall())
+
+
+@pytest.mark.usefixtures("closed_segments_go")
+def test_a_job_does_not_end_while_its_events_have_to_wait_and_they_are_not_lost_for_a_rotation(
+    queue: JobQueue, db: Db, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    runs, go_on = threading.Event(), threading.Event()
+
     @queue.job
     def work(job: Job) -> None:
+        runs.set()
+        go_on.wait()
         job.event("kept")
 
     async def main() -> Job:
         async with working(queue):
-            with refusing(db, "events", "INSERT", "NEW.name = 'kept'", ATTACHED_MEANWHILE):
-                job = await work.aenqueue()
-                await until(lambda: len(waits) >= 3)
+            job = await work.aenqueue()
+            await until(runs.is_set)
+            with rotating(dsn, "events_open"):
+                go_on.set()
+                await until(lambda: waits_for(db, "events_open", "record_events"))
                 assert queue.get(job).status == "running"
             return await ended(queue, job)
 
@@ -593,27 +617,23 @@ def test_a_job_does_not_end_while_its_events_have_to_wait_and_they_are_not_lost_
     assert "lost" not in caplog.text
 
 
-def test_an_end_is_not_given_up_for_a_new_days_partition(
-    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tries: list[object] = []
-    original = completer.Completer._write_alone
-
-    def write_alone(self: completer.Completer, ended: completer.Ended, error: Exception) -> None:
-        tries.append(error)
-        original(self, ended, error)
-
-    monkeypatch.setattr(completer.Completer, "_write_alone", write_alone)
+@pytest.mark.usefixtures("closed_segments_go")
+def test_an_end_is_not_given_up_for_a_rotation(queue: JobQueue, db: Db, dsn: str) -> None:
+    runs, go_on = threading.Event(), threading.Event()
 
     @queue.job(max_attempts=1)
-    async def work() -> int:
+    def work() -> int:
+        runs.set()
+        go_on.wait()
         return 5
 
     async def main() -> Job:
         async with working(queue):
-            with refusing(db, "archive", "INSERT", "NEW.job_type = 'work'", ATTACHED_MEANWHILE):
-                job = await work.aenqueue()
-                await until(lambda: tries)
+            job = await work.aenqueue()
+            await until(runs.is_set)
+            with rotating(dsn, "archive_open"):
+                go_on.set()
+                await until(lambda: waits_for(db, "archive_open", "complete"))
             return await ended(queue, job)
 
     job = run(main())
@@ -698,7 +718,7 @@ def test_what_is_said_of_a_locked_job_waits_for_it_and_others_do_not(
     assert told(db, first) == [("locked", {"n": 0}), ("locked", {"n": 1}), ("locked", {"n": 2}), ("last", {})]
 
 
-def test_a_locked_job_holds_up_the_others_once(
+def test_a_locked_job_does_not_hold_up_the_others(
     queue: JobQueue, dsn: str, waits: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(completer, "PATIENCE", 1.0)
@@ -733,7 +753,7 @@ def test_a_locked_job_holds_up_the_others_once(
             return [await ended(queue, job) for job in jobs]
 
     assert {job.status for job in run(main())} == {"completed"}
-    assert len(held_up) == 1
+    assert held_up == []
 
 
 def test_a_locked_job_does_not_end_before_its_last_words_are_written(

@@ -63,6 +63,10 @@ def _migrate(args: argparse.Namespace) -> int:
         print_json(plain(migration))
     else:
         say(_account_of(migration))
+        if migration.dependents:
+            say("what still knows the old table, now adopted_jobs, has to be pointed to the new one:")
+            for dependent in migration.dependents:
+                say(f"  {dependent}")
         if args.roles:
             say(f"its roles are {', '.join(migration.roles)}")
             say(f"to give one to a login: GRANT {migration.roles[1]} TO NAME")

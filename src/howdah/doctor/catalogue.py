@@ -110,12 +110,11 @@ _ENTRIES: Final = (
         "the table of waiting jobs takes many times the room that its jobs need",
         "make its indexes anew, or rewrite it in a quiet moment",
     ),
-    Entry("partitions-missing", "warning", "there is no partition for today or tomorrow", "run howdah prune"),
     Entry(
-        "default-partition-used",
+        "segments-late",
         "warning",
-        "rows lie in a default partition, where retention costs a DELETE",
-        "run howdah prune, and see what is in its way",
+        "the archive's open segment was not closed, or an old one not dropped, when it was time",
+        "run howdah prune, and end the transaction in its way",
     ),
     # Jobs
     Entry(

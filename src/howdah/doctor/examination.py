@@ -83,8 +83,7 @@ OF_THE_QUEUE: Final = (
         lambda _: {"expected": storage.expected_indexes()},
     ),
     Check("bloat", ("live-bloated",), storage.bloat, lambda _: {"large": storage.LARGE, "row": storage.ROW}),
-    Check("partitions", ("partitions-missing",), storage.partitions),
-    Check("strays", ("default-partition-used",), storage.strays),
+    Check("segments", ("segments-late",), storage.segments),
     Check("lanes", ("type-unhandled", "type-paused", "lane-stuck"), lanes.lanes, _patience),
     Check(
         "overdue",

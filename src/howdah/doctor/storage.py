@@ -23,7 +23,7 @@ LARGE: Final = 100 * 2**20
 ROW: Final = 2 * 2**10
 """Octets of a row, with its share of the indexes: few have more, because what is large is stored out of line."""
 BLOATED: Final = 4
-"""Times what the jobs need that are there, or that there were on the busiest day."""
+"""Times what the jobs need that are there, or that are in the largest segment of the archive."""
 NEVER_FROZEN: Final = 2
 """Times the age at which the server freezes a table by itself."""
 
@@ -69,8 +69,12 @@ def is_as_installed(rows: Sequence[Row]) -> bool:
 
 
 def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Finding]:
-    """An index that is missing or invalid is a finding of its own."""
-    others = [each for each in differences if each.kind != "index" or each.problem not in (MISSING, INVALID)]
+    """An index that is missing or invalid is a finding of its own, unless it is of a segment."""
+    others = [
+        each
+        for each in differences
+        if each.kind != "index" or each.problem not in (MISSING, INVALID) or each.name not in _index_statements()
+    ]
     if others:
         first = others[0]
         more = f", and {count(len(others) - 1, 'other thing')}" if len(others) > 1 else ""
@@ -140,10 +144,8 @@ def _index_statements() -> dict[str, str]:
         for match in re.finditer(
             r"^CREATE (UNIQUE )?INDEX (\w+) ON (\S+) [^;]+;", statements.source(f"tables/{file}"), re.M
         ):
-            partitioned = match[3].endswith((".archive", ".events"))
             head = f"CREATE {match[1] or ''}INDEX"
-            text = " ".join(match[0].split())
-            made[match[2]] = text if partitioned else text.replace(head, f"{head} CONCURRENTLY", 1)
+            made[match[2]] = " ".join(match[0].split()).replace(head, f"{head} CONCURRENTLY", 1)
     return made
 
 
@@ -201,7 +203,7 @@ def _is_behind(patient: Patient, row: Row) -> bool:
 def bloat(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     (row,) = rows
     octets = row["heap"] + row["indexes"]
-    if octets <= LARGE or octets <= BLOATED * (row["jobs"] * ROW + row["busiest_day"]):
+    if octets <= LARGE or octets <= BLOATED * (row["jobs"] * ROW + row["largest_segment"]):
         return
     name = quoted(patient.schema, "live")
     online = (
@@ -209,7 +211,7 @@ def bloat(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     )
     yield finding(
         "live-bloated",
-        what=f"{name} takes {size(octets)} for {count(row['jobs'], 'job')}, and more than the busiest day of the archive would"
+        what=f"{name} takes {size(octets)} for {count(row['jobs'], 'job')}, and more than the largest segment of the archive would"
         " need: whoever reads all of it, as statistics and backups do, reads mostly nothing",
         culprit="a transaction that has kept dead rows for long (see xmin-held), or a backlog that was deleted",
         remedy=(online if row["indexes"] >= row["heap"] else "")
@@ -221,32 +223,24 @@ def bloat(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     )
 
 
-def partitions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
-    for row in rows:
-        if row["missing"]:
-            days = listed([str(day) for day in row["missing"]])
-            name = quoted(patient.schema, row["parent"])
-            yield finding(
-                "partitions-missing",
-                what=f"{name} has no partition for {days}: what ends then goes to {name}_default",
-                culprit="that no worker has run lately, or that somebody keeps the table locked",
-                remedy=f"{patient.command('prune')}  # which also makes the days ahead; workers do it about once an hour",
-                days=row["missing"],
-            )
-
-
-def strays(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
-    for table, number in rows[0].items():
-        if number:
-            name = quoted(patient.schema, f"{table}_default")
-            yield finding(
-                "default-partition-used",
-                what=f"{count(number, 'row')} {'lies' if number == 1 else 'lie'} in {name}, because there was no partition for"
-                " their day",
-                culprit="that no worker ran before that day, or that somebody kept the table locked",
-                remedy=f"{patient.command('prune')}  # it moves them once their day is over. What is there of today stays until then",
-                rows=number,
-            )
+def segments(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    (row,) = rows
+    due, overdue = row["rotation_due"], row["overdue"]
+    if due is None and not overdue:
+        return
+    late = []
+    if due is not None:
+        late.append(f"the open segment of the archive should have been closed {span(due)} ago")
+    if overdue:
+        late.append(f"{count(overdue, 'segment')} should have been dropped")
+    yield finding(
+        "segments-late",
+        what=f"in schema {patient.schema}, {' and '.join(late)}: ended jobs are kept longer than they should be",
+        culprit=listed(row["holders"]) if row["holders"] else "that no worker has run lately, so that nothing looked",
+        remedy=f"{patient.command('prune')}  # workers do it every five minutes, for as long as no transaction is in the way",
+        rotation_due=due,
+        overdue=overdue,
+    )
 
 
 def _is_later(version: str) -> bool:

@@ -6,20 +6,34 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from howdah.context import Context
 from howdah.job import Job, unread
 from howdah.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
-from howdah.plan import Plan, Row, call, read, wire
+from howdah.plan import Begin, Plan, Row, call, call_within, read, wire
 from howdah.stored import stored_mapping, stored_text
 from howdah.wire import Ids, JsonTexts, Tokens
 from howdah.worker.claimed import ClaimedRows
 
 Hold: TypeAlias = tuple[uuid.UUID, int]
 """The id of a claimed job, and the token of the claim."""
+
+LOCK_TIMEOUT: Final = "100ms"
+"""How long a batch waits for a row that another transaction has locked, before it passes that row over."""
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Batch(NamedTuple):
+    """What a batch has brought, and the jobs that it passed over, because another transaction has locked them."""
+
+    answer: Any
+    locked: frozenset[uuid.UUID]
 
 
 class Word(NamedTuple):
@@ -164,13 +178,38 @@ def sweep(context: Context) -> Plan[list[Row]]:
     return (yield from call("recover", worker_id=context.worker_id))
 
 
+def passing_over(
+    write: Callable[[Sequence[P]], Plan[R]], items: Sequence[P], id_of: Callable[[P], uuid.UUID]
+) -> Plan[Batch]:
+    """Writes a batch. What another transaction has locked keeps only itself waiting."""
+    try:
+        return Batch((yield from write(items)), frozenset())
+    except psycopg.errors.LockNotAvailable:
+        yield Begin()
+    locked = frozenset((yield from call("pass_over", ids=Ids(id_of(item) for item in items)))[0]["pass_over"])
+    return Batch((yield from write([item for item in items if id_of(item) not in locked])), locked)
+
+
 def start(context: Context, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
+    """Marks jobs as running. One that another transaction has locked is not: it is handed back when it is found unknown."""
+    begun = yield from passing_over(_start, holds, lambda hold: hold[0])
+    return set(begun.answer)
+
+
+def _start(holds: Sequence[Hold]) -> Plan[Iterable[uuid.UUID]]:
     fences = _fences(holds)
-    return set(_changed((yield from read("start", **fences)), fences["ids"]))
+    return _changed((yield from read("start", **fences, lock_timeout=LOCK_TIMEOUT)), fences["ids"])
 
 
-def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[set[uuid.UUID]]:
-    rows = yield from call(
+def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[Batch]:
+    return (yield from passing_over(lambda some: write_progress(context, some, LOCK_TIMEOUT), reports, _id))
+
+
+def write_progress(
+    context: Context, reports: Sequence[tuple[Hold, Report]], lock_timeout: str | None = None
+) -> Plan[set[uuid.UUID]]:
+    rows = yield from call_within(
+        lock_timeout,
         "progress",
         **_fences(_holds(reports)),
         percents=[report.percent for _, report in reports],
@@ -181,10 +220,15 @@ def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[s
     return _ids(rows)
 
 
-def record_events(context: Context, entries: Sequence[tuple[Hold, Told]]) -> Plan[None]:
+def record_events(context: Context, entries: Sequence[tuple[Hold, Told]]) -> Plan[Batch]:
+    return (yield from passing_over(lambda some: write_events(context, some, LOCK_TIMEOUT), entries, _id))
+
+
+def write_events(context: Context, entries: Sequence[tuple[Hold, Told]], lock_timeout: str | None = None) -> Plan[None]:
     """Keeps what happened, of each job in the order of the numbers. By them, doing it twice changes nothing."""
     now = time.monotonic()
-    yield from call(
+    yield from call_within(
+        lock_timeout,
         "record_events",
         **_fences(_holds(entries)),
         names=[told.name for _, told in entries],
@@ -202,12 +246,13 @@ def complete(context: Context, ended: Sequence[tuple[Hold, Completed]]) -> Plan[
     results = [end.result for _, end in ended]
     given = JsonTexts(results) if any(result is not None for result in results) else None
     fences = _fences(_holds(ended))
-    rows = yield from read("complete", **fences, results=given)
+    rows = yield from read("complete", **fences, results=given, lock_timeout=LOCK_TIMEOUT)
     return dict.fromkeys(_changed(rows, fences["ids"]), "completed")
 
 
 def fail(context: Context, ended: Sequence[tuple[Hold, Failed]]) -> Plan[dict[uuid.UUID, str]]:
-    rows = yield from call(
+    rows = yield from call_within(
+        LOCK_TIMEOUT,
         "fail",
         **_fences(_holds(ended)),
         errors=[stored_text(context, end.error) for _, end in ended],
@@ -220,7 +265,8 @@ def fail(context: Context, ended: Sequence[tuple[Hold, Failed]]) -> Plan[dict[uu
 
 
 def snooze(context: Context, ended: Sequence[tuple[Hold, Snoozed]]) -> Plan[dict[uuid.UUID, str]]:
-    rows = yield from call(
+    rows = yield from call_within(
+        LOCK_TIMEOUT,
         "snooze",
         **_fences(_holds(ended)),
         run_ats=[end.at for _, end in ended],
@@ -231,16 +277,16 @@ def snooze(context: Context, ended: Sequence[tuple[Hold, Snoozed]]) -> Plan[dict
 
 def abandon(context: Context, ended: Sequence[tuple[Hold, Cancelled]]) -> Plan[dict[uuid.UUID, str]]:
     reasons = [stored_text(context, end.reason) for _, end in ended]
-    return _statuses((yield from call("abandon", **_fences(_holds(ended)), reasons=reasons)))
+    return _statuses((yield from call_within(LOCK_TIMEOUT, "abandon", **_fences(_holds(ended)), reasons=reasons)))
 
 
 def crash(context: Context, ended: Sequence[tuple[Hold, Crashed]]) -> Plan[dict[uuid.UUID, str]]:
     errors = [stored_text(context, end.error) for _, end in ended]
-    return _statuses((yield from call("crash", **_fences(_holds(ended)), errors=errors)))
+    return _statuses((yield from call_within(LOCK_TIMEOUT, "crash", **_fences(_holds(ended)), errors=errors)))
 
 
 def release(context: Context, ended: Sequence[tuple[Hold, Interrupted]]) -> Plan[dict[uuid.UUID, str]]:
-    return _statuses((yield from call("release", **_fences(_holds(ended)), interrupted=True)))
+    return _statuses((yield from call_within(LOCK_TIMEOUT, "release", **_fences(_holds(ended)), interrupted=True)))
 
 
 _WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
@@ -253,9 +299,14 @@ _WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
 }
 
 
-def end(context: Context, ended: Sequence[tuple[Hold, Any]]) -> Plan[dict[uuid.UUID, str]]:
+def end(context: Context, ended: Sequence[tuple[Hold, Any]]) -> Plan[Batch]:
     """Writes endings of one kind."""
-    return (yield from _WRITES[type(ended[0][1])](context, ended))
+    write = _WRITES[type(ended[0][1])]
+    return (yield from passing_over(lambda some: write(context, some), ended, _id))
+
+
+def _id(item: tuple[Hold, Any]) -> uuid.UUID:
+    return item[0][0]
 
 
 def _holds(ended: Iterable[tuple[Hold, Any]]) -> list[Hold]:

@@ -1,9 +1,9 @@
 """The completer: everything that a worker writes about the jobs it holds, in batches.
 
 One batch is written while the next one gathers: alone, an ending is written at once; under load, batches
-grow by themselves. A batch that the database refuses as a whole, or that waits for somebody's lock, is halved
-until the culprit is found, so that one bad or locked row never keeps its neighbours from ending. The culprit
-is written on its own, for as long as that takes.
+grow by themselves. A batch that the database refuses as a whole is halved until the culprit is found, so that one
+bad row never keeps its neighbours from ending. The culprit is written on its own. A job that another transaction has
+locked is passed over, and tried again in short intervals until the lock is gone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import logging
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Container, Coroutine, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from howdah.context import Context
 from howdah.database import Database
@@ -28,7 +28,7 @@ from howdah.plan import Begin, Plan
 from howdah.worker import calls
 from howdah.worker.calls import Hold
 from howdah.worker.link import Link
-from howdah.worker.reports import Reports, is_about_the_value
+from howdah.worker.reports import Persist, Reports, is_about_the_value
 from howdah.worker.run import hold_of
 from howdah.worker.tracker import Tracker
 
@@ -40,7 +40,9 @@ BATCH = 2_000
 GATHERED = 1_000
 """Endings that are worth a write of their own while more are about to come: each write is a commit."""
 PATIENCE = 2.0
-"""Seconds that a batch may wait for a lock before it is divided."""
+"""Seconds that a batch may take before it is divided."""
+LOOK_AGAIN = 0.05
+"""Seconds after which a job that is locked is tried again; they grow tenfold while it stays so."""
 
 
 class Ended(NamedTuple):
@@ -83,13 +85,15 @@ class Completer:
         self._idle.set()
         self._closing = False
         self._stragglers: set[asyncio.Task[None]] = set()
+        self._locked: list[Ended] = []
+        self._waiting_for_locks = False
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._task = asyncio.create_task(self._work(), name="howdah completer")
 
     @property
     def backlog(self) -> int:
-        return len(self._endings)
+        return len(self._endings) + len(self._locked)
 
     def end(self, job: Job, ending: Ending) -> None:
         self._endings.append(Ended(job, ending))
@@ -196,7 +200,7 @@ class Completer:
                 answer.set_result(begun)
 
     async def _started(self, holds: Sequence[Hold]) -> set[uuid.UUID]:
-        """Those that were started. One that somebody has locked is not: it is handed back when it is found unknown."""
+        """Those that were started."""
         begun = await self._persist(lambda: calls.start(self._context, holds))
         if begun is not None or len(holds) == 1:
             return begun or set()
@@ -207,24 +211,25 @@ class Completer:
         while self._more_comes() and 0 < len(self._endings) < GATHERED:  # noqa: ASYNC110
             await asyncio.sleep(0)
         batch, self._endings = self._endings[:BATCH], self._endings[BATCH:]
-        if batch and self._reports:
-            batch = await self._after_last_words(batch)
-        for group in _by_kind(batch):
-            await self._write(group)
+        await self._write_batch(batch, self._until_reached)
 
-    async def _after_last_words(self, batch: Sequence[Ended]) -> list[Ended]:
+    async def _write_batch(self, batch: Sequence[Ended], persist: Persist) -> None:
+        if batch and self._reports:
+            batch = await self._after_last_words(batch, persist)
+        for group in _by_kind(batch):
+            await self._write(group, persist)
+
+    async def _after_last_words(self, batch: Sequence[Ended], persist: Persist) -> list[Ended]:
         """Writes what was said of jobs that end. Those for which that has to wait have to wait too."""
         said = {hold for ended in batch if (hold := hold_of(ended.job)) in self._reports}
-        waiting = await self._reports.write(self._until_reached, said)
-        for ended in batch:
-            if hold_of(ended.job) in waiting:
-                self._write_alone(ended, TimeoutError())
+        waiting = await self._reports.write(persist, said, alone=True)
+        self._put_off([ended for ended in batch if hold_of(ended.job) in waiting])
         return [ended for ended in batch if hold_of(ended.job) not in waiting]
 
-    async def _write(self, group: Sequence[Ended]) -> None:
+    async def _write(self, group: Sequence[Ended], persist: Persist) -> None:
         pairs = [(hold_of(job), ending) for job, ending in group]
         try:
-            statuses = await self._until_reached(lambda: calls.end(self._context, pairs))
+            statuses, locked = await persist(lambda: calls.end(self._context, pairs))
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
@@ -233,13 +238,39 @@ class Completer:
                 self._write_alone(group[0], error)
             else:
                 half = len(group) // 2
-                await self._write(group[:half])
-                await self._write(group[half:])
+                await self._write(group[:half], persist)
+                await self._write(group[half:], persist)
             return
-        self._tell([Written(job, ending, statuses.get(job.id)) for job, ending in group])
+        self._put_off([ended for ended in group if ended.job.id in locked])
+        self._tell([Written(job, ending, statuses.get(job.id)) for job, ending in group if job.id not in locked])
+
+    def _put_off(self, batch: Sequence[Ended]) -> None:
+        """Keeps the endings of jobs that another transaction has locked, and sees to it that they are tried again."""
+        self._locked += batch
+        if self._locked and not self._waiting_for_locks:
+            self._waiting_for_locks = True
+            self._begin(self._write_locked())
+
+    async def _write_locked(self) -> None:
+        pause = LOOK_AGAIN
+        try:
+            while self._locked and not self._closing:
+                await asyncio.sleep(pause)
+                batch, self._locked = self._locked, []
+                try:
+                    # Not by the link, which others would wait for.
+                    await self._write_batch(batch, self._through_pool)
+                except DatabaseUnavailable:
+                    self._locked += batch
+                pause = LOOK_AGAIN if len(self._locked) < len(batch) else min(1.5 * pause, 10 * LOOK_AGAIN)
+        finally:
+            self._waiting_for_locks = False
 
     def _write_alone(self, ended: Ended, error: Exception) -> None:
-        task = asyncio.create_task(self._insist(ended, error))
+        self._begin(self._insist(ended, error))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._stragglers.add(task)
         task.add_done_callback(self._stragglers.discard)
 
@@ -258,7 +289,9 @@ class Completer:
             try:
                 if await self._reports.write(self._through_pool, {hold_of(job)}, alone=True):
                     raise TimeoutError
-                statuses = await self._database.arun(calls.end(self._context, [(hold_of(job), ending)]))
+                statuses, locked = await self._database.arun(calls.end(self._context, [(hold_of(job), ending)]))
+                if locked:
+                    raise TimeoutError
             except Exception as refused:  # noqa: BLE001
                 error = refused
                 if self._closing:

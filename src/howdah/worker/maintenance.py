@@ -1,4 +1,4 @@
-"""What any worker does for all of them: the sweep, the schedules, the archive's partitions.
+"""What any worker does for all of them: the sweep, the schedules, the archive's segments.
 
 There is no leader to lose. Every worker does all of it, at moments of its own; the database makes sure
 that nothing is done twice.
@@ -6,9 +6,9 @@ that nothing is done twice.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
-import time
 
 from howdah import calls as verbs
 from howdah import schedules
@@ -20,11 +20,11 @@ from howdah.worker.service import Service
 
 log = logging.getLogger("howdah.worker")
 
-PRUNE_EVERY = 3600.0
+PRUNE_EVERY = 300.0
 
 
 class Maintenance:
-    """Sweeps, fires schedules, and keeps the archive's days in order."""
+    """Sweeps, fires schedules, and keeps the archive's segments in order."""
 
     def __init__(self, database: Database, context: Context, writes: Link, *, sweep: float, poll: float) -> None:
         self._database = database
@@ -32,14 +32,15 @@ class Maintenance:
         self._writes = writes
         self._sweep_every = sweep
         self._poll = poll
-        self._prune_at = time.monotonic() + random.uniform(5, 65)
         self._complained: dict[str, str] = {}
         self.sweeper = Service("sweep", self._sweep)
         self.scheduler = Service("scheduler", self._fire)
+        self.archivist = Service("archivist", self._prune)
+        self._prune_in = random.uniform(5, 65)
 
     @property
-    def services(self) -> tuple[Service, Service]:
-        return self.sweeper, self.scheduler
+    def services(self) -> tuple[Service, ...]:
+        return self.sweeper, self.scheduler, self.archivist
 
     async def _sweep(self) -> None:
         if not await self.sweeper.pause(self._sweep_every * random.uniform(0.8, 1.2)):
@@ -52,14 +53,23 @@ class Maintenance:
                 row["reason"],
                 extra={"event": "recovered", "job_id": str(row["id"])},
             )
-        if time.monotonic() >= self._prune_at:
-            self._prune_at = time.monotonic() + PRUNE_EVERY * random.uniform(0.8, 1.2)
-            await self._prune()
 
     async def _prune(self) -> None:
-        for day in await self._database.arun(verbs.prune(self._context)):
-            if day.dropped:
-                log.info("dropped the archive of %s", day.day, extra={"event": "pruned"})
+        if not await self.archivist.pause(self._prune_in):
+            return
+        self._prune_in = PRUNE_EVERY * random.uniform(0.8, 1.2)
+        pruning = asyncio.ensure_future(self._database.arun(verbs.prune(self._context, tries=1)))
+        stopping = asyncio.ensure_future(self.archivist.stopping.wait())
+        # A large segment takes long to look through. That is for a worker that stays.
+        await asyncio.wait({pruning, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not pruning.done():
+            pruning.cancel()
+            await asyncio.wait({pruning})
+            return
+        for segment in pruning.result():
+            if segment.dropped:
+                log.info("dropped segment %d of the archive", segment.segment, extra={"event": "pruned"})
 
     async def _fire(self) -> None:
         report = await self._writes.run(schedules.fire_due(self._context))

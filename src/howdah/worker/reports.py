@@ -1,9 +1,9 @@
 """The reports: what the handlers of a worker have said and is not in the database yet.
 
 All of it is written together, a few times in a second: one statement for where the jobs stand, one for what happened.
-What cannot be written now, because the database is gone or somebody has locked the job, stays with its tracker, and
-where jobs stand is only ever the last word. When somebody's lock keeps all of them waiting, each is written on its own,
-aside from everything else. What can never be written is said in the log, and keeps nothing else from it.
+What cannot be written now, because the database is gone or another transaction has locked the job, stays with its tracker,
+and where jobs stand is only ever the last word. A job that is locked is passed over, and written on its own, aside from
+everything else. What can never be written is said in the log, and keeps nothing else from it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Container, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import psycopg
@@ -23,7 +24,7 @@ from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput
 from howdah.failure import describe, loggable
 from howdah.plan import Plan
 from howdah.worker import calls
-from howdah.worker.calls import Hold, Told
+from howdah.worker.calls import Batch, Hold, Told
 from howdah.worker.tracker import Tracker
 
 log = logging.getLogger("howdah.worker")
@@ -135,9 +136,9 @@ class Reports:
         """
         report, told = tracker.unwritten()
         if report is not None:
-            yield from calls.progress(self._context, [(tracker.hold, report)])
+            yield from calls.write_progress(self._context, [(tracker.hold, report)])
         for piece in _pieces(told):
-            yield from calls.record_events(self._context, [(tracker.hold, each) for each in piece])
+            yield from calls.write_events(self._context, [(tracker.hold, each) for each in piece])
 
     def settle(self, tracker: Tracker, run: Callable[[Plan[None]], None]) -> bool:
         """Writes what was said of one job while nothing else can be done. Whether it could."""
@@ -192,10 +193,13 @@ class Reports:
         if not taken:
             return
         reports = [(each.tracker.hold, each.report) for each in taken if each.report is not None]
-        error = await _tried(persist, lambda: calls.progress(self._context, reports))
+        locked, error = await _tried(persist, lambda: calls.progress(self._context, reports))
         if error is None:
             for each in taken:
-                each.report_is_done()
+                if each.id in locked:
+                    each.is_locked()
+                else:
+                    each.report_is_done()
         elif not is_about_the_value(error):
             for each in taken:
                 each.has_to_wait = True
@@ -209,10 +213,13 @@ class Reports:
 
     async def _write_events(self, persist: Persist, parts: Sequence[_Part]) -> None:
         entries = [(part.taken.tracker.hold, told) for part in parts for told in part.told]
-        error = await _tried(persist, lambda: calls.record_events(self._context, entries))
+        locked, error = await _tried(persist, lambda: calls.record_events(self._context, entries))
         if error is None:
             for part in parts:
-                part.taken.is_done(part.size)
+                if part.taken.id in locked:
+                    part.taken.is_locked()
+                else:
+                    part.taken.is_done(part.size)
         elif not is_about_the_value(error):
             for part in parts:
                 part.taken.has_to_wait = True
@@ -253,6 +260,14 @@ class _Taken:
         self.alone = alone
         """Whether it is this job that has to wait, if something has to."""
         self.has_to_wait = False
+
+    @property
+    def id(self) -> uuid.UUID:
+        return self.tracker.hold[0]
+
+    def is_locked(self) -> None:
+        """It is this job that has to wait."""
+        self.has_to_wait = self.alone = True
 
     @property
     def is_left(self) -> bool:
@@ -307,21 +322,18 @@ def _pieces(told: Sequence[Told]) -> Iterator[list[Told]]:
         yield piece
 
 
-async def _tried(persist: Persist, plan: Callable[[], Plan[Any]]) -> Exception | None:
+async def _tried(persist: Persist, plan: Callable[[], Plan[Batch]]) -> tuple[Container[uuid.UUID], Exception | None]:
+    """The jobs that were passed over, and what went wrong."""
     try:
-        await persist(plan)
+        return (await persist(plan)).locked, None
     except DatabaseUnavailable:
         raise
     except Exception as error:  # noqa: BLE001
-        return error
-    return None
+        return (), error
 
 
 def is_about_the_value(error: Exception) -> bool:
     """Whether to try again would be in vain: not an outage, a lock, a schema in the middle of its migration."""
-    if isinstance(error, psycopg.errors.CheckViolation) and (error.diag.table_name or "").endswith("_default"):
-        # A day's partition was attached between the choice of one for the row and its writing.
-        return False
     if isinstance(error, psycopg.Error):
         return isinstance(error, psycopg.DataError) or (error.sqlstate or "").startswith(("22", "23", "54", "JQ", "P0"))
     return not isinstance(error, TimeoutError | OSError | HowdahError) or isinstance(error, InvalidInput)

@@ -25,10 +25,16 @@ def hostile_queue(queue: JobQueue, db: Db) -> None:
         queue.event(job, MARKUP, {"said": text})
         queue.progress(job, 50)
         # Past the client, which would refuse some of it.
-        db.execute("UPDATE live SET current_stage = left(%s, 100), worker_id = left(%s, 100)", (text, text))
+        db.execute(
+            "UPDATE live SET current_stage = left(%s, 100), worker_id = left(%s, 100), own_write = NOT own_write",
+            (text, text),
+        )
         queue.fail(job, text)
     db.execute("UPDATE workers SET job_types = ARRAY[%s]", (TYPE,))
-    db.execute("UPDATE live SET status = 'running', started_at = now(), current_stage = %s", (HOSTILE,))
+    db.execute(
+        "UPDATE live SET status = 'running', started_at = now(), current_stage = %s, own_write = NOT own_write",
+        (HOSTILE,),
+    )
 
 
 def test_no_text_is_a_command_or_markup(queue: JobQueue, db: Db) -> None:

@@ -14,9 +14,14 @@ BEGIN
         'FROM %s ORDER BY created_at, id', p_table
     );
     GET DIAGNOSTICS v_adopted = ROW_COUNT;
+    EXECUTE format(
+        'CREATE TRIGGER adopted_unchanged BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+        'FOR EACH STATEMENT EXECUTE FUNCTION howdah.adopted_unchanged()', p_table
+    );
     RETURN v_adopted;
 END
 $$;
 COMMENT ON FUNCTION howdah.adopt IS
-    'Copies the jobs of a plain table with the columns of the view jobs. Ended ones count as ended now, so that retention spares them.';
+    'Copies the jobs of a plain table with the columns of jobs, and lets nothing more be written to it. Ended ones count as ended now, so'
+    ' that retention spares them.';
 REVOKE ALL ON FUNCTION howdah.adopt FROM PUBLIC;

@@ -20,11 +20,15 @@ BEGIN
         WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE
     ) AS j;
 
-    UPDATE howdah.live AS j SET token = j.token + 1 WHERE j.id = ANY (v_ending);
+    UPDATE howdah.live AS j SET token = j.token + 1, worker_id = NULL, claimed_at = NULL, own_write = NOT j.own_write
+    WHERE j.id = ANY (v_ending);
     PERFORM howdah.finish(array_agg(c.id), array_agg('cancelled'::varchar), array_agg(p_reason))
     FROM unnest(v_ending) AS c (id)
     HAVING count(*) > 0;
-    UPDATE howdah.live AS j SET cancel_requested_at = howdah.clock(), last_error = coalesce(p_reason, j.last_error)
+    UPDATE howdah.live AS j SET
+        cancel_requested_at = howdah.clock(),
+        last_error = coalesce(p_reason, j.last_error),
+        own_write = NOT j.own_write
     WHERE j.id = ANY (v_asked);
     -- A hint to their workers; what it does not reach, they learn when they attend to their jobs. With a notify queue
     -- that nobody empties, the transaction would fail as it commits.

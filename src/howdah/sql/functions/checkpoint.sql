@@ -6,6 +6,7 @@ AS $$
         UPDATE howdah.live AS j SET
             checkpoint = p_checkpoint,
             lease_until = howdah.lease_clock() + j.lease,
+            own_write = NOT j.own_write,
             report = howdah.next_report(j.report, j.token, j.attempts, j.started_at, howdah.clock())
         WHERE j.id = p_id AND j.token = p_token AND j.status <> 'pending'
         RETURNING j.id

@@ -24,6 +24,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 -- A plan made while the table was empty must not read all of it once it is full.
 SET enable_seqscan = off
+-- A lane is read in the order of its index, and only as far as needed, whatever the planner believes: an index for plain clients
+-- looks as good to it while statistics say that nothing is pending.
+SET enable_sort = off
+SET enable_incremental_sort = off
 SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
@@ -190,8 +194,7 @@ BEGIN
                 -- A suspect waits for a process of its own.
                 status = CASE WHEN v_starts AND j.crashes = 0 THEN 'running' ELSE 'claimed' END,
                 worker_id = p_worker_id,
-                -- Never the same twice, even by a clock that stands still: it is what plain SQL clients see of the token.
-                claimed_at = greatest(howdah.clock(), j.claimed_at + interval '1 microsecond'),
+                claimed_at = howdah.clock(),
                 started_at = CASE WHEN v_starts AND j.crashes = 0 THEN howdah.clock() END,
                 deadline_at = CASE WHEN v_starts AND j.crashes = 0 THEN howdah.clock() + j.timeout END,
                 lease = v_lease,
@@ -201,7 +204,8 @@ BEGIN
                 -- How far an attempt before this one has come says nothing about it.
                 progress = 0,
                 current_stage = NULL,
-                order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END
+                order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END,
+                own_write = NOT j.own_write
             WHERE j.id = ANY (v_found)
             RETURNING j.*
         )

@@ -6,16 +6,17 @@ DECLARE
     v_folded int;
 BEGIN
     IF (SELECT count(*) FROM (SELECT FROM howdah.archive_counts LIMIT p_rows) AS differences) < p_rows
-        OR NOT pg_try_advisory_xact_lock(hashtextextended('howdah.compact_counts', 0))
+        -- A rotation or a prune at the same time would miss what is folded here.
+        OR NOT howdah.has_segments()
     THEN
         RETURN 0;
     END IF;
     WITH folded AS (
-        DELETE FROM howdah.archive_counts RETURNING day, job_type, status, jobs
+        DELETE FROM howdah.archive_counts RETURNING segment, day, job_type, status, jobs
     ), kept AS (
-        INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
-        SELECT f.day, f.job_type, f.status, sum(f.jobs) FROM folded AS f
-        GROUP BY f.day, f.job_type, f.status
+        INSERT INTO howdah.archive_counts (segment, day, job_type, status, jobs)
+        SELECT f.segment, f.day, f.job_type, f.status, sum(f.jobs) FROM folded AS f
+        GROUP BY f.segment, f.day, f.job_type, f.status
         HAVING sum(f.jobs) <> 0
     )
     SELECT count(*) INTO v_folded FROM folded;

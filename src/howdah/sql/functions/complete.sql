@@ -22,7 +22,7 @@ BEGIN
         WHERE j.id = ANY (p_ids) AND j.id = ended.id AND j.token = ended.token AND j.status <> 'pending'
         RETURNING j.*, ended.result AS ended_with
     ), kept AS (
-        INSERT INTO howdah.archive (
+        INSERT INTO howdah.archive_open (
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
@@ -41,7 +41,7 @@ BEGIN
         RETURNING job_type
     ), noted AS (
         -- The end of a job that has never said anything is no news, and there are millions of them.
-        INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', 'completed',
             jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', started_at))

@@ -47,7 +47,7 @@ BEGIN
     );
     IF v_flips THEN
         -- Held jobs follow when they come back: two of them would break the promise of one lease before it is made.
-        UPDATE howdah.live AS j SET order_key = CASE WHEN p_ordered THEN '' END
+        UPDATE howdah.live AS j SET order_key = CASE WHEN p_ordered THEN '' END, own_write = NOT j.own_write
         WHERE j.job_type = p_job_type AND j.status = 'pending';
     END IF;
 END

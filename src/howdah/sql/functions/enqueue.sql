@@ -89,7 +89,7 @@ BEGIN
             -- INSERT, because that may have waited for the very transaction that ended the job.
             v_id := p_id;
             v_ended := EXISTS (
-                SELECT FROM howdah.archive AS a WHERE a.id = p_id AND a.finished_at >= howdah.earliest_end(p_id)
+                SELECT FROM howdah.archive AS a WHERE a.id = p_id
             );
             DELETE FROM howdah.live AS j WHERE j.id = p_id AND v_ended;
             v_created := NOT v_ended;

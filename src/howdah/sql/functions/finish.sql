@@ -27,14 +27,14 @@ BEGIN
         WHERE j.id = ANY (p_ids) AND j.id = ended.id
         RETURNING j.*, ended.status AS ended_as, ended.error
     ), kept AS (
-        INSERT INTO howdah.archive (
+        INSERT INTO howdah.archive_open (
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
             current_stage, last_error, errors, result, checkpoint, retry_policy, meta, report
         )
         SELECT
-            id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, NULL,
+            id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
             current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta,
@@ -49,11 +49,12 @@ BEGIN
             paused_at = howdah.clock(),
             paused_because = format('job %s of this ordered type ended as %s', stopped.id, stopped.ended_as)
         FROM (
-            SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone WHERE order_key IS NOT NULL
+            SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone
+            WHERE order_key IS NOT NULL AND ended_as <> 'completed'
         ) AS stopped
         WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL
     ), noted AS (
-        INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', ended_as,
             jsonb_strip_nulls(jsonb_build_object('cause', coalesce(p_cause, ended_as), 'error', nullif(error, p_cause)))
@@ -70,7 +71,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.finish IS
-    'Moves jobs that the caller has locked to the archive, as failed or cancelled. p_noted: the caller has written the event. p_cause: what it says,'
+    'Moves jobs that the caller has locked to the archive, under the statuses given. p_noted: the caller has written the event. p_cause: what it says,'
     ' if not the status.'
     ' Internal: it has no fence of its own.';
 REVOKE ALL ON FUNCTION howdah.finish FROM PUBLIC;

@@ -2,8 +2,11 @@ CREATE OR REPLACE FUNCTION howdah.may_be_claimed(p_job howdah.live) RETURNS bool
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    -- Not the time at which the transaction began: a job that was added since then, and that it has locked, is due.
+    v_now timestamptz := howdah.lease_clock();
 BEGIN
-    IF p_job.run_at > howdah.clock() OR p_job.expires_at <= howdah.clock() THEN
+    IF p_job.run_at > v_now OR p_job.expires_at <= v_now THEN
         RETURN false;
     ELSIF p_job.order_key IS NOT NULL THEN
         RETURN p_job.id = ANY (howdah.claim_ordered(p_job.job_type, true));

@@ -39,6 +39,7 @@ BEGIN
             progress = coalesce(round(told.percent)::int, j.progress),
             current_stage = coalesce(left(told.stage, 100), j.current_stage),
             lease_until = howdah.lease_clock() + j.lease,
+            own_write = NOT j.own_write,
             report = howdah.next_report(
                 j.report, j.token, j.attempts, j.started_at, howdah.clock(), told.percent, told.done, told.total,
                 told.stage IS DISTINCT FROM j.current_stage AND told.stage IS NOT NULL

@@ -50,6 +50,7 @@ BEGIN
         UPDATE howdah.live AS j SET
             events_count = j.events_count + by_job.events,
             lease_until = howdah.lease_clock() + j.lease,
+            own_write = NOT j.own_write,
             report = howdah.with_seq(
                 CASE
                     -- What a handler tells is a sign of life; what some library logs is not.
@@ -65,7 +66,7 @@ BEGIN
         WHERE j.id = ANY (p_ids) AND j.id = by_job.id
         RETURNING j.id, j.token, j.job_type, j.attempts, howdah.seq_of(j.report) - by_job.rows AS before
     ), kept AS (
-        INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock() - t.age, c.id, c.token, c.before + t.rank, c.attempts, c.job_type, t.kind, t.name, t.data
         FROM told AS t JOIN changed AS c ON c.id = t.id

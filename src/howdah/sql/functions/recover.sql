@@ -67,7 +67,8 @@ BEGIN
                         )
                     )
             END
-            ORDER BY j.id LIMIT p_limit
+            -- In no order: by that of the ids, all jobs would be read where statistics say that most are held.
+            LIMIT p_limit
             FOR UPDATE SKIP LOCKED
         )
         SELECT s.id, s.status, coalesce(s.reason, v_cause)

@@ -15,7 +15,7 @@ BEGIN
         RAISE EXCEPTION 'a priority is needed' USING ERRCODE = 'JQ001';
     END IF;
     WITH changed AS (
-        UPDATE howdah.live AS j SET priority = p_priority
+        UPDATE howdah.live AS j SET priority = p_priority, own_write = NOT j.own_write
         WHERE j.id = ANY (p_ids) AND j.status = 'pending'
         RETURNING j.id, j.job_type, j.run_at
     )

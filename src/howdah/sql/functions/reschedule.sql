@@ -12,7 +12,7 @@ DECLARE
     v_job_types varchar[];
 BEGIN
     WITH changed AS (
-        UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due
+        UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due, own_write = NOT j.own_write
         WHERE j.id = ANY (p_ids) AND j.status = 'pending'
         RETURNING j.id, j.job_type
     )

@@ -18,12 +18,12 @@ BEGIN
         SELECT a.* FROM howdah.archive AS a WHERE a.id = ANY (p_ids) ORDER BY a.id FOR UPDATE
     ), revived AS (
         INSERT INTO howdah.live (
-            id, token, run_at, first_due_at, created_at, claimed_at, expires_at, timeout, parent_id, workflow_id,
+            id, token, run_at, first_due_at, created_at, expires_at, timeout, parent_id, workflow_id,
             priority, attempts, max_attempts, crashes, interruptions, progress, events_count, job_type, status,
             data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, report
         )
         SELECT
-            id, token + 1, howdah.clock(), howdah.clock(), created_at, claimed_at, NULL, timeout, parent_id,
+            id, token + 1, howdah.clock(), howdah.clock(), created_at, NULL, timeout, parent_id,
             workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
             data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
             NULL, last_error, errors, checkpoint, retry_policy, meta,
@@ -38,13 +38,8 @@ BEGIN
     ), gone AS (
         DELETE FROM howdah.archive AS a USING revived
         WHERE a.id = ANY (p_ids) AND a.id = revived.id
-        RETURNING a.finished_at, a.job_type, a.status
-    ), counted AS (
-        INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
-        SELECT (finished_at AT TIME ZONE 'UTC')::date, job_type, status, -count(*)
-        FROM gone GROUP BY 1, 2, 3
     ), noted AS (
-        INSERT INTO howdah.events (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock(), id, token, howdah.seq_of(report), 0, job_type, 'status', 'pending', '{"cause": "retried"}'
         FROM revived WHERE report IS NOT NULL

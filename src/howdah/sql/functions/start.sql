@@ -20,7 +20,8 @@ BEGIN
         status = 'running',
         started_at = howdah.clock(),
         deadline_at = howdah.clock() + j.timeout,
-        lease_until = howdah.lease_clock() + j.lease
+        lease_until = howdah.lease_clock() + j.lease,
+        own_write = NOT j.own_write
     FROM unnest(p_ids, p_tokens) AS begun (id, token)
     WHERE j.id = ANY (p_ids) AND j.id = begun.id AND j.token = begun.token
         -- Not as the index of held jobs has it: they are to be found by their ids.

@@ -5,7 +5,9 @@ WITH part AS (
     UNION ALL
     SELECT c.relname, c.relowner, c.relacl, 'relation', n.nspowner
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.oid = %(schema)s::regnamespace AND c.relname = ANY (%(relations)s::text[])
+    WHERE n.oid = %(schema)s::regnamespace AND (
+        c.relname = ANY (%(relations)s::text[]) OR c.relkind = 'r' AND c.relname ~ '^(archive|events)_[0-9]+$'
+    )
     UNION ALL
     SELECT format('%%s.%%s', c.relname, a.attname), c.relowner, a.attacl, 'column', n.nspowner
     FROM pg_catalog.pg_class AS c

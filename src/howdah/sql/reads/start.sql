@@ -1,3 +1,4 @@
--- Mostly all of them: then no id needs to be sent back.
+-- Mostly all of them: then no id needs to be sent back. The bound is as in call_statement.
 SELECT CASE WHEN count(*) < cardinality(%(ids)s) THEN coalesce(array_agg(begun.id), '{}') END AS only
-FROM howdah.start(p_ids => %(ids)s, p_tokens => %(tokens)s) AS begun
+FROM pg_catalog.set_config('lock_timeout', %(lock_timeout)s, true) AS bound,
+    howdah.start(p_ids => CASE WHEN bound IS NOT NULL THEN %(ids)s END, p_tokens => %(tokens)s) AS begun

@@ -1,8 +1,8 @@
 -- Everything of ours in the schema belongs to the owner; what somebody else put there stays theirs. Whoever the queue
 -- belonged to before becomes a member of the owner, and so does whoever migrates: they go on as before.
 
--- A partition that is being made right now would be missed.
-SELECT pg_advisory_xact_lock(hashtextextended('howdah.create_partitions', 0));
+-- A segment that is being opened right now would be missed.
+SELECT FROM howdah.segments WHERE closed_at IS NULL FOR UPDATE;
 
 DO $$
 DECLARE

@@ -42,7 +42,7 @@ $$;
 GRANT USAGE ON SCHEMA howdah TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
 GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
 
--- To add jobs. A status of one's own is not among the columns: who adds a job does not also end it.
+-- To add jobs. A status of one's own is not among the columns: a producer does not also end jobs.
 GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many, howdah.queue_up TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
@@ -66,6 +66,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.leave_worker,
     howdah.next_due,
     howdah.next_fire,
+    howdah.pass_over,
     howdah.progress,
     howdah.record_events,
     howdah.register_worker,
@@ -76,9 +77,13 @@ GRANT EXECUTE ON FUNCTION
 TO howdah_worker;
 
 -- To see what is going on, without what is in it: see the views.
+GRANT SELECT (
+    id, job_type, priority, status, progress, current_stage, events_count, worker_id, claimed_at, created_at, started_at,
+    completed_at, attempts, max_attempts
+) ON howdah.jobs TO howdah_viewer, howdah_operator;
 GRANT SELECT ON
-    howdah.jobs, howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details,
-    howdah.types, howdah.workers, howdah.settings, howdah.archive_counts
+    howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details,
+    howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION
@@ -98,7 +103,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.retry,
     howdah.run_schedule
 TO howdah_operator;
-GRANT UPDATE (archive_retention, archive_days_ahead, cancel_grace, max_crashes, max_interruptions)
+GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions)
     ON howdah.settings TO howdah_operator;
 
 -- What several of them need.
@@ -106,5 +111,6 @@ GRANT EXECUTE ON FUNCTION howdah.channel, howdah.clock, howdah.lease_clock TO ho
 -- A container asks for its own health by its worker's login.
 GRANT SELECT ON howdah.workers TO howdah_worker;
 GRANT EXECUTE ON FUNCTION
-    howdah.compact_counts, howdah.create_partitions, howdah.prune, howdah.recover, howdah.recover_stale_jobs, howdah.schedule
+    howdah.compact_counts, howdah.prune, howdah.recover, howdah.recover_stale_jobs, howdah.rotate, howdah.schedule,
+    howdah.bound_segments
 TO howdah_worker, howdah_operator;

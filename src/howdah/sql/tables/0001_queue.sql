@@ -15,16 +15,18 @@ CREATE TABLE howdah.schema_version (
     version int NOT NULL,
     oldest_client int NOT NULL,
     digest text NOT NULL,
+    views_digest text,
     howdah_version text NOT NULL,
     migrated_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE howdah.schema_version IS
     'What is installed here. oldest_client is the oldest schema version whose clients still work with it.';
+COMMENT ON COLUMN howdah.schema_version.views_digest IS
+    'Tells one version of the views from another. To replace a view waits for its readers, so it is done only where it changes.';
 
 CREATE TABLE howdah.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     archive_retention interval NOT NULL DEFAULT '14 days' CHECK (archive_retention >= '0'),
-    archive_days_ahead int NOT NULL DEFAULT 7 CHECK (archive_days_ahead BETWEEN 1 AND 365),
     cancel_grace interval NOT NULL DEFAULT '30 seconds',
     max_crashes int NOT NULL DEFAULT 3 CHECK (max_crashes >= 1),
     max_interruptions int NOT NULL DEFAULT 10 CHECK (max_interruptions >= 0)
@@ -38,6 +40,7 @@ CREATE TABLE howdah.types (
     paused_because text,
     ordered boolean NOT NULL DEFAULT false,
     pause_on_failure boolean NOT NULL DEFAULT false,
+    fail_stalled boolean NOT NULL DEFAULT false,
     priority int,
     max_attempts int,
     timeout interval,
@@ -53,59 +56,102 @@ CREATE TABLE howdah.workers (
     worker_id varchar(100) PRIMARY KEY,
     boot uuid NOT NULL,
     heartbeat_at timestamptz NOT NULL,
+    fresh_since timestamptz,
     registered_at timestamptz NOT NULL,
     lease interval NOT NULL CHECK (lease > '0'),
     started_at timestamptz NOT NULL,
+    last_claim_at timestamptz,
     host text,
     pid int,
     version text,
     job_types varchar(50)[],
     capacity int,
     running int,
+    loop_lag interval,
+    leaked int,
+    pace jsonb,
     meta jsonb
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE howdah.workers IS 'One row for each worker that beats. Who holds jobs without a row here lives by lease_until.';
+COMMENT ON TABLE howdah.workers IS
+    'One row for each worker that sends heartbeats. A holder of jobs without a row here lives by lease_until.';
+COMMENT ON COLUMN howdah.workers.fresh_since IS
+    'Since when its heartbeats have come without a gap. A worker that was out of touch itself does not judge others.';
+COMMENT ON COLUMN howdah.workers.pace IS
+    'For each type that it ran lately: how many it ended in a second while there were any (per_second), and the mean seconds that'
+    ' they ran (run) and had been due before (wait).';
+
+-- Jobs. `jobs` is what plain SQL clients know: a table with their 16 columns, in their order. It is an inheritance parent, and
+-- empty itself: live jobs are in `live`, ended ones in the segments of `archive`, each with more columns behind. So a client's
+-- SELECT … FOR UPDATE SKIP LOCKED locks real rows, its UPDATE writes what it names, and row counts are PostgreSQL's own. Howdah's
+-- functions never go through the parent. A plain client's writes are looked at by triggers: see sql/setup.
+
+CREATE TABLE howdah.jobs (
+    id uuid CONSTRAINT jobs_pkey PRIMARY KEY,
+    job_type varchar(50) NOT NULL,
+    -- Without a default here, because the type may have one: see plain_defaults.
+    priority int NOT NULL,
+    status varchar(20) NOT NULL DEFAULT 'pending',
+    data jsonb NOT NULL DEFAULT '{}',
+    progress int DEFAULT 0,
+    current_stage varchar(100),
+    events_count int DEFAULT 0,
+    worker_id varchar(100),
+    claimed_at timestamptz,
+    created_at timestamptz,
+    started_at timestamptz,
+    completed_at timestamptz,
+    attempts int DEFAULT 0,
+    max_attempts int,
+    last_error text,
+    CONSTRAINT valid_status CHECK (
+        status IN ('pending', 'claimed', 'running', 'completed', 'failed', 'cancelled')
+    ) NO INHERIT
+-- An INSERT by a plain client passes through here, and leaves a dead row behind.
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+COMMENT ON TABLE howdah.jobs IS 'Every job, live or ended, in the columns that plain SQL clients know.';
 
 CREATE TABLE howdah.live (
-    id uuid PRIMARY KEY,
+    progress int NOT NULL DEFAULT 0,
+    events_count int NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL,
+    attempts int NOT NULL DEFAULT 0,
+    max_attempts int NOT NULL,
     token bigint NOT NULL DEFAULT 0,
     run_at timestamptz NOT NULL,
     first_due_at timestamptz NOT NULL,
-    created_at timestamptz NOT NULL,
-    claimed_at timestamptz,
-    started_at timestamptz,
     lease_until timestamptz,
     deadline_at timestamptz,
     expires_at timestamptz,
     cancel_requested_at timestamptz,
     timeout interval,
     lease interval,
-    parent_id uuid,
-    workflow_id uuid,
-    priority int NOT NULL,
-    attempts int NOT NULL DEFAULT 0,
-    max_attempts int NOT NULL,
     crashes int NOT NULL DEFAULT 0,
     interruptions int NOT NULL DEFAULT 0,
-    progress int NOT NULL DEFAULT 0,
-    events_count int NOT NULL DEFAULT 0,
-    job_type varchar(50) NOT NULL,
-    status varchar(20) NOT NULL DEFAULT 'pending',
-    data jsonb NOT NULL DEFAULT '{}',
+    own_write boolean NOT NULL DEFAULT false,
+    names_error boolean,
+    parent_id uuid,
+    workflow_id uuid,
     key text,
     order_key text,
-    worker_id varchar(100),
-    current_stage varchar(100),
-    last_error text,
     errors jsonb,
     result jsonb,
     checkpoint jsonb,
     retry_policy jsonb,
     meta jsonb,
-    CONSTRAINT live_status CHECK (status IN ('pending', 'claimed', 'running'))
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
+    report jsonb,
+    PRIMARY KEY (id),
+    CONSTRAINT valid_status CHECK (status IN ('pending', 'claimed', 'running', 'completed', 'failed', 'cancelled'))
+) INHERITS (howdah.jobs) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
 COMMENT ON TABLE howdah.live IS
-    'Jobs that have not ended. claimed_at stays from the last claim, here and in the archive, so that no two claims of a job share it.';
+    'Jobs that have not ended. One that a plain client ends is here as ended until its statement is over.';
+COMMENT ON COLUMN howdah.live.own_write IS
+    'Flipped by each UPDATE of Howdah''s own functions. An UPDATE that leaves it as it is comes from a plain client: see plain_update.';
+COMMENT ON COLUMN howdah.live.names_error IS
+    'True only inside of an UPDATE that names last_error: see plain_names_error.';
+COMMENT ON COLUMN howdah.live.report IS
+    'What the job has said of its progress; NULL if nothing. See next_report. seq counts its events.';
+-- A claim writes a new version of a job, and enters it beside the old one: where a page has room for that, it is not split.
+ALTER INDEX howdah.live_pkey SET (fillfactor = 50);
 
 CREATE INDEX live_lane ON howdah.live (job_type, priority DESC, run_at, id)
     WHERE status = 'pending' AND attempts < max_attempts;
@@ -119,52 +165,72 @@ CREATE INDEX live_expiry ON howdah.live (expires_at) WHERE status = 'pending' AN
 CREATE INDEX live_spent ON howdah.live (id) WHERE status = 'pending' AND attempts >= max_attempts;
 
 CREATE TABLE howdah.archive (
-    id uuid NOT NULL,
+    progress int NOT NULL,
+    events_count int NOT NULL,
+    created_at timestamptz NOT NULL,
+    attempts int NOT NULL,
+    max_attempts int NOT NULL,
     token bigint NOT NULL,
     finished_at timestamptz NOT NULL,
     run_at timestamptz NOT NULL,
     first_due_at timestamptz NOT NULL,
-    created_at timestamptz NOT NULL,
-    claimed_at timestamptz,
-    started_at timestamptz,
-    completed_at timestamptz,
     expires_at timestamptz,
     cancel_requested_at timestamptz,
     timeout interval,
-    parent_id uuid,
-    workflow_id uuid,
-    priority int NOT NULL,
-    attempts int NOT NULL,
-    max_attempts int NOT NULL,
     crashes int NOT NULL,
     interruptions int NOT NULL,
-    progress int NOT NULL,
-    events_count int NOT NULL,
-    job_type varchar(50) NOT NULL,
-    status varchar(20) NOT NULL,
-    data jsonb NOT NULL,
+    parent_id uuid,
+    workflow_id uuid,
     key text,
     order_key text,
-    worker_id varchar(100),
-    current_stage varchar(100),
-    last_error text,
     errors jsonb,
     result jsonb,
     checkpoint jsonb,
     retry_policy jsonb,
     meta jsonb,
+    report jsonb,
+    -- By this the planner leaves the archive out where a plain client asks for pending jobs.
     CONSTRAINT archive_status CHECK (status IN ('completed', 'failed', 'cancelled'))
-) PARTITION BY RANGE (finished_at);
+) INHERITS (howdah.jobs);
 COMMENT ON TABLE howdah.archive IS
-    'Jobs that have ended, by the UTC day on which they did. Append-only: retention drops whole days.';
+    'Jobs that have ended, in segments: they are added to archive_open, which is closed now and then. Retention drops whole segments.';
 
-CREATE INDEX archive_id ON howdah.archive (id);
-CREATE INDEX archive_unsuccessful ON howdah.archive (id) WHERE status <> 'completed';
+CREATE SEQUENCE howdah.event_counter;
 
--- A completion that finds no partition of its day lands here, and is moved once the day is over.
-CREATE TABLE howdah.archive_default PARTITION OF howdah.archive DEFAULT;
+CREATE TABLE howdah.events (
+    n bigint NOT NULL DEFAULT nextval('howdah.event_counter'),
+    xact xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    at timestamptz NOT NULL,
+    job_id uuid NOT NULL,
+    token bigint NOT NULL,
+    seq int NOT NULL,
+    attempt int NOT NULL,
+    job_type varchar(50) NOT NULL,
+    kind varchar(10) NOT NULL,
+    name varchar(100) NOT NULL,
+    data jsonb,
+    CONSTRAINT events_kind CHECK (kind IN ('event', 'log', 'status'))
+);
+COMMENT ON TABLE howdah.events IS
+    'What happened to jobs, in segments, as the archive is: they are added to events_open.';
+COMMENT ON COLUMN howdah.events.seq IS 'Its place within the job. The job''s row is locked while it is given, so that it is also the order of commits.';
+COMMENT ON COLUMN howdah.events.n IS 'Grows with seq inside of a job. Between jobs it is no order of commits: see read_events.';
+
+CREATE TABLE howdah.segments (
+    number int PRIMARY KEY CHECK (number > 0),
+    opened_at timestamptz NOT NULL,
+    closed_at timestamptz,
+    first_end timestamptz,
+    last_end timestamptz
+);
+COMMENT ON TABLE howdah.segments IS
+    'The segments of the archive and of the events. The one that is not closed is archive_open and events_open; segment 17, closed, is'
+    ' archive_17 and events_17. The row of the open one is the lock of all that works on segments and their counts.';
+COMMENT ON COLUMN howdah.segments.first_end IS 'When the first of its jobs ended, and the last: once it is closed, see bound_segments.';
+CREATE UNIQUE INDEX segments_open ON howdah.segments ((closed_at IS NULL)) WHERE closed_at IS NULL;
 
 CREATE TABLE howdah.archive_counts (
+    segment int NOT NULL DEFAULT 0,
     day date NOT NULL,
     job_type varchar(50) NOT NULL,
     status varchar(20) NOT NULL,
@@ -172,8 +238,39 @@ CREATE TABLE howdah.archive_counts (
 );
 COMMENT ON TABLE howdah.archive_counts IS
     'How many jobs the archive holds, as appended differences: no row is ever contended for. compact_counts folds them.';
+COMMENT ON COLUMN howdah.archive_counts.segment IS '0: of the segment that is open.';
 
 CREATE SEQUENCE howdah.id_counter CACHE 32;
 
-CREATE TYPE howdah.lane_head AS (job_type varchar, priority int, run_at timestamptz, id uuid, ordered boolean);
+CREATE TYPE howdah.lane_head AS (job_type varchar, priority int, run_at timestamptz, id uuid, ordered boolean, most int);
 COMMENT ON TYPE howdah.lane_head IS 'A lane as a claim sees it: a type, and the first job that may be taken from it.';
+
+CREATE TABLE howdah.schedules (
+    name varchar(100) PRIMARY KEY,
+    job_type varchar(50) NOT NULL,
+    data jsonb NOT NULL DEFAULT '{}',
+    cron text,
+    every interval,
+    timezone text NOT NULL DEFAULT 'UTC',
+    missed text NOT NULL DEFAULT 'last' CHECK (missed IN ('none', 'last', 'all')),
+    overlap boolean NOT NULL DEFAULT true,
+    priority int,
+    max_attempts int,
+    timeout interval,
+    retry_policy jsonb,
+    next_run_at timestamptz,
+    planned boolean NOT NULL DEFAULT false,
+    last_run_at timestamptz,
+    last_job_id uuid,
+    paused_at timestamptz,
+    created_at timestamptz NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT schedules_rhythm CHECK ((cron IS NULL) <> (every IS NULL)),
+    CONSTRAINT schedules_every CHECK (every >= '1 second')
+) WITH (fillfactor = 50);
+COMMENT ON TABLE howdah.schedules IS
+    'Jobs that come again and again. next_run_at is the fence: the worker that fires moves it, in the transaction that adds the jobs.';
+COMMENT ON COLUMN howdah.schedules.next_run_at IS
+    'When it fires next; NULL if it never does again. Without an index, so that a fire does not grow one.';
+COMMENT ON COLUMN howdah.schedules.planned IS
+    'False where SQL gave no next_run_at: it is then the moment after which the first fire is still to be found, by a worker.';

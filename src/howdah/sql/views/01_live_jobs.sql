@@ -14,11 +14,11 @@ SELECT
     progress,
     current_stage,
     events_count,
-    CASE WHEN status <> 'pending' THEN worker_id END::varchar(100) AS worker_id,
-    CASE WHEN status <> 'pending' THEN claimed_at END AS claimed_at,
+    worker_id,
+    claimed_at,
     created_at,
     started_at,
-    NULL::timestamptz AS completed_at,
+    completed_at,
     attempts,
     max_attempts,
     CASE
@@ -71,8 +71,7 @@ SELECT
     CASE
         WHEN status = 'running' AND (report ->> 'token')::bigint = token THEN to_timestamp((report ->> 'stalls')::float8)
     END AS stalls_at,
-    concat_ws(' ', ctid, xmin) AS version,
-    claimed_at AS last_claimed_at
+    concat_ws(' ', ctid, xmin) AS version
 FROM howdah.live;
 COMMENT ON VIEW howdah.live_jobs IS
-    'Jobs that have not ended, as job_details shows them, without a look into the archive. version changes with each change of the job; last_claimed_at stays when the claim ends.';
+    'Jobs that have not ended, as job_details shows them, without a look into the archive. version changes with each change of the job.';

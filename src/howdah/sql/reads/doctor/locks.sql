@@ -1,4 +1,4 @@
--- Locks that workers or producers wait for. Days of the archive come and go, and are waited for by nobody.
+-- Locks that workers or producers wait for. Closed segments come and go, and nothing waits for them.
 SELECT
     a.pid, a.usename::text AS role, a.application_name AS application, host(a.client_addr) AS client, a.state, a.query,
     extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds,
@@ -14,7 +14,7 @@ JOIN pg_stat_activity AS a ON a.pid = l.pid
 WHERE l.granted AND l.locktype = 'relation' AND l.pid <> pg_backend_pid()
     AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
     AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-    AND c.relnamespace = 'howdah'::regnamespace AND c.relname !~ '^(archive|events)_[0-9]{8}'
+    AND c.relnamespace = 'howdah'::regnamespace AND c.relname !~ '^(archive|events)_[0-9]+$'
     AND a.backend_type <> 'autovacuum worker'
     AND a.xact_start < clock_timestamp() - make_interval(secs => %(seconds)s)
 GROUP BY a.pid, a.usename, a.application_name, a.client_addr, a.state, a.query, a.xact_start

@@ -1,0 +1,11 @@
+CREATE OR REPLACE FUNCTION howdah.claimable_unchanged() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'claimable is for SELECT … FOR UPDATE SKIP LOCKED' USING
+        ERRCODE = 'JQ005', HINT = 'Write to jobs instead, by the id.';
+END
+$$;
+COMMENT ON FUNCTION howdah.claimable_unchanged IS 'Refuses to write through the view claimable.';
+REVOKE ALL ON FUNCTION howdah.claimable_unchanged FROM PUBLIC;

@@ -1,0 +1,30 @@
+-- Also where NULL is given: the columns that a plain table lets be NULL have a value in ours.
+CREATE OR REPLACE FUNCTION howdah.plain_defaults() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_priority int;
+    v_max_attempts int;
+BEGIN
+    PERFORM howdah.check_job_type(NEW.job_type);
+    IF NEW.priority IS NULL OR NEW.max_attempts IS NULL THEN
+        SELECT t.priority, t.max_attempts INTO v_priority, v_max_attempts FROM howdah.types AS t WHERE t.job_type = NEW.job_type;
+        NEW.priority := coalesce(NEW.priority, v_priority, 100);
+        NEW.max_attempts := coalesce(NEW.max_attempts, v_max_attempts, 3);
+    END IF;
+    IF NEW.id IS NULL THEN
+        NEW.id := howdah.new_id();
+    ELSE
+        -- For plain_insert: only an id of the client's own can be that of another job.
+        PERFORM set_config('jobs.id_was_given', 'yes', true);
+    END IF;
+    NEW.progress := coalesce(NEW.progress, 0);
+    NEW.events_count := coalesce(NEW.events_count, 0);
+    NEW.attempts := coalesce(NEW.attempts, 0);
+    NEW.created_at := coalesce(NEW.created_at, howdah.clock());
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION howdah.plain_defaults IS 'Fills in what an INSERT INTO jobs does not say, by what the type says.';
+REVOKE ALL ON FUNCTION howdah.plain_defaults FROM PUBLIC;

@@ -1,0 +1,27 @@
+CREATE OR REPLACE FUNCTION howdah.plain_delete() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_id uuid;
+BEGIN
+    -- Not deleted, but moved by plain_insert: all of them or none. One after the other, because a look locks the table until the
+    -- transaction ends.
+    SELECT g.id INTO v_id FROM gone AS g LIMIT 1;
+    IF EXISTS (SELECT FROM howdah.live AS j WHERE j.id = v_id) THEN
+        RETURN NULL;
+    ELSIF EXISTS (SELECT FROM howdah.archive_open AS a WHERE a.id = v_id) THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM howdah.events AS e WHERE e.job_id = ANY (ARRAY(SELECT g.id FROM gone AS g));
+    PERFORM howdah.tell(array_agg(DISTINCT gone.job_type)) FROM gone HAVING count(*) > 0;
+    -- The next of an ordered type may go.
+    PERFORM howdah.wake(array_agg(t.job_type)) FROM howdah.types AS t
+    WHERE t.ordered AND t.job_type IN (SELECT gone.job_type FROM gone) HAVING count(*) > 0;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION howdah.plain_delete IS 'Deletes the events of jobs that a plain client deletes.';
+REVOKE ALL ON FUNCTION howdah.plain_delete FROM PUBLIC;

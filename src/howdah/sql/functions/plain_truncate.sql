@@ -1,0 +1,15 @@
+CREATE OR REPLACE FUNCTION howdah.plain_truncate() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Not where only the parent was truncated, which is empty anyway.
+    IF NOT EXISTS (SELECT FROM howdah.jobs) THEN
+        DELETE FROM howdah.archive_counts;
+        TRUNCATE howdah.events;
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION howdah.plain_truncate IS 'Deletes counts and events with the jobs that a TRUNCATE has removed.';
+REVOKE ALL ON FUNCTION howdah.plain_truncate FROM PUBLIC;

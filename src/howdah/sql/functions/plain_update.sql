@@ -1,0 +1,144 @@
+-- What a plain client's UPDATE means, decided by the row's state. The row is locked, and OLD is what it is now: the statement's
+-- WHERE has been asked again if it had to wait. The client names no token, so a statement that carries worker_id or attempts of an
+-- older claim (an ORM that saves a whole row) is refused by these. Refused means: 0 rows, as where the WHERE does not match.
+--
+-- The statement's own columns are written as it says. Besides, the claim is kept in order: token, lease, deadline, errors, retry.
+-- A job that ends stays in its place until plain_updated moves it, at the end of the statement.
+CREATE OR REPLACE FUNCTION howdah.plain_update() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_was_held boolean := OLD.status IN ('claimed', 'running');
+    v_is_held boolean := NEW.status IN ('claimed', 'running');
+    v_names_error boolean := coalesce(NEW.names_error, false);
+    v_is_registered boolean := false;
+    v_is_alive boolean := false;
+    v_job howdah.live;
+    v_cause text;
+    v_end record;
+    v_note jsonb;
+BEGIN
+    NEW.names_error := NULL;
+    IF NEW.id <> OLD.id THEN
+        RAISE EXCEPTION 'the id of a job cannot be changed' USING ERRCODE = 'JQ005';
+    ELSIF NEW.job_type IS DISTINCT FROM OLD.job_type THEN
+        PERFORM howdah.check_job_type(NEW.job_type);
+        NEW.order_key := (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered);
+    END IF;
+    NEW.progress := coalesce(NEW.progress, 0);
+    NEW.events_count := coalesce(NEW.events_count, 0);
+    NEW.attempts := coalesce(NEW.attempts, 0);
+    NEW.max_attempts := coalesce(NEW.max_attempts, 3);
+    NEW.created_at := coalesce(NEW.created_at, OLD.created_at);
+    IF NEW.status IS NULL OR NEW.status NOT IN ('pending', 'claimed', 'running', 'completed', 'failed', 'cancelled') THEN
+        -- The table's own constraint refuses it.
+        RETURN NEW;
+    END IF;
+
+    IF NOT v_was_held AND NOT v_is_held THEN
+        IF NEW.status IN ('completed', 'failed')
+            OR (NEW.status = 'pending' AND NEW.last_error <> coalesce(OLD.last_error, '') AND v_names_error)
+        THEN
+            -- A Complete or a Fail that comes after its job was taken back.
+            RETURN NULL;
+        ELSIF NEW.status = 'cancelled' THEN
+            NEW.token := OLD.token + 1;
+        END IF;
+        RETURN NEW;
+    ELSIF NOT v_was_held THEN
+        IF NOT howdah.may_be_claimed(OLD) THEN
+            RETURN NULL;
+        END IF;
+        NEW.token := OLD.token + 1;
+    ELSE
+        SELECT w.heartbeat_at >= howdah.lease_clock() - w.lease, true INTO v_is_alive, v_is_registered
+        FROM howdah.workers AS w WHERE w.worker_id = OLD.worker_id;
+        v_is_alive := coalesce(v_is_alive, false);
+        v_is_registered := coalesce(v_is_registered, false);
+    END IF;
+
+    IF v_is_held THEN
+        IF v_was_held AND (
+            NEW.attempts <> OLD.attempts OR NEW.worker_id IS DISTINCT FROM coalesce(OLD.worker_id, NEW.worker_id)
+            OR (OLD.status = 'running' AND NEW.status = 'claimed')
+        ) THEN
+            -- Another claim of what is held.
+            RETURN NULL;
+        END IF;
+        -- Without a claimed_at, the sweep could not tell which life of a worker the claim is of.
+        IF NEW.claimed_at IS NULL OR NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id) THEN
+            NEW.lease := coalesce(OLD.lease, interval '10 minutes');
+            NEW.lease_until := howdah.lease_clock() + NEW.lease;
+        END IF;
+        IF NEW.status = 'running' AND OLD.status <> 'running' THEN
+            NEW.deadline_at := howdah.clock() + OLD.timeout;
+        END IF;
+        IF v_was_held AND NEW.progress <> OLD.progress THEN
+            NEW.report := howdah.next_report(OLD.report, OLD.token, OLD.attempts, NEW.started_at, howdah.clock(), NEW.progress);
+        END IF;
+        RETURN NEW;
+    END IF;
+
+    -- The claim ends.
+    IF NEW.attempts < OLD.attempts OR NEW.worker_id <> OLD.worker_id OR (NEW.status = 'pending' AND v_is_alive) THEN
+        RETURN NULL;
+    ELSIF NEW.status = 'cancelled' AND OLD.status = 'running' AND v_is_alive THEN
+        -- Its worker is asked to stop, as cancel does.
+        NEW.status := OLD.status;
+        NEW.worker_id := OLD.worker_id;
+        NEW.claimed_at := OLD.claimed_at;
+        NEW.cancel_requested_at := coalesce(OLD.cancel_requested_at, howdah.clock());
+        IF OLD.cancel_requested_at IS NULL AND pg_notification_queue_usage() < 0.5 THEN
+            PERFORM pg_notify(howdah.channel(), 'cancel ' || OLD.id);
+        END IF;
+        RETURN NEW;
+    END IF;
+    NEW.token := OLD.token + 1;
+    NEW.lease := NULL;
+    NEW.lease_until := NULL;
+    NEW.deadline_at := NULL;
+    v_note := jsonb_build_object('cause', NEW.status, 'worker', OLD.worker_id, 'started_at', OLD.started_at);
+    IF NEW.status IN ('pending', 'failed') THEN
+        v_cause := CASE
+            WHEN NEW.status = 'failed' OR v_names_error THEN 'failed'
+            WHEN v_is_registered THEN 'worker died'
+            ELSE 'recovered'
+        END;
+        v_job := OLD;
+        v_job.attempts := NEW.attempts;
+        v_job.max_attempts := NEW.max_attempts;
+        SELECT * INTO v_end FROM howdah.end_of_claim(
+            v_job, v_cause, NEW.last_error, NULL,
+            -- Without a policy of its own, a plain client's job is due again at once, as it expects.
+            howdah.clock() + howdah.retry_delay(coalesce(OLD.retry_policy, '{"kind": "none"}'), NEW.attempts),
+            NEW.status = 'failed'
+        );
+        NEW.status := v_end.status;
+        NEW.run_at := v_end.run_at;
+        NEW.attempts := NEW.attempts - v_end.refund;
+        NEW.crashes := v_end.crashes;
+        NEW.errors := howdah.with_error(OLD.errors, v_end.entry);
+        NEW.order_key := (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered);
+        IF v_cause <> 'failed' THEN
+            NEW.last_error := coalesce(v_end.error, NEW.last_error);
+        END IF;
+        v_note := v_end.note || CASE WHEN NEW.status = 'pending' THEN jsonb_build_object('run_at', NEW.run_at) ELSE '{}' END;
+    ELSIF NEW.status = 'completed' AND OLD.report IS NULL THEN
+        -- The end of a job that has never said anything is no news.
+        v_note := NULL;
+    END IF;
+    IF v_note IS NOT NULL THEN
+        NEW.report := howdah.with_seq(coalesce(OLD.report, '{}'), 1) - 'eta'
+            || CASE WHEN NEW.status = 'completed' THEN jsonb_build_object('percent', NEW.progress) ELSE '{}' END;
+        INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        VALUES (
+            howdah.clock(), OLD.id, OLD.token, howdah.seq_of(NEW.report), OLD.attempts, NEW.job_type, 'status', NEW.status,
+            jsonb_strip_nulls(v_note)
+        );
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION howdah.plain_update IS 'Decides what a plain client''s UPDATE of a live job means, by the row''s state.';
+REVOKE ALL ON FUNCTION howdah.plain_update FROM PUBLIC;
