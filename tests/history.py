@@ -9,22 +9,31 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-FORMER: Final = "f986ddc"
-"""The first commit of schema version 1, with which the history of the schema begins. Set it anew when a schema version is released."""
+FIRST_FILE: Final = "src/howdah/sql/setup/1_triggers.sql"
+"""It came with schema version 1, with which the history of the schema begins. Name another when a schema version is released."""
 
 
 class HistoryMissing(Exception):
     """This is no clone of the repository, or a shallow one."""
 
 
+def former() -> str:
+    """The commit of the former version. Found by what it added, because a commit's name changes where it is made anew."""
+    return _git("log", "--diff-filter=A", "--format=%H", "--", FIRST_FILE).decode().split()[-1]
+
+
 def extract(commit: str, folder: Path, *paths: str) -> Path:
     """Puts what was there at a commit into a folder."""
-    try:
-        made = subprocess.run(["git", "archive", commit, *paths], cwd=ROOT, capture_output=True)
-    except FileNotFoundError as error:
-        raise HistoryMissing("git is not installed here, and an earlier version comes out of it") from error
-    if made.returncode:
-        raise HistoryMissing(f"the history of this repository is not here: {made.stderr.decode().strip()}")
-    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as packed:
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", commit, *paths))) as packed:
         packed.extractall(folder, filter="data")
     return folder
+
+
+def _git(*arguments: str) -> bytes:
+    try:
+        made = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True)
+    except FileNotFoundError as error:
+        raise HistoryMissing("git is not installed here, and an earlier version comes out of it") from error
+    if made.returncode or not made.stdout:
+        raise HistoryMissing(f"the history of this repository is not here: {made.stderr.decode().strip()}")
+    return made.stdout

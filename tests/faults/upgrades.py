@@ -18,7 +18,7 @@ from tests import history
 from tests.faults import evidence
 from tests.faults.case import Skipped, case
 from tests.faults.stage import Stage
-from tests.history import FORMER, HistoryMissing
+from tests.history import HistoryMissing
 from tests.worker.processes import PATIENCE, ROOT, WorkerProcess, until
 
 ADD_JOBS = """
@@ -34,7 +34,7 @@ with JobQueue() as queue:
 @case(38, "migrate-race", checks="I1 I2 I3 I4 I5 I7")
 def migrate_race(stage: Stage) -> None:
     """Ten processes migrate at once, and two are killed, while workers of the version before run: all find the same schema."""
-    former = source_of(stage, FORMER)
+    former = former_source(stage)
     begin_with(stage, former, jobs=stage.scaled(500, 100))
     old = [start_with(stage, former) for _ in range(stage.scaled(2, 1))]
     for worker in old:
@@ -57,10 +57,10 @@ def migrate_race(stage: Stage) -> None:
         assert stage.fleet.ledger.count("END", where=lambda entry, name=worker.name: entry.worker == name)  # type: ignore[misc]
 
 
-def source_of(stage: Stage, commit: str) -> Path:
-    """That version's package, taken from the history."""
+def former_source(stage: Stage) -> Path:
+    """The former version's package, taken from the history."""
     try:
-        return history.extract(commit, stage.folder / commit, "src") / "src"
+        return history.extract(history.former(), stage.folder / "former", "src") / "src"
     except HistoryMissing as reason:
         raise Skipped(str(reason)) from reason
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests import history
-from tests.history import FORMER, ROOT, HistoryMissing
+from tests.history import ROOT, HistoryMissing
 
 
 def extract(folder: Path) -> Path:
     """Puts the former source and its tests into a folder."""
     try:
-        return history.extract(FORMER, folder, "src", "tests", "pyproject.toml")
+        return history.extract(history.former(), folder, "src", "tests", "pyproject.toml")
     except HistoryMissing as reason:
         if os.environ.get("CI"):
             pytest.fail(str(reason))
