@@ -63,13 +63,16 @@ def backends(place: Place, name: str) -> list[int]:
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time of processes of this machine; of one that is not here, nothing."""
-    return sum(_cpu_seconds(Path(f"/proc/{pid}/stat")) for pid in pids)
+    return sum(_cpu_seconds(Path(f"/proc/{pid}")) for pid in pids)
 
 
-def _cpu_seconds(stat: Path) -> float:
+def _cpu_seconds(process: Path) -> float:
+    """In nanoseconds where the kernel counts them; else in ticks of a hundredth of a second."""
     try:
+        if (nanoseconds := int((process / "schedstat").read_text().split()[0])) > 0:
+            return nanoseconds / 1e9
         # The name, in brackets, may hold anything: count from its end.
-        fields = stat.read_text().rpartition(")")[2].split()
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) * TICK

@@ -24,8 +24,12 @@ from tests import history
 from benchmarks import meter
 from benchmarks.server import PAYLOAD, TYPE, Connection, server
 
-JOBS = 20_000
+# Many short turns: what disturbs a machine for a second then hits both versions, or is one of many turns.
+JOBS = 4_000
+ROUNDS = 60
 BATCH = 500
+# Calls of one job each take as long as batches of many more.
+ONE_BY_ONE = 500
 
 
 class Cost(NamedTuple):
@@ -48,10 +52,10 @@ class Version:
 
     def rounds(self, jobs: int) -> Iterator[tuple[str, Cost]]:
         """Every measured call, once, on as many jobs."""
-        self.conn.execute("CHECKPOINT")
-        yield "enqueue", self._cost(jobs, lambda: self._enqueue(jobs))
-        yield "claim (started) + complete", self._cost(jobs, self._drain)
+        yield "enqueue", self._cost(ONE_BY_ONE, lambda: self._enqueue(ONE_BY_ONE))
         yield "enqueue_many", self._cost(jobs, lambda: self._enqueue_many(jobs))
+        yield "claim (started) + complete", self._cost(jobs + ONE_BY_ONE, self._drain)
+        self._enqueue_many(jobs)
         held: list[tuple[uuid.UUID, int]] = []
         yield "claim", self._cost(jobs, lambda: held.extend(self._claim_all()))
         yield "start", self._cost(jobs, lambda: self._each("start(%s, %s)", held))
@@ -121,7 +125,7 @@ def installed(dsn: str, name: str, source: Path) -> Version:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.versions", description=__doc__)
     parser.add_argument("commit", help="the version before")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--out", type=Path, help="the results as JSON")
     args = parser.parse_args()
@@ -133,7 +137,8 @@ def main() -> None:
             for version in versions if turn % 2 == 0 else reversed(versions):
                 for call, cost in version.rounds(args.jobs):
                     costs.setdefault(call, {}).setdefault(version.name, []).append(cost)
-            print(f"round {turn + 1} of {args.rounds}", file=sys.stderr)
+            print(f"\rround {turn + 1} of {args.rounds}", end="", file=sys.stderr)
+        print(file=sys.stderr)
     results = {}
     print(f"{'a job':28} {'CPU before':>10} {'after':>8} {'ratio':>7}   {'WAL before':>10} {'after':>8} {'ratio':>7}")
     for call, by_name in costs.items():
