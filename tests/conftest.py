@@ -28,7 +28,7 @@ LONG = (
     "docs/reference/command.md]",
     "test_the_life_of_a_job[pg18]",
 )
-TABLES = ("live", "archive", "archive_counts", "events", "types", "workers", "schedules", "settings")
+TABLES = ("live", "archive", "archive_counts", "events", "types", "workers", "schedules", "settings", "clock_mark")
 EMPTY = "".join(f"DELETE FROM howdah.{table};" for table in TABLES) + "INSERT INTO howdah.settings DEFAULT VALUES"
 
 hypothesis.settings.register_profile(

@@ -48,6 +48,7 @@ RELATIONS = [
     "archive_counts",
     "archive_open",
     "claimable",
+    "clock_mark",
     "event_counter",
     "event_details",
     "events",
@@ -64,6 +65,7 @@ RELATIONS = [
     "segments",
     "settings",
     "types",
+    "worker_generations",
     "workers",
 ]
 

@@ -129,6 +129,17 @@ def completions_end_once(stage: Stage, proxy: TcpProxy) -> None:
     assert not strange, f"a lost reply has changed how jobs end: {strange}"
 
 
+@case(54, "lost-reply", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_network")
+def lost_reply(stage: Stage) -> None:
+    """The reply to a completion that was committed is lost: the worker writes it again, and hears that the jobs are completed."""
+    with proxied(stage) as way:
+        (worker,) = stage.start(1, dsn=way.dsn, concurrency=10)
+        completions_end_once(stage, way.proxy)
+        stage.fault(way.proxy.answers_lost)
+        assert worker.stop() == 0
+        assert "came too late" not in worker.log, worker.log
+
+
 # Silence
 
 

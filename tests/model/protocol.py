@@ -20,6 +20,7 @@ from tests.model.state import (
     Job,
     Message,
     Process,
+    Replica,
     Reply,
     Row,
     State,
@@ -81,6 +82,7 @@ class Protocol:
         yield from self._sweep(state)
         yield from self._operator(state)
         yield from self._leases_pass(state)
+        yield from self._failover(state)
 
     def _may(self, kind: str) -> bool:
         return kind in self.scene.kinds
@@ -118,6 +120,23 @@ class Protocol:
             if job.life.status == "archiving":
                 jobs = put(state.jobs, number, job._replace(life=job.life._replace(status="completed")))
                 yield Step(("archive", number), state._replace(jobs=jobs))
+
+    # Two timelines
+
+    def _failover(self, state: State) -> Iterator[Step]:
+        """A standby falls behind, and is promoted: what happened between is lost, but not to those whom it happened to."""
+        replica = state.replica
+        if replica is not None:
+
+            def is_lost(hold: Hold) -> bool:
+                return hold.claim != replica.jobs[hold.job].claim
+
+            processes = tuple(_unaware(_past_in(process, is_lost)) for process in state.processes)
+            promoted = state._replace(jobs=replica.jobs, rows=replica.rows, processes=processes, replica=None)
+            yield Step(("promote", 0), promoted)
+        elif self._may("failover") and all(job.acknowledged for job in state.jobs):
+            behind = state._replace(replica=Replica(state.jobs, state.rows))
+            yield Step(("fall behind", 0), behind, is_surprise=True)
 
     # The sweep, and time
 
@@ -225,9 +244,7 @@ class Protocol:
         others = [n for n, other in enumerate(self.scene.names) if other == name and n != number]
         state = self._past_of(state, others)
         for other in others:
-            if state.processes[other].mode == "up":
-                unaware = state.processes[other]._replace(mode="dazed")
-                state = state._replace(processes=put(state.processes, other, unaware))
+            state = state._replace(processes=put(state.processes, other, _unaware(state.processes[other])))
         jobs, writes = self._database.take_back(state.jobs, name)
         state = state._replace(jobs=jobs, rows=put(state.rows, name, Row(process.boot, True)))
         return self._with(state, action, number, process, writes)
@@ -490,6 +507,11 @@ def _item(hold: Hold) -> Item:
 
 def _handed_out(holds: Sequence[Hold]) -> tuple[tuple[int, str], ...]:
     return tuple((hold.job, hold.phase) for hold in holds)
+
+
+def _unaware(process: Process) -> Process:
+    """Something happened to it that it has not found out yet."""
+    return process._replace(mode="dazed") if process.mode == "up" else process
 
 
 def _past_in(process: Process, chosen: Callable[[Hold], bool]) -> Process:

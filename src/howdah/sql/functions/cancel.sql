@@ -20,7 +20,7 @@ BEGIN
         WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE
     ) AS j;
 
-    UPDATE howdah.live AS j SET token = j.token + 1, worker_id = NULL, claimed_at = NULL, own_write = NOT j.own_write
+    UPDATE howdah.live AS j SET token = howdah.next_token(j.token), worker_id = NULL, claimed_at = NULL, own_write = NOT j.own_write
     WHERE j.id = ANY (v_ending);
     PERFORM howdah.finish(array_agg(c.id), array_agg('cancelled'::varchar), array_agg(p_reason))
     FROM unnest(v_ending) AS c (id)

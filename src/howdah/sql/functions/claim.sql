@@ -45,6 +45,9 @@ DECLARE
     v_heads howdah.lane_head[];
     v_lanes howdah.lane_head[];
     v_lane howdah.lane_head;
+    v_generation bigint;
+    -- Of this claim, unless a job has had a later one: see next_token.
+    v_token bigint := howdah.next_token(0);
     v_lease interval;
     v_lease_until timestamptz;
     v_start int := greatest(p_start, 0);
@@ -63,9 +66,9 @@ BEGIN
             USING ERRCODE = 'JQ001';
     END IF;
     PERFORM howdah.check_span(p_lease, 'lease');
-    IF NOT EXISTS (
-        SELECT FROM howdah.workers AS w WHERE w.worker_id = p_worker_id AND w.boot = coalesce(p_boot, w.boot)
-    ) THEN
+    SELECT w.generation INTO v_generation FROM howdah.workers AS w
+    WHERE w.worker_id = p_worker_id AND w.boot = coalesce(p_boot, w.boot);
+    IF NOT FOUND THEN
         IF p_boot IS NOT NULL THEN
             RAISE EXCEPTION 'worker % is not registered (any more) under this boot', p_worker_id
                 USING ERRCODE = 'JQ006', HINT = 'Whatever it held was taken back. Register again.';
@@ -200,7 +203,8 @@ BEGIN
                 lease = v_lease,
                 lease_until = v_lease_until,
                 attempts = j.attempts + 1,
-                token = j.token + 1,
+                token = greatest(j.token + 1, v_token),
+                generation = v_generation,
                 -- How far an attempt before this one has come says nothing about it.
                 progress = 0,
                 current_stage = NULL,

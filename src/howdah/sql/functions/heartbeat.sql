@@ -15,7 +15,8 @@ BEGIN
         heartbeat_at = howdah.lease_clock(),
         fresh_since = CASE
             WHEN w.fresh_since IS NULL OR w.heartbeat_at < howdah.lease_clock() - w.lease / 2 THEN howdah.lease_clock()
-            ELSE w.fresh_since
+            -- Not later than now, where the clock went back: see follow_clock.
+            ELSE least(w.fresh_since, howdah.lease_clock())
         END,
         running = coalesce(p_running, w.running),
         last_claim_at = coalesce(howdah.lease_clock() - p_since_claim, w.last_claim_at),

@@ -14,6 +14,7 @@ DECLARE
     v_names_error boolean := coalesce(NEW.names_error, false);
     v_is_registered boolean := false;
     v_is_alive boolean := false;
+    v_generation bigint;
     v_job howdah.live;
     v_cause text;
     v_end record;
@@ -43,14 +44,14 @@ BEGIN
             -- A Complete or a Fail that comes after its job was taken back.
             RETURN NULL;
         ELSIF NEW.status = 'cancelled' THEN
-            NEW.token := OLD.token + 1;
+            NEW.token := howdah.next_token(OLD.token);
         END IF;
         RETURN NEW;
     ELSIF NOT v_was_held THEN
         IF NOT howdah.may_be_claimed(OLD) THEN
             RETURN NULL;
         END IF;
-        NEW.token := OLD.token + 1;
+        NEW.token := howdah.next_token(OLD.token);
     ELSE
         SELECT w.heartbeat_at >= howdah.lease_clock() - w.lease, true INTO v_is_alive, v_is_registered
         FROM howdah.workers AS w WHERE w.worker_id = OLD.worker_id;
@@ -66,10 +67,12 @@ BEGIN
             -- Another claim of what is held.
             RETURN NULL;
         END IF;
-        -- Without a claimed_at, the sweep could not tell which life of a worker the claim is of.
-        IF NEW.claimed_at IS NULL OR NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id) THEN
+        SELECT w.generation INTO v_generation FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id;
+        IF NOT FOUND THEN
             NEW.lease := coalesce(OLD.lease, interval '10 minutes');
             NEW.lease_until := howdah.lease_clock() + NEW.lease;
+        ELSIF NOT v_was_held THEN
+            NEW.generation := v_generation;
         END IF;
         IF NEW.status = 'running' AND OLD.status <> 'running' THEN
             NEW.deadline_at := howdah.clock() + OLD.timeout;
@@ -94,10 +97,11 @@ BEGIN
         END IF;
         RETURN NEW;
     END IF;
-    NEW.token := OLD.token + 1;
+    NEW.token := howdah.next_token(OLD.token);
     NEW.lease := NULL;
     NEW.lease_until := NULL;
     NEW.deadline_at := NULL;
+    NEW.generation := NULL;
     v_note := jsonb_build_object('cause', NEW.status, 'worker', OLD.worker_id, 'started_at', OLD.started_at);
     IF NEW.status IN ('pending', 'failed') THEN
         v_cause := CASE

@@ -19,6 +19,7 @@ BEGIN
     LOCK TABLE howdah.workers IN ROW EXCLUSIVE MODE;
     -- One moment for its own beats and for those of others: a stall between two looks would make all seem dead.
     v_now := howdah.lease_clock();
+    PERFORM howdah.follow_clock(v_now);
     v_judges := p_worker_id IS NULL OR EXISTS (
         SELECT FROM howdah.workers AS w
         WHERE w.worker_id = p_worker_id AND w.heartbeat_at > v_now - w.lease / 2 AND w.fresh_since <= v_now - w.lease
@@ -47,7 +48,7 @@ BEGIN
                 -- A claim that was under way while its worker was given up for dead, or began a new life.
                 WHEN 'worker died' THEN v_judges AND j.lease_until IS NULL AND NOT EXISTS (
                     SELECT FROM howdah.workers AS w
-                    WHERE w.worker_id = j.worker_id AND w.registered_at <= j.claimed_at
+                    WHERE w.worker_id = j.worker_id AND w.generation = coalesce(j.generation, w.generation)
                 )
                 WHEN 'lease passed' THEN j.lease_until < howdah.lease_clock()
                 -- A job that was added before its type had a timeout has no deadline of its own.

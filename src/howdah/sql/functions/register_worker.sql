@@ -17,15 +17,15 @@ BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
     PERFORM howdah.check_span(p_lease, 'lease');
     INSERT INTO howdah.workers AS w (
-        worker_id, boot, heartbeat_at, fresh_since, registered_at, lease, started_at, host, pid, version, job_types, capacity,
+        worker_id, boot, generation, heartbeat_at, fresh_since, registered_at, lease, started_at, host, pid, version, job_types, capacity,
         running, meta
     )
     VALUES (
-        p_worker_id, p_boot, howdah.lease_clock(), howdah.lease_clock(), howdah.clock(), p_lease, howdah.clock(), p_host, p_pid,
+        p_worker_id, p_boot, nextval('howdah.worker_generations'), howdah.lease_clock(), howdah.lease_clock(), howdah.clock(), p_lease, howdah.clock(), p_host, p_pid,
         p_version, p_job_types, p_capacity, 0, p_meta
     )
     ON CONFLICT (worker_id) DO UPDATE SET
-        boot = excluded.boot, heartbeat_at = excluded.heartbeat_at, registered_at = excluded.registered_at, lease = excluded.lease,
+        boot = excluded.boot, generation = excluded.generation, heartbeat_at = excluded.heartbeat_at, registered_at = excluded.registered_at, lease = excluded.lease,
         fresh_since = CASE
             WHEN w.boot = excluded.boot AND w.heartbeat_at >= excluded.heartbeat_at - w.lease / 2 THEN w.fresh_since
             ELSE excluded.fresh_since
