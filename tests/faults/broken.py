@@ -77,15 +77,26 @@ MUTANTS: Final = (
     Mutant("zombie-heartbeat", "start", " AND j.token = begun.token"),
     Mutant("zombie-heartbeat", "settle", " AND j.token = claim.token"),
     # A fence that is keyed by the number of the attempt.
-    Mutant("aba-token", "claim", "token = j.token + 1,", "token = j.attempts + 1,"),
+    Mutant("aba-token", "claim", "token = greatest(j.token + 1, v_token),", "token = j.attempts + 1,"),
+    # One that is counted: another timeline counts the same.
+    Mutant("lossy-failover", "claim", "token = greatest(j.token + 1, v_token),", "token = j.token + 1,"),
+    # Which life of a worker a claim is of, by the order of two stamps.
+    Mutant(
+        "clock-back",
+        "recover",
+        "w.generation = coalesce(j.generation, w.generation)",
+        "w.registered_at <= j.claimed_at",
+    ),
+    # A completion that comes again is too late.
+    Mutant("lost-reply", "complete", "AND a.status = 'completed'", "AND false"),
     Mutant("rescue-vs-complete", "complete", " AND j.token = ended.token AND j.status <> 'pending'"),
     # One row takes its batch with it.
     Mutant("bad-row", "enqueue_many", "ON CONFLICT DO NOTHING"),
     Mutant(
         "bad-row",
         "complete",
-        "AS done CROSS JOIN told;\n",
-        "AS done CROSS JOIN told;\nEXCEPTION WHEN OTHERS THEN RETURN;\n",
+        "    END IF;\nEND\n",
+        "    END IF;\nEXCEPTION WHEN OTHERS THEN RETURN;\nEND\n",
     ),
     # A plan that was made while there was nothing reads everything.
     Mutant("plan-flip", "claim", "SET enable_seqscan = off\n"),
