@@ -28,8 +28,11 @@ LONG = (
     "docs/reference/command.md]",
     "test_the_life_of_a_job[pg18]",
 )
-TABLES = ("live", "archive", "archive_counts", "events", "types", "workers", "schedules", "settings", "clock_mark")
-EMPTY = "".join(f"DELETE FROM howdah.{table};" for table in TABLES) + "INSERT INTO howdah.settings DEFAULT VALUES"
+TABLES = ("live", "archive", "archive_counts", "events", "types", "workers", "schedules", "settings")
+EMPTY = (
+    "".join(f"DELETE FROM howdah.{table};" for table in TABLES)
+    + "INSERT INTO howdah.settings DEFAULT VALUES; UPDATE howdah.clock_mark SET latest = '-infinity'"
+)
 
 hypothesis.settings.register_profile(
     "default", deadline=None, print_blob=True, suppress_health_check=list(hypothesis.HealthCheck)

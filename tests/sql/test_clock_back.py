@@ -112,7 +112,7 @@ def test_a_wait_for_the_next_attempt_is_no_longer_than_it_would_have_been(
     clock.advance(-HOUR)
     sweep(db, "a")
     assert queue.claim(["x"], worker_id="a") == []
-    clock.advance(30)
+    clock.advance(31)
     assert [again.id for again in queue.claim(["x"], worker_id="a")] == [held.id]
 
 
@@ -179,10 +179,10 @@ def test_a_token_grows_and_is_of_the_time_of_its_claim(db: Db, queue: JobQueue, 
     tokens = []
     for step in (0, 5, -HOUR, 1):
         clock.advance(step)
+        queue.recover()
         (held,) = queue.claim(["x"], worker_id="w")
         tokens.append(held.token)
         queue.release(held)
-        clock.advance(0)
     assert tokens == sorted(set(tokens))
     assert tokens[0] == int(clock.now.timestamp() * 1_000_000) + (HOUR - 6) * 1_000_000
 

@@ -10,13 +10,12 @@ DECLARE
 BEGIN
     SELECT m.latest INTO v_latest FROM howdah.clock_mark AS m FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        -- There is no row yet, or another sweep has it.
-        INSERT INTO howdah.clock_mark (latest) VALUES (p_now) ON CONFLICT DO NOTHING;
+        -- Another sweep has it, and this one does not wait.
         RETURN;
     END IF;
-    v_back := v_latest - p_now;
     -- Sweeps that overlap, and steps of a clock that is kept in time, are no reason.
-    IF v_back > interval '1 second' THEN
+    IF v_latest > p_now + interval '1 second' THEN
+        v_back := v_latest - p_now;
         UPDATE howdah.workers AS w SET
             heartbeat_at = least(w.heartbeat_at - v_back, p_now), fresh_since = least(w.fresh_since, p_now)
         WHERE w.worker_id IN (
@@ -24,9 +23,12 @@ BEGIN
             SELECT f.worker_id FROM howdah.workers AS f WHERE f.heartbeat_at > p_now + interval '1 second' FOR UPDATE SKIP LOCKED
         );
         UPDATE howdah.live AS j SET
-            claimed_at = least(j.claimed_at - v_back, p_now),
-            started_at = CASE WHEN j.started_at IS NOT NULL THEN least(j.started_at - v_back, p_now) END,
-            cancel_requested_at = CASE WHEN j.cancel_requested_at IS NOT NULL THEN least(j.cancel_requested_at, p_now) END,
+            -- It is due when it comes back.
+            run_at = least(j.run_at, howdah.clock()),
+            first_due_at = least(j.first_due_at, howdah.clock()),
+            claimed_at = least(j.claimed_at - v_back, howdah.clock()),
+            started_at = CASE WHEN j.started_at IS NOT NULL THEN least(j.started_at - v_back, howdah.clock()) END,
+            cancel_requested_at = CASE WHEN j.cancel_requested_at IS NOT NULL THEN least(j.cancel_requested_at, howdah.clock()) END,
             lease_until = CASE WHEN j.lease_until IS NOT NULL THEN least(j.lease_until - v_back, p_now + j.lease) END,
             deadline_at = CASE WHEN j.deadline_at IS NOT NULL THEN least(j.deadline_at - v_back, p_now + j.timeout) END,
             own_write = NOT j.own_write
@@ -35,12 +37,12 @@ BEGIN
             WHERE h.status IN ('claimed', 'running') AND h.claimed_at > p_now + interval '1 second'
             FOR UPDATE SKIP LOCKED
         );
-        UPDATE howdah.schedules AS s SET next_run_at = p_now + s.every
+        UPDATE howdah.schedules AS s SET next_run_at = howdah.clock() + s.every
         WHERE s.every IS NOT NULL AND s.next_run_at > p_now + s.every AND s.next_run_at < 'infinity';
         UPDATE howdah.live AS j SET
             -- A job that waits for its next attempt waits for as long as it would have.
-            run_at = CASE WHEN j.run_at <= greatest(v_latest, j.created_at) THEN least(j.run_at - v_back, p_now) ELSE j.run_at - v_back END,
-            first_due_at = CASE WHEN j.first_due_at > p_now THEN least(j.first_due_at - v_back, j.run_at) ELSE j.first_due_at END,
+            run_at = CASE WHEN j.run_at <= greatest(v_latest, j.created_at) THEN least(j.run_at - v_back, howdah.clock()) ELSE j.run_at - v_back END,
+            first_due_at = CASE WHEN j.first_due_at > p_now THEN least(j.first_due_at - v_back, howdah.clock()) ELSE j.first_due_at END,
             own_write = NOT j.own_write
         WHERE j.id IN (
             SELECT d.id FROM howdah.live AS d

@@ -13,3 +13,4 @@ CREATE TABLE howdah.clock_mark (
     latest timestamptz NOT NULL
 );
 COMMENT ON TABLE howdah.clock_mark IS 'The time of the last sweep: a clock that shows less has gone back. See follow_clock.';
+INSERT INTO howdah.clock_mark (latest) VALUES ('-infinity');
