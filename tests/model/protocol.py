@@ -129,7 +129,8 @@ class Protocol:
         if replica is not None:
 
             def is_lost(hold: Hold) -> bool:
-                return hold.claim != replica.jobs[hold.job].claim
+                job = replica.jobs[hold.job]
+                return hold.claim != job.claim or (hold.phase != "waiting" and job.life.status == "claimed")
 
             processes = tuple(_unaware(_past_in(process, is_lost)) for process in state.processes)
             promoted = state._replace(jobs=replica.jobs, rows=replica.rows, processes=processes, replica=None)
@@ -162,20 +163,18 @@ class Protocol:
         """A lease passes if its worker is dead or stopped, or is cut off: but a worker that is awake lets go before."""
         for name, row in enumerate(state.rows):
             if row and row.fresh and all(self._is_silent(process) for process in self._lives(state, name, row.boot)):
-                past = self._past_of(state, [number for number, _ in self._numbered(state, name, row.boot)])
+                # Also in a process that has another boot by now: a promoted standby may know it by the one before.
+                past = self._past_of(state, [n for n, its in enumerate(self.scene.names) if its == name])
                 yield Step(("lease passes", name), past._replace(rows=put(past.rows, name, Row(row.boot, False))))
 
     def _is_silent(self, process: Process) -> bool:
         let_go = process.fenced or not self.rules.fences_itself
         return process.mode == "stopped" or (process.cut and let_go)
 
-    def _numbered(self, state: State, name: int, boot: int) -> Iterator[tuple[int, Process]]:
+    def _lives(self, state: State, name: int, boot: int) -> Iterator[Process]:
         for number, process in enumerate(state.processes):
             if self.scene.names[number] == name and process.boot == boot and process.mode != "down":
-                yield number, process
-
-    def _lives(self, state: State, name: int, boot: int) -> Iterator[Process]:
-        return (process for _, process in self._numbered(state, name, boot))
+                yield process
 
     def _past_of(self, state: State, numbers: Sequence[int]) -> State:
         """The leases of these processes have passed."""

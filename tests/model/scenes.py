@@ -15,7 +15,7 @@ FULL = (
     Scene("2 workers, 2 jobs, any 1 surprise", jobs=2, room=2, endings=("complete",), kinds=ALL, surprises=1),
     Scene("2 processes of one name, 1 job, any 1 surprise", names=(0, 0), kinds=ALL, surprises=1),
     Scene("a worker and psql, 1 job, any 1 surprise", plain=frozenset({1}), kinds=ALL, endings=ENDINGS, surprises=1),
-    Scene("2 workers, 1 job, a failover and any 1 surprise", kinds=ALL | {"failover"}, endings=("complete", "fail"), surprises=2),
+    Scene("2 workers, 1 job, a failover and 1 fault", kinds=FAULTS | {"failover"}, endings=("complete",), surprises=2),
     Scene("2 workers, 1 job, stops and crashes without end", kinds=frozenset({"crash", "stop"}), endings=("complete", "fail")),
 )  # fmt: skip
 
