@@ -27,7 +27,7 @@ COMPUTED: Final = (
     ),
     (
         "SELECT pg_try_advisory_lock{form}(c.oid::int, hashtext(t.name)) FROM pg_class AS c"
-        " CROSS JOIN unnest(ARRAY['work', 'in_line']) AS t (name)"
+        " CROSS JOIN unnest(ARRAY['work', 'nothing', 'in_line']) AS t (name)"
         " WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'howdah') AND c.relname = 'types'"
     ),
     (
@@ -82,10 +82,10 @@ def hold_all(intruder: psycopg.Connection[Any], form: str) -> int:
 def everything_goes_on(stage: Stage) -> None:
     for job_type in ("work", "in_line"):
         assert stage.queue.wait_for(stage.enqueue(job_type), timeout=PATIENCE).status == "completed"
-        # A bulk of one call, and one of several, which would have its type for itself. The keys of ended jobs are free.
-        for count in (2, LONG_BULK if job_type == "work" else 3):
-            add_keys(stage, job_type, count)
-            stage.fleet.await_drained()
+    # A bulk of one call, and one of several, which would have its type for itself. The keys of ended jobs are free.
+    for count in (2, LONG_BULK):
+        add_keys(stage, "nothing", count)
+        stage.fleet.await_drained()
     watched = stage.enqueue("work")
     # Until it has ended.
     for _ in stage.queue.watch(watched):

@@ -62,5 +62,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.reorder IS
-    'Lets the waiting jobs of a type follow where the type became ordered, or ceased to be. Part of declare_type and of recover.';
+    'Lets the waiting jobs of a type follow where the type became ordered, or ceased to be. Part of declare_type and of recover. Internal.';
 REVOKE ALL ON FUNCTION howdah.reorder FROM PUBLIC;

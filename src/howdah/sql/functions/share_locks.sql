@@ -28,5 +28,5 @@ END
 $$;
 COMMENT ON FUNCTION howdah.share_locks IS
     'Whether this session shares these locks from now on: all of them, or, where another session keeps one for itself, none. Part of'
-    ' fall_asleep and start_watching.';
+    ' fall_asleep and start_watching. Internal.';
 REVOKE ALL ON FUNCTION howdah.share_locks FROM PUBLIC;
