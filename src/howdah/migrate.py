@@ -112,9 +112,9 @@ def script(schema: str, *, roles: bool = False) -> str:
             f"-- {version}{', with its roles.' if roles else ', for a database without it.'}",
             "-- Run: psql --set ON_ERROR_STOP=1 --file THIS_FILE",
             "BEGIN;",
-            render(source("lock_migration"), schema),
             "-- If this is too short, somebody has a transaction open. Nothing has been done then: run it again.",
             f"{_filled_in(source('reads/wait_at_most'))};",
+            render(source("lock_migration"), schema),
             source("fix_search_path"),
             *(_with_roles(schema) if roles else _installation(schema)),
             "COMMIT;",
@@ -126,10 +126,13 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, rein
     """Installs or updates the schema. adopt: True takes over a plain table of jobs, False ignores one."""
     until = time.monotonic() + PATIENCE
     while True:
-        is_last = time.monotonic() >= until
         yield Begin()
-        yield Script(render(source("lock_migration"), schema))
+        is_last = True
         try:
+            # For as long as there is time: nothing else is locked yet, so that nobody waits for this one.
+            yield from read("wait_at_most", wait=f"{max(round((until - time.monotonic()) * 1000), 100)}ms")
+            yield Script(render(source("lock_migration"), schema))
+            is_last = time.monotonic() >= until
             yield from read("wait_at_most", wait=LONG_WAIT if is_last else SHORT_WAIT)
             return (yield from _migrate(schema, adopt, roles=roles, reinstall=reinstall))
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:

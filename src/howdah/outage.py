@@ -25,6 +25,17 @@ def is_temporary(error: BaseException) -> bool:
     return isinstance(error, DatabaseUnavailable)
 
 
+class Locked(DatabaseUnavailable):
+    """Another transaction holds a lock that is needed: the call may succeed when that one has ended."""
+
+    def __init__(self, error: psycopg.errors.LockNotAvailable) -> None:
+        where = next(iter((error.diag.context or "").splitlines()), "")
+        super().__init__(
+            f"another transaction has locked what is needed{f' ({where})' if where else ''}; howdah doctor --patience 10s"
+            " names those that are open"
+        )
+
+
 class Outage:
     """Whether the database can be reached. Its beginning is said once, and its end.
 

@@ -222,6 +222,11 @@ def _fire(row: Row) -> Plan[tuple[int, int]]:
             instants=list(due.instants),
             next_run_at=due.next_run_at,
         )
+    except psycopg.errors.LockNotAvailable as error:
+        # Others need not wait for it.
+        raise _Unfit(
+            "another transaction has locked it, or a job with its key: howdah doctor names old ones"
+        ) from error
     except psycopg.DatabaseError as error:
         if not (error.sqlstate or "").startswith(_REFUSALS):
             raise

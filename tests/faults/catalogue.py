@@ -20,6 +20,7 @@ MODULES: Final = (
     "hostile",
     "upgrades",
     "connections",
+    "locks",
 )
 
 for _module in MODULES:

@@ -409,6 +409,22 @@ def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(
             asyncio.run(queue.amigrate())
 
 
+def test_who_holds_the_lock_of_migrations_is_named(
+    server_dsn: str, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any login can, before there is a schema, too."""
+    monkeypatch.setattr(migrate, "PATIENCE", 0.2)
+    with psycopg.connect(server_dsn, autocommit=True, application_name="intruder") as holder:
+        holder.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f'"{SCHEMA}".migrate',))
+        pid = holder.info.backend_pid
+        told = rf"In the way is pid {pid} \(\w+, intruder.*pg_terminate_backend\({pid}\)"
+        with pytest.raises(SchemaConflict, match=told):
+            queue.migrate()
+        with pytest.raises(SchemaConflict, match=told):
+            asyncio.run(queue.amigrate())
+    assert queue.migrate().changed
+
+
 def at_pauses(plan: Plan[T], meanwhile: Callable[[], None]) -> Plan[T]:
     """A plan that does something else where it would pause."""
     answer, failure = None, None

@@ -91,6 +91,12 @@ _ENTRIES: Final = (
     # What is in the way
     Entry("xmin-held", "warning", "an old transaction keeps dead rows from being removed", "end it"),
     Entry("table-locked", "error", "somebody has locked a table that workers need", "end that session"),
+    Entry(
+        "advisory-lock-held",
+        "warning",
+        "a session keeps an advisory lock of the queue to itself: others poll, or cannot migrate",
+        "end that session",
+    ),
     Entry("autovacuum-off", "error", "dead rows of a table of the queue are never removed", "turn autovacuum on"),
     Entry(
         "vacuum-behind",

@@ -68,6 +68,13 @@ OF_THE_QUEUE: Final = (
         lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
         of_sessions=True,
     ),
+    Check(
+        "advisory_locks",
+        ("advisory-lock-held",),
+        sessions.advisory_locks,
+        lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
+        of_sessions=True,
+    ),
     Check("role_settings", _OF_SETTINGS, server.role_settings, _settings),
     Check("replication", ("xmin-held",), sessions.replication, of_sessions=True),
     Check("budget", ("connections-overcommitted",), server.budget),

@@ -103,6 +103,19 @@ def locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         )
 
 
+def advisory_locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+    for row in rows:
+        since = "" if row["seconds"] is None else f", for {span(row['seconds'])} at least"
+        yield finding(
+            "advisory-lock-held",
+            what=f"a session that is none of Howdah's keeps the advisory locks by which others {listed(row['purposes'])}{since}",
+            culprit=_session(row),
+            remedy=f"SELECT pg_terminate_backend({row['pid']});",
+            purposes=row["purposes"],
+            **_facts(row),
+        )
+
+
 def notifications(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
     for row in rows:
         if row["usage"] < QUEUE_IN_USE:

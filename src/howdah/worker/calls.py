@@ -145,7 +145,13 @@ def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:
 
 
 def fall_asleep(context: Context, types: Sequence[str]) -> Plan[frozenset[int]]:
+    """The buckets that wake-ups will name; none if another session keeps a lock that sleepers share."""
     return frozenset((yield from call("fall_asleep", job_types=list(types)))[0]["fall_asleep"])
+
+
+def lock_holders(context: Context) -> Plan[list[Row]]:
+    """Who keeps an advisory lock of ours from us."""
+    return (yield from read("doctor/advisory_locks", seconds=0))
 
 
 def stay_awake(context: Context, types: Sequence[str]) -> Plan[None]:
@@ -171,7 +177,9 @@ def is_held(hold: Hold) -> Plan[bool]:
 
 
 def disown(context: Context, boot: uuid.UUID, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
-    return _ids((yield from call("disown", worker_id=context.worker_id, boot=boot, **_fences(holds))))
+    return _ids(
+        (yield from call_within(LOCK_TIMEOUT, "disown", worker_id=context.worker_id, boot=boot, **_fences(holds)))
+    )
 
 
 def sweep(context: Context) -> Plan[list[Row]]:

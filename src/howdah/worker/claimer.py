@@ -29,6 +29,7 @@ from howdah.worker.calls import Claim, Cursor
 from howdah.worker.crew import Crew, Demand
 from howdah.worker.link import Link
 from howdah.worker.service import Service, happens
+from howdah.worker.sleep_locks import SleepLocks
 
 LOOK_BEHIND = 0.2
 LOOK_BEHIND_SHARE = 0.1
@@ -63,6 +64,7 @@ class Claimer(Service):
         may_claim: Callable[[], bool],
         wants_suspects: Callable[[], bool],
         hears: Callable[[], bool],
+        sleep_locks: SleepLocks,
         arrived: Arrived,
         found_nothing: Callable[[], None],
     ) -> None:
@@ -82,6 +84,7 @@ class Claimer(Service):
         self._may_claim = may_claim
         self._wants_suspects = wants_suspects
         self._hears = hears
+        self._sleep_locks = sleep_locks
         self._arrived = arrived
         self._found_nothing = found_nothing
         self._cursors: dict[tuple[str, int], Cursor] = {}
@@ -162,10 +165,14 @@ class Claimer(Service):
         return not self.stopping.is_set() and self._may_claim()
 
     async def _record_sleep(self) -> None:
-        if self._hears() and self._asleep_in != self._link.generation:
-            buckets = await self._link.run_here(calls.fall_asleep(self._context, self._types))
-            if buckets is not None:
-                self._asleep_on, self._asleep_in = buckets, self._link.generation
+        if self._asleep_in == self._link.generation or not (self._hears() and self._sleep_locks.may_be_asked_for()):
+            return
+        buckets = await self._link.run_here(calls.fall_asleep(self._context, self._types))
+        if buckets:
+            self._asleep_on, self._asleep_in = buckets, self._link.generation
+            self._sleep_locks.granted()
+        elif buckets is not None:
+            self._sleep_locks.refused(await self._link.run(calls.lock_holders(self._context)))
 
     async def _forget_sleep(self) -> None:
         recorded_in, self._asleep_in, self._asleep_on = self._asleep_in, None, frozenset()

@@ -17,7 +17,7 @@ import psycopg
 
 from howdah.database import AsyncConnection, Database
 from howdah.errors import DatabaseUnavailable
-from howdah.outage import Backoff, Outage, is_temporary
+from howdah.outage import Backoff, Locked, Outage, is_temporary
 from howdah.plan import Plan
 
 R = TypeVar("R")
@@ -74,6 +74,9 @@ class Link:
             self._outage.began(error)
             await self._drop()
             raise
+        except psycopg.errors.LockNotAvailable as error:
+            await self._drop_if_broken()
+            raise Locked(error) from error
         except psycopg.Error as error:
             await self._drop_if_broken()
             if not is_temporary(error):

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from howdah.errors import DatabaseUnavailable
 from howdah.failure import loggable
-from howdah.outage import Backoff
+from howdah.outage import Backoff, Locked
 
 log = logging.getLogger("howdah.worker")
 
@@ -26,6 +26,7 @@ class Service:
         self.stopping = asyncio.Event()
         self._step = step
         self._backoff = Backoff()
+        self._is_locked_out = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -48,7 +49,10 @@ class Service:
         while not self.stopping.is_set():
             try:
                 await self._step()
-            except DatabaseUnavailable:
+            except DatabaseUnavailable as error:
+                if isinstance(error, Locked) and not self._is_locked_out:
+                    self._is_locked_out = True
+                    log.warning("%s waits: %s", self.name, error, extra={"event": "locked_out"})
                 await self.pause(self._backoff.next())
             except Exception as error:
                 about = {"event": "service_failed"}
@@ -56,6 +60,7 @@ class Service:
                 await self.pause(self._backoff.next())
             else:
                 self._backoff.reset()
+                self._is_locked_out = False
 
 
 async def happens(event: asyncio.Event, within: float | None) -> bool:

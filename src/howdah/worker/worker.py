@@ -19,16 +19,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import psycopg
+
 from howdah import resource
 from howdah.context import Context
 from howdah.database import Database
 from howdah.errors import DatabaseUnavailable, InvalidOption
 from howdah.failure import describe
 from howdah.handler import AnyHandler
-from howdah.outage import Backoff, Outage
+from howdah.outage import Backoff, Locked, Outage
 from howdah.worker import calls, log_capture
 from howdah.worker.claimer import Claimer
 from howdah.worker.crew import Crew
+from howdah.worker.declarations import Declarations
 from howdah.worker.executor import Middleware
 from howdah.worker.floor import Floor
 from howdah.worker.heartbeat import Heartbeat
@@ -40,6 +43,7 @@ from howdah.worker.orders import Orders
 from howdah.worker.report import WorkerReport
 from howdah.worker.service import Service, happens
 from howdah.worker.shutdown import handled_signals
+from howdah.worker.sleep_locks import SleepLocks
 
 log = logging.getLogger("howdah.worker")
 
@@ -158,6 +162,10 @@ class Worker:
             replaced=self._replaced,
         )
         stack.callback(self._heartbeat.close)
+        self._declarations = Declarations(self._chores, self.context, self.handlers, declared=self._declared)
+        for crew in self._floor.crews:
+            crew.undeclared = self._declarations.missing
+        self._sleep_locks = SleepLocks(self.options.poll)
         self._claimers = [self._claimer(crew) for crew in self._floor.crews]
         self._orders = Orders(
             self._chores,
@@ -181,7 +189,7 @@ class Worker:
         maintenance = Maintenance(
             self._database, self.context, self._chores, sweep=self.options.sweep, poll=self.options.poll
         )
-        self._services = [self._orders, self._fence, *maintenance.services]
+        self._services = [self._orders, self._fence, self._declarations, *maintenance.services]
         if not self.options.drain:
             self._services.append(self._notifier)
         if await self._joined():
@@ -205,6 +213,7 @@ class Worker:
             may_claim=self._may_claim,
             wants_suspects=lambda: self._floor.has_room_for_suspects,
             hears=lambda: self._notifier.listening,
+            sleep_locks=self._sleep_locks,
             arrived=self._floor.arrived,
             found_nothing=self._drained_perhaps,
         )
@@ -236,13 +245,15 @@ class Worker:
         return False
 
     async def _join(self) -> None:
-        await asyncio.to_thread(self._prepare)
+        try:
+            await asyncio.to_thread(self._prepare)
+        except psycopg.errors.LockNotAvailable as error:
+            raise Locked(error) from error
         # All connections or none: where there are too few for all workers, many that have one each would do nothing.
         for link in self._links:
             await link.open()
         await asyncio.to_thread(self._heartbeat.open)
-        for handler in self.handlers.values():
-            await self._claims.run(calls.declare(self.context, handler.declaration))
+        await self._declarations.begin()
         registration = self._heartbeat.registration()
         await self._claims.run(calls.register(self.context, self._heartbeat.boot, **registration))
 
@@ -261,6 +272,11 @@ class Worker:
     def _wake(self, bucket: int | None) -> None:
         for claimer in self._claimers:
             claimer.wake(bucket)
+
+    def _declared(self) -> None:
+        for claimer in self._claimers:
+            claimer.crew.room.set()
+            claimer.wake()
 
     def _changed(self, crew: Crew, handler: AnyHandler) -> None:
         """A job of a crew ended, or its end was written."""

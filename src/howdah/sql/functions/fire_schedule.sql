@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION howdah.fire_schedule(
 ) RETURNS TABLE (instant timestamptz, job_id uuid, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1s'
 -- So that moments in JSON are written in it.
 SET timezone = 'UTC'
 AS $$

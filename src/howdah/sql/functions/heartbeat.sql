@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION howdah.heartbeat(
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 BEGIN
     UPDATE howdah.workers AS w SET

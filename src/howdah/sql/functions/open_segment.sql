@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.open_segment(p_number int) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '50ms'
 AS $$
 BEGIN
     CREATE TABLE howdah.archive_open () INHERITS (howdah.archive);

@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000, p_worker_id 
 RETURNS TABLE (id uuid, status varchar, reason text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 SET enable_seqscan = off
 SET jit = off
 AS $$
@@ -39,6 +40,8 @@ BEGIN
             DELETE FROM howdah.workers AS w WHERE w.worker_id = v_worker;
         END IF;
     END LOOP;
+
+    PERFORM howdah.reorder(t.job_type) FROM howdah.types AS t WHERE t.settling IS NOT NULL;
 
     FOREACH v_cause IN ARRAY ARRAY['worker died', 'lease passed', 'timed out', 'cancel overdue', 'stalled'] LOOP
         RETURN QUERY

@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION howdah.register_worker(
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);

@@ -19,6 +19,7 @@ CREATE OR REPLACE FUNCTION howdah.schedule(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
