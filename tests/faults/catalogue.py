@@ -20,6 +20,7 @@ MODULES: Final = (
     "hostile",
     "upgrades",
     "connections",
+    "restores",
 )
 
 for _module in MODULES:
