@@ -163,6 +163,11 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
 
     if standing["strange_owner"] and not names:
         raise _not_the_owner(schema, standing)
+    for row in (yield from read("strangers", **_ours())) if before else ():
+        raise SchemaConflict(
+            f"{row['what']} belongs to {row['owner']}, who is no owner of this queue. Nothing was changed."
+            f" Drop it; or if it is Howdah's, run ALTER {row['what']} OWNER TO CURRENT_USER first"
+        )
     yield Script(source("fix_search_path"))
     if names:
         yield from _check_roles(schema)

@@ -6,14 +6,15 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from howdah import JobQueue, SchemaError
+from howdah import Job, JobQueue, SchemaError
 from tests import servers
 from tests.faults.case import case
 from tests.faults.checker import Verdict
@@ -129,7 +130,13 @@ def rotation_race(stage: Stage) -> None:
     race = Race(stage)
     race.run()
     stage.verdict = race.verdict()
-    print(f"rotations: {race.rotations}, postponed: {race.postponed}; slowest completion: {1000 * race.slowest:.0f} ms")
+    print(
+        f"rotations: {race.rotations}, postponed: {race.postponed}, late: {race.late}; slowest: {1000 * race.slowest:.0f} ms"
+    )
+    # Generous, because others may use the machine: a rotation that waits for a core keeps its lock meanwhile.
+    assert race.late <= race.rotations // 5, (
+        f"{race.late} waits for a lock above {race.wait}, in {race.rotations} rotations"
+    )
 
 
 class Race:
@@ -138,20 +145,20 @@ class Race:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._over = threading.Event()
-        self._wait = stage.scaled(f"{LONGEST_WAIT}ms", "30s")
+        self.wait = stage.scaled(f"{LONGEST_WAIT}ms", "30s")
+        self._wanted = stage.scaled(50, 3)
         self.completed: Counter[Any] = Counter()
-        self.rotations = self.postponed = self.dropped = 0
+        self.rotations = self.postponed = self.dropped = self.late = 0
         self.slowest = 0.0
 
     def run(self) -> None:
         stage = self._stage
-        stage.enqueue_many("nothing", stage.scaled(40_000, 600))
+        stage.enqueue_many("nothing", stage.scaled(10_000, 600))
         loops: list[Callable[[], None]] = [self._complete] * 3 + [self._read] * 2 + [self._rotate]
         with ThreadPoolExecutor(len(loops)) as pool:
             ends = [pool.submit(self._guarded, loop) for loop in loops]
             for end in ends[:3]:
                 end.result()
-            until(lambda: self.rotations >= stage.scaled(100, 3) or self._over.is_set(), "there were rotations")
             self._over.set()
             for end in ends[3:]:
                 end.result()
@@ -170,25 +177,39 @@ class Race:
 
     def _complete(self) -> None:
         """Every other batch ends in a transaction that does more, before and after."""
-        with self._connected() as conn, JobQueue(self._stage.dsn) as queue:
-            conn.execute("SELECT set_config('lock_timeout', %s, false)", (self._wait,))
+        bounded = make_conninfo(self._stage.dsn, options=f"-c lock_timeout={self.wait}")
+        with psycopg.connect(bounded, autocommit=True) as conn, JobQueue(bounded) as queue:
             own = False
             while not self._over.is_set():
                 jobs = queue.claim(["nothing"], 20)
-                if not jobs:
+                if not jobs and self.rotations >= self._wanted:
                     return
+                if not jobs:
+                    self._stage.enqueue_many("nothing", 100)
                 own = not own
-                begun = time.perf_counter()
                 if own:
-                    with conn.transaction():
-                        conn.execute("SELECT count(*) FROM howdah.settings")
-                        for job in jobs:
-                            queue.complete(job, conn=conn)
+                    self._timed(lambda jobs=jobs: self._complete_together(queue, conn, jobs))  # type: ignore[misc]
                 else:
                     for job in jobs:
-                        queue.complete(job)
-                self.slowest = max(self.slowest, time.perf_counter() - begun)
+                        self._timed(lambda job=job: queue.complete(job))  # type: ignore[misc]
                 self.completed.update(job.id for job in jobs)
+
+    def _complete_together(self, queue: JobQueue, conn: psycopg.Connection[Any], jobs: Sequence[Job]) -> None:
+        with conn.transaction():
+            conn.execute("SELECT count(*) FROM howdah.settings")
+            for job in jobs:
+                queue.complete(job, conn=conn)
+
+    def _timed(self, complete: Callable[[], None]) -> None:
+        """What waited too long for a lock has not been done, and is done again."""
+        begun = time.perf_counter()
+        while True:
+            try:
+                complete()
+                break
+            except psycopg.errors.LockNotAvailable:
+                self.late += 1
+        self.slowest = max(self.slowest, time.perf_counter() - begun)
 
     def _read(self) -> None:
         """A snapshot that stays open for a moment, again and again."""
