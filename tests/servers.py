@@ -38,6 +38,7 @@ class Server:
             "listen_addresses": "",
             "unix_socket_directories": str(self.home),
             "max_connections": "200",
+            "max_prepared_transactions": "10",
             "fsync": "off",
             "full_page_writes": "off",
             "timezone": "Europe/Berlin",

@@ -21,6 +21,7 @@ MODULES: Final = (
     "upgrades",
     "connections",
     "locks",
+    "restores",
 )
 
 for _module in MODULES:

@@ -314,6 +314,52 @@ def test_a_table_of_a_role_that_is_not_ones_own_is_not_adopted(plain_jobs: Db, s
         plain_jobs.execute("DROP ROLE adopt_owner, adopt_stranger")
 
 
+def test_a_schema_that_a_stranger_owns_is_refused_and_not_touched(db: Db, server_dsn: str) -> None:
+    """Its owner could replace what is in it, and would be called with the rights of every login."""
+    database = db.info.dbname
+    try:
+        for statement in (
+            "CREATE ROLE schema_stranger",
+            "CREATE ROLE schema_login LOGIN",
+            f"GRANT CREATE ON DATABASE {database} TO schema_login",
+            f"CREATE SCHEMA {SCHEMA} AUTHORIZATION schema_stranger",
+            f"GRANT ALL ON SCHEMA {SCHEMA} TO schema_login",
+        ):
+            db.execute(statement.encode())
+        with JobQueue(make_conninfo(server_dsn, user="schema_login"), SCHEMA) as queue:
+            with pytest.raises(
+                NotPermitted, match=r"belongs to role schema_stranger.*GRANT schema_stranger TO schema_login"
+            ):
+                queue.migrate()
+            assert db.execute("SELECT FROM pg_class WHERE relnamespace = %s::regnamespace", (SCHEMA,)).fetchall() == []
+            db.execute("GRANT schema_stranger TO schema_login")
+            assert queue.migrate().changed
+            assert queue.check_schema() == []
+            db.execute("REVOKE schema_stranger FROM schema_login")
+            # What is up to date stays so, for whoever asks.
+            assert not queue.migrate().changed
+            with pytest.raises(NotPermitted, match="belongs to role schema_stranger"):
+                queue.migrate(reinstall=True)
+    finally:
+        db.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())
+        db.execute("DROP OWNED BY schema_login, schema_stranger CASCADE")
+        db.execute("DROP ROLE schema_login, schema_stranger")
+
+
+def test_a_schema_that_an_administrator_has_made_is_nobody_elses(db: Db, server_dsn: str) -> None:
+    try:
+        db.execute("CREATE ROLE schema_login LOGIN")
+        db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+        db.execute(f"GRANT ALL ON SCHEMA {SCHEMA} TO schema_login".encode())
+        with JobQueue(make_conninfo(server_dsn, user="schema_login"), SCHEMA) as queue:
+            assert queue.migrate().changed
+            assert not queue.migrate().changed
+    finally:
+        db.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())
+        db.execute("DROP OWNED BY schema_login CASCADE")
+        db.execute("DROP ROLE schema_login")
+
+
 def test_a_table_of_jobs_of_another_shape_cannot_be_adopted(db: Db, queue: JobQueue) -> None:
     db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
     db.execute(f"CREATE TABLE {SCHEMA}.jobs (id int)".encode())

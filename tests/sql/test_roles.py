@@ -56,11 +56,9 @@ FUNCTIONS = decided(
     (
         NOBODYS,
         (
-            "adopt adopted_unchanged archive_deleted archive_unchanged bounded check_job_type check_options check_schedule"
+            "adopt adopted_unchanged archive_deleted archive_unchanged bounded bounded_span check_job_type check_options check_schedule"
             " check_span check_worker_id claim_level claim_oldest claim_one_by_one claim_ordered claimable_unchanged"
-            " end_of_claim filled_in finish has_segments in_use_by lane_heads may_be_claimed new_id next_report open_segment"
-            " ordered_heads plain_defaults plain_delete plain_insert plain_names_error plain_truncate plain_update plain_updated reorder retry_delay"
-            " seq_of settle share_locks somebody_sleeps somebody_watches take_back tell wake with_error with_seq"
+            " end_of_claim filled_in finish has_segments in_use_by lane_heads may_be_claimed may_notify new_id next_report open_segment ordered_heads plain_defaults plain_delete plain_insert plain_names_error plain_truncate plain_update plain_updated reorder restamp_events retry_delay rights seq_of settle share_locks somebody_sleeps somebody_watches take_back tell wake with_error with_seq"
         ),
     ),
 )

@@ -34,6 +34,12 @@ _ENTRIES: Final = (
         "something is not as this Howdah installs it",
         "run howdah migrate --reinstall; what was changed in tables, undo by hand",
     ),
+    Entry(
+        "open-to-public",
+        "error",
+        "every login of the database may call functions of the queue, or read its tables",
+        "run howdah migrate",
+    ),
     Entry("index-missing", "error", "an index is not there, so that claims read whole tables", "create it again"),
     Entry("index-invalid", "error", "an index is not used, because making it has failed", "make it anew, or drop it"),
     # The server

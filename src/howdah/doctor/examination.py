@@ -49,6 +49,10 @@ def _settings(_: Patient) -> dict[str, Any]:
     return {"names": list(server.SETTINGS)}
 
 
+def _ours(_: Patient) -> dict[str, Any]:
+    return {"relations": migrate.RELATIONS, "functions": list(statements.names("functions"))}
+
+
 _OF_SETTINGS: Final = (*dict.fromkeys(code for _, code in server.SWITCHES.values()), "settings-harmful")
 
 OF_THE_SERVER: Final = (
@@ -111,8 +115,9 @@ _OBJECTS: Final = Check(
     "objects",
     ("schema-drift",),
     storage.objects,
-    lambda _: {"relations": migrate.RELATIONS, "functions": list(statements.names("functions"))},
+    _ours,
 )
+_RIGHTS: Final = Check("rights", ("open-to-public",), storage.rights, _ours)
 
 
 def chosen(only: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
@@ -163,6 +168,7 @@ class _Examination:
             self._run(check)
         if self._server["installed"]:
             self._compare()
+            self._run(_RIGHTS)
             for check in OF_THE_QUEUE:
                 self._run(check)
         else:
@@ -189,7 +195,11 @@ class _Examination:
     def _compare(self) -> None:
         """With what a fresh installation would be, where one can be made; else by names alone."""
         rows = self._run(_VERSION)
-        if rows is None or not storage.is_as_installed(rows) or "schema-drift" not in self._wanted:
+        if (
+            rows is None
+            or not storage.is_as_installed(rows, self._patient.schema)
+            or "schema-drift" not in self._wanted
+        ):
             return
         patient = self._patient
         to_compare = (
@@ -282,4 +292,4 @@ def _sessions(database: Database, conn: SyncConnection) -> set[int]:
 
 def checks() -> Iterator[Check]:
     """All of them."""
-    yield from (*OF_THE_SERVER, _VERSION, _OBJECTS, *OF_THE_QUEUE)
+    yield from (*OF_THE_SERVER, _VERSION, _OBJECTS, _RIGHTS, *OF_THE_QUEUE)

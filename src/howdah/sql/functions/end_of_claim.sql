@@ -34,9 +34,9 @@ AS $$
         decided.status,
         CASE
             WHEN p_cause NOT IN ('failed', 'timed out', 'stalled', 'snoozed') OR decided.status <> 'pending' THEN p_job.run_at
-            ELSE coalesce(p_run_at, howdah.clock() + howdah.retry_delay(
-                coalesce(p_job.retry_policy, '{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}'),
-                p_job.attempts
+            ELSE coalesce(p_run_at, howdah.clock() + coalesce(
+                howdah.retry_delay(p_job.retry_policy, p_job.attempts),
+                howdah.retry_delay('{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}', p_job.attempts)
             ))
         END,
         said.error,

@@ -27,8 +27,8 @@ BEGIN
         least(a.created_at, howdah.clock()), least(a.created_at, howdah.clock()),
         CASE WHEN held.is THEN interval '10 minutes' END,
         CASE WHEN held.is THEN howdah.lease_clock() + interval '10 minutes' END,
-        CASE WHEN a.status = 'running' THEN howdah.clock() + t.timeout END,
-        howdah.clock() + t.expires_in, t.timeout, CASE WHEN t.ordered THEN '' END, t.retry_policy
+        CASE WHEN a.status = 'running' THEN howdah.clock() + howdah.bounded_span(t.timeout) END,
+        howdah.clock() + howdah.bounded_span(t.expires_in), howdah.bounded_span(t.timeout), CASE WHEN t.ordered THEN '' END, t.retry_policy
     FROM added AS a
     CROSS JOIN LATERAL (SELECT a.status IN ('claimed', 'running') AS is) AS held
     LEFT JOIN howdah.types AS t ON t.job_type = a.job_type

@@ -92,7 +92,7 @@ BEGIN
         NEW.worker_id := OLD.worker_id;
         NEW.claimed_at := OLD.claimed_at;
         NEW.cancel_requested_at := coalesce(OLD.cancel_requested_at, howdah.clock());
-        IF OLD.cancel_requested_at IS NULL AND pg_notification_queue_usage() < 0.5 THEN
+        IF OLD.cancel_requested_at IS NULL AND howdah.may_notify() THEN
             PERFORM pg_notify(howdah.channel(), 'cancel ' || OLD.id);
         END IF;
         RETURN NEW;

@@ -56,10 +56,11 @@ BEGIN
                 WHEN 'lease passed' THEN j.lease_until < howdah.lease_clock()
                 -- A job that was added before its type had a timeout has no deadline of its own.
                 WHEN 'timed out' THEN j.status = 'running' AND coalesce(
-                    j.deadline_at, j.started_at + (SELECT t.timeout FROM howdah.types AS t WHERE t.job_type = j.job_type)
+                    j.deadline_at,
+                    j.started_at + (SELECT howdah.bounded_span(t.timeout) FROM howdah.types AS t WHERE t.job_type = j.job_type)
                 ) < howdah.clock()
                 WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at
-                    < howdah.clock() - (SELECT s.cancel_grace FROM howdah.settings AS s)
+                    < howdah.clock() - (SELECT howdah.bounded_span(s.cancel_grace) FROM howdah.settings AS s)
                 WHEN 'stalled' THEN v_judges AND j.status = 'running' AND (j.report ->> 'token')::bigint = j.token
                     AND to_timestamp((j.report ->> 'stalls')::float8) < howdah.clock()
                     AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.fail_stalled)

@@ -27,14 +27,12 @@ BEGIN
     IF v_seconds IS NULL OR v_delay < 0 OR v_longest < 0 OR v_longest > 1e9
         OR v_factor NOT BETWEEN 1 AND 1000 OR v_jitter NOT BETWEEN 0 AND 1
     THEN
-        RAISE EXCEPTION 'not a retry policy: %', p_policy USING
-            ERRCODE = 'JQ001',
-            HINT = 'For example {"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2};'
-                ' the other kinds are "fixed" and "linear" (with a delay) and "none". Delays are seconds.';
+        -- No error: a sweep ends many jobs at once, and one that was given such a policy must not stop it. See check_options.
+        RETURN NULL;
     END IF;
     v_seconds := least(v_seconds, v_longest);
     RETURN make_interval(secs => least(v_seconds * (1 + v_jitter * (random() - 0.5) * 2), v_longest));
 END
 $$;
-COMMENT ON FUNCTION howdah.retry_delay IS 'How long a job waits after its n-th failed attempt, by a retry policy. Raises JQ001 for what is no policy.';
+COMMENT ON FUNCTION howdah.retry_delay IS 'How long a job waits after its n-th failed attempt, by a retry policy. NULL for what is no policy.';
 REVOKE ALL ON FUNCTION howdah.retry_delay FROM PUBLIC;

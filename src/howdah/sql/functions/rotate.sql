@@ -10,7 +10,7 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '50ms'
 AS $$
 DECLARE
-    v_keep interval := coalesce(p_keep, (SELECT s.archive_retention FROM howdah.settings AS s));
+    v_keep interval := howdah.bounded_span(coalesce(p_keep, (SELECT s.archive_retention FROM howdah.settings AS s)));
     v_closed int := (SELECT count(*) FROM howdah.segments AS s WHERE s.closed_at IS NOT NULL);
     v_bytes bigint;
     v_folded bigint;

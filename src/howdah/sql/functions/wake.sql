@@ -15,8 +15,7 @@ BEGIN
         v_bucket := abs(hashtext(v_type) % 32);
         CONTINUE WHEN v_bucket = ANY (v_seen);
         v_seen := v_seen || v_bucket;
-        -- With a notify queue that nobody empties, the transaction would fail as it commits.
-        IF howdah.somebody_sleeps(v_type) AND pg_notification_queue_usage() < 0.5 AND (
+        IF howdah.somebody_sleeps(v_type) AND howdah.may_notify() AND (
             NOT p_alone OR pg_try_advisory_xact_lock('howdah.live'::regclass::oid::int, 64 + v_bucket)
         ) THEN
             PERFORM pg_notify(howdah.channel(), 'wake ' || v_bucket);

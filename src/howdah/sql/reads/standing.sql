@@ -17,6 +17,27 @@ SELECT
         SELECT FROM pg_catalog.pg_namespace AS n
         WHERE n.oid = to_regnamespace('howdah') AND n.nspowner = to_regrole('howdah_owner')
     ) AS has_roles,
+    -- After a restore without data there is no row that says it.
+    CASE WHEN to_regclass('howdah.schema_version') IS NOT NULL THEN
+        coalesce(substring(col_description(to_regclass('howdah.schema_version'), 2) FROM 'version ([0-9]+)$')::int, 1)
+    END AS marked_version,
+    -- Bodies name their schema: after it was renamed, the old one.
+    (
+        SELECT substring(p.prosrc FROM '"([^"]+)"\.live') FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace = to_regnamespace('howdah') AND p.proname = 'enqueue' ORDER BY p.oid LIMIT 1
+    ) AS functions_name,
+    -- A few stand for all: each function is PUBLIC's until that is revoked, and a restore may have lost that.
+    EXISTS (
+        SELECT FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace = to_regnamespace('howdah') AND p.proname IN ('declare_type', 'prune', 'settle')
+            AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0)
+    ) AS is_public,
+    (SELECT pg_has_role(c.relowner, 'MEMBER') FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass('howdah.schema_version')) AS may_mend,
+    -- Who owns a schema can drop and replace what is in it. A superuser can do that anywhere.
+    (
+        SELECT n.nspowner::regrole::text FROM pg_catalog.pg_namespace AS n JOIN pg_catalog.pg_roles AS r ON r.oid = n.nspowner
+        WHERE n.oid = to_regnamespace('howdah') AND NOT r.rolsuper AND NOT pg_has_role(n.nspowner, 'MEMBER')
+    ) AS strange_owner,
     (SELECT nspname FROM plain) AS plain_jobs_in,
     (SELECT relowner::regrole::text FROM plain) AS plain_jobs_of,
     (SELECT pg_has_role(relowner, 'USAGE') FROM plain) AS may_adopt,

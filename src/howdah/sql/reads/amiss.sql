@@ -1,0 +1,13 @@
+-- What a restore leaves behind, though functions and tables are of this version. To be read by the owner.
+SELECT
+    ARRAY(
+        SELECT 'settings' WHERE NOT EXISTS (SELECT FROM howdah.settings)
+        UNION ALL
+        SELECT 'segments' WHERE to_regclass('howdah.archive_open') IS NULL
+            OR NOT EXISTS (SELECT FROM howdah.segments AS s WHERE s.closed_at IS NULL)
+    ) AS missing_rows,
+    -- Numbered by another cluster: here, no transaction that is over has such a number.
+    EXISTS (
+        SELECT FROM howdah.events AS e
+        WHERE e.xact >= pg_snapshot_xmax(pg_current_snapshot()) AND e.xact IS DISTINCT FROM pg_current_xact_id_if_assigned()
+    ) AS has_foreign_events
