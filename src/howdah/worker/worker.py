@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import psycopg
+
 from howdah import resource
 from howdah.context import Context
 from howdah.database import Database
@@ -227,7 +229,7 @@ class Worker:
                 return False
             try:
                 joining.result()
-            except DatabaseUnavailable as error:
+            except (DatabaseUnavailable, psycopg.errors.QueryCanceled) as error:
                 self._outage.began(error)
                 await self._disconnect()
                 await happens(self._stop_event, backoff.next())
@@ -241,8 +243,7 @@ class Worker:
         for link in self._links:
             await link.open()
         await asyncio.to_thread(self._heartbeat.open)
-        for handler in self.handlers.values():
-            await self._claims.run(calls.declare(self.context, handler.declaration))
+        await self._claims.run(calls.declare(self.context, [handler.declaration for handler in self.handlers.values()]))
         registration = self._heartbeat.registration()
         await self._claims.run(calls.register(self.context, self._heartbeat.boot, **registration))
 
