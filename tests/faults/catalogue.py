@@ -20,6 +20,7 @@ MODULES: Final = (
     "hostile",
     "upgrades",
     "connections",
+    "quantities",
 )
 
 for _module in MODULES:

@@ -11,8 +11,9 @@ DECLARE
     v_found uuid[];
     v_next uuid[];
     v_left int := p_wanted;
-    v_reach int := p_wanted;
-    v_chunk int := 2 * p_wanted / least(cardinality(p_lanes), p_wanted) + 2;
+    -- Few lanes at first: the best one may give it all.
+    v_reach int := 4;
+    v_chunk int := 2 * p_wanted / least(cardinality(p_lanes), v_reach) + 2;
     v_known_level bigint;
     v_known_run_at timestamptz;
     v_known_id uuid;
@@ -86,9 +87,14 @@ BEGIN
         v_left := p_wanted - cardinality(v_picked);
         EXIT WHEN v_known_id IS NULL OR v_left = 0;
 
-        -- What others hold, and what is not due, is passed over in ever larger steps; but not what is not due and in one level.
-        v_reach := least(v_reach * 2, 100000);
-        v_chunk := CASE WHEN v_in_crowd THEN greatest(v_chunk / 2, 16) ELSE least(v_chunk * 2, 10000) END;
+        -- More lanes, if that is where it ended. Else more of each: what others hold, and what is not due, is passed over in ever
+        -- larger steps; but not what is not due and in one level.
+        v_chunk := CASE
+            WHEN NOT v_known_itself THEN greatest(v_chunk / 2, 4)
+            WHEN v_in_crowd THEN greatest(v_chunk / 2, 16)
+            ELSE least(v_chunk * 2, 10000)
+        END;
+        v_reach := CASE WHEN v_known_itself THEN v_reach ELSE least(v_reach * 2, 100000) END;
     END LOOP;
     RETURN v_picked;
 END
