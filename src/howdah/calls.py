@@ -13,6 +13,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from howdah import options
@@ -25,6 +26,7 @@ from howdah.job import Job, Status, from_row, why_unreadable
 from howdah.options import JobOrId, Seconds
 from howdah.payload import clean_text
 from howdah.plan import Ahead, Begin, Call, Pause, Plan, Row, Take, call, given, read
+from howdah.portion import Portion
 from howdah.results import EnqueuedCount, JobPage, PrunedSegment, Recovered, Stats, TypeStats
 from howdah.retry import Policy, as_data
 from howdah.stored import stored_data, stored_json, stored_mapping, stored_result, stored_text
@@ -159,7 +161,7 @@ def enqueue_many(
         context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
     )
     size = BULK_SIZE if chunk_size is None else options.integer(chunk_size, "chunk_size", least=1, most=100_000)
-    source = _iterator(items)
+    portion, source = Portion(size), _iterator(items)
     enqueued, taken, ids = 0, 0, list[uuid.UUID]()
     if chunk_size is None:
         yield Begin()
@@ -178,14 +180,55 @@ def enqueue_many(
             return_ids=return_ids,
             **shared,
         )
-        next_call = Call("enqueue_many", arguments) if more else None
-        # In one transaction, a chunk is made ready while the one before is being written.
-        rows = (yield Ahead(next_call)) if chunk_size is None else (yield next_call) if next_call else None
-        if rows:
-            enqueued += rows[0]["enqueued"]
-            ids.extend(rows[0]["ids"] or ())
+        if chunk_size is None:
+            # In one transaction, a chunk is made ready while the one before is being written.
+            rows = yield from _ahead(Call("enqueue_many", arguments) if more else None)
+        else:
+            rows = yield from _in_portions(portion, arguments, divisible=conn is None)
+        for row in rows or ():
+            enqueued += row["enqueued"]
+            ids.extend(row["ids"] or ())
         taken += len(chunk)
     return EnqueuedCount(enqueued, ids if return_ids else None)
+
+
+def _ahead(next_call: Call | None) -> Plan[list[Row] | None]:
+    try:
+        rows: list[Row] | None = yield Ahead(next_call)
+    except psycopg.errors.QueryCanceled as error:
+        # All of it is one transaction, and that is over: there is nothing to halve.
+        error.add_note(
+            "Nothing was enqueued. If it was statement_timeout: raise it for this login, or pass chunk_size, so that"
+            " each chunk is a transaction of its own, and is made as small as need be."
+        )
+        raise
+    return rows
+
+
+def _in_portions(portion: Portion, arguments: dict[str, Any], *, divisible: bool) -> Plan[list[Row]]:
+    """Enqueues a chunk; in several calls, where the server cuts one short. In a transaction of the caller's, that is over then."""
+    left, rows = arguments, list[Row]()
+    while left["data"]:
+        size = min(portion.size, len(left["data"])) if divisible else len(left["data"])
+        some, rest = _split(left, size)
+        try:
+            rows += yield Call("enqueue_many", some)
+        except psycopg.errors.QueryCanceled:
+            portion.was_cut_short(size)
+            if not divisible or size == 1:
+                raise
+        else:
+            portion.went_well(size)
+            left = rest
+    return rows
+
+
+def _split(arguments: dict[str, Any], size: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    lists = {name: arguments[name] for name in ("data", "keys") if name in arguments}
+    return (
+        {**arguments, **{name: type(items)(items[:size]) for name, items in lists.items()}},
+        {**arguments, **{name: type(items)(items[size:]) for name, items in lists.items()}},
+    )
 
 
 # Operators

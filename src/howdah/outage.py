@@ -14,6 +14,10 @@ from howdah.errors import DatabaseUnavailable
 # Deadlocks, timeouts, no room, a server that has become read-only: nothing is wrong with the call itself.
 _TEMPORARY: Final = ("25006", "40", "53", "55P03", "57", "58")
 
+# By statement_timeout, or because somebody cancelled it: the state is the same, and the text is in the server's language. By
+# transaction_timeout, since PostgreSQL 17.
+_CUT_SHORT: Final = ("57014", "25P04")
+
 _MOMENT: Final = 1.0
 
 
@@ -34,6 +38,11 @@ class Locked(DatabaseUnavailable):
             f"another transaction has locked what is needed{f' ({where})' if where else ''}; howdah doctor --patience 10s"
             " names those that are open"
         )
+
+
+def is_cut_short(error: BaseException) -> bool:
+    """Whether the server has ended a statement before it was done. A smaller one may be done in time."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in _CUT_SHORT
 
 
 class Outage:

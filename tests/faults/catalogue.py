@@ -22,6 +22,7 @@ MODULES: Final = (
     "connections",
     "locks",
     "restores",
+    "quantities",
 )
 
 for _module in MODULES:

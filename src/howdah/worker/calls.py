@@ -25,6 +25,9 @@ Hold: TypeAlias = tuple[uuid.UUID, int]
 LOCK_TIMEOUT: Final = "100ms"
 """How long a batch waits for a row that another transaction has locked, before it passes that row over."""
 
+DECLARED_AT_ONCE: Final = 500
+"""Types. One by one, ten thousand of them would keep a worker from its first job for many seconds."""
+
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -83,10 +86,18 @@ class Claim(NamedTuple):
     """There is more, but the next one may not wait."""
 
 
-def declare(context: Context, declaration: Mapping[str, Any]) -> Plan[None]:
-    policy = declaration["retry_policy"]
-    stored = None if policy is None else stored_mapping(policy, "retry_policy")
-    yield from call("declare_type", **{**declaration, "retry_policy": stored})
+def declare(context: Context, declarations: Sequence[Mapping[str, Any]]) -> Plan[None]:
+    for first in range(0, len(declarations), DECLARED_AT_ONCE):
+        some = [_declared(each) for each in declarations[first : first + DECLARED_AT_ONCE]]
+        yield from call("declare_types", types=Jsonb(some))
+
+
+def _declared(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of a type, as JSON has it."""
+    if (policy := declaration["retry_policy"]) is not None:
+        stored_mapping(policy, "retry_policy")  # refuses what cannot be stored
+    spans = {name: f"{v.total_seconds():.6f} s" for name, v in declaration.items() if isinstance(v, timedelta)}
+    return {**declaration, **spans}
 
 
 def register(context: Context, boot: uuid.UUID, **facts: Any) -> Plan[None]:
@@ -182,8 +193,8 @@ def disown(context: Context, boot: uuid.UUID, holds: Sequence[Hold]) -> Plan[set
     )
 
 
-def sweep(context: Context) -> Plan[list[Row]]:
-    return (yield from call("recover", worker_id=context.worker_id))
+def sweep(context: Context, limit: int) -> Plan[list[Row]]:
+    return (yield from call("recover", limit=limit, worker_id=context.worker_id))
 
 
 def passing_over(

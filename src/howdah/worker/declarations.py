@@ -44,15 +44,20 @@ class Declarations(Service):
             )
 
     async def _declare(self) -> Locked | None:
-        """Declares what is missing, and says why some of it still is."""
+        """Declares what is missing, and says why some of it still is: all at once, or, where one is locked, one by one."""
         because = None
-        for name in sorted(self.missing):
-            try:
-                await self._link.run(calls.declare(self._context, self._handlers[name].declaration))
-            except Locked as error:
-                because = error
-            else:
-                self.missing.discard(name)
+        for names in ([sorted(self.missing)], [[name] for name in sorted(self.missing)]):
+            for some in names:
+                try:
+                    await self._link.run(
+                        calls.declare(self._context, [self._handlers[name].declaration for name in some])
+                    )
+                except Locked as error:
+                    because = error
+                else:
+                    self.missing.difference_update(some)
+            if not self.missing:
+                return None
         return because
 
     async def _retry(self) -> None:

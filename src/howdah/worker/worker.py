@@ -236,7 +236,7 @@ class Worker:
                 return False
             try:
                 joining.result()
-            except DatabaseUnavailable as error:
+            except (DatabaseUnavailable, psycopg.errors.QueryCanceled) as error:
                 self._outage.began(error)
                 await self._disconnect()
                 await happens(self._stop_event, backoff.next())

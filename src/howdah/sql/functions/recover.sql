@@ -32,9 +32,9 @@ BEGIN
         ORDER BY w.worker_id
         FOR UPDATE SKIP LOCKED
     LOOP
-        RETURN QUERY SELECT * FROM howdah.take_back(v_worker);
+        RETURN QUERY SELECT * FROM howdah.take_back(v_worker, p_limit);
         IF EXISTS (SELECT FROM howdah.live AS j WHERE j.worker_id = v_worker AND j.status IN ('claimed', 'running')) THEN
-            -- Something of it was locked, and is left to the next sweep. The worker must not beat as if nothing were lost.
+            -- Something of it was locked, or too much for one sweep, and is left to the next sweep. The worker must not beat as if nothing were lost.
             UPDATE howdah.workers AS w SET boot = gen_random_uuid() WHERE w.worker_id = v_worker;
         ELSE
             DELETE FROM howdah.workers AS w WHERE w.worker_id = v_worker;
@@ -112,5 +112,6 @@ $$;
 COMMENT ON FUNCTION howdah.recover IS
     'The sweep: takes back what dead workers, passed leases and passed deadlines hold, and what has stalled if its type says so, ends what was cancelled, has expired'
     ' or has no attempts left. Any number may run at once. p_worker_id is the worker that sweeps: it gives up others only after a'
-    ' lease of steady heartbeats of its own. Returns what was changed, and why.';
+    ' lease of steady heartbeats of its own. p_limit: at most so many jobs for each reason, and of each dead worker; the next call goes on.'
+    ' Returns what was changed, and why.';
 REVOKE ALL ON FUNCTION howdah.recover FROM PUBLIC;

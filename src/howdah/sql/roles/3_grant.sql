@@ -56,6 +56,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.complete,
     howdah.crash,
     howdah.declare_type,
+    howdah.declare_types,
     howdah.disown,
     howdah.due_schedules,
     howdah.fail,
