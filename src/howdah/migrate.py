@@ -114,6 +114,7 @@ def script(schema: str, *, roles: bool = False) -> str:
             "-- If this is too short, somebody has a transaction open. Nothing has been done then: run it again.",
             f"{_filled_in(source('reads/wait_at_most'))};",
             source("fix_search_path"),
+            source("check_encoding"),
             *(_with_roles(schema) if roles else _installation(schema)),
             "COMMIT;",
         ]
@@ -151,6 +152,7 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
         return Migration(schema, before, before, changed=False, roles=names)
 
     yield Script(source("fix_search_path"))
+    yield Script(source("check_encoding"))
     if names:
         yield from _check_roles(schema)
         yield Script(render(source("roles/1_create"), schema))

@@ -20,6 +20,7 @@ MODULES: Final = (
     "hostile",
     "upgrades",
     "connections",
+    "surroundings",
 )
 
 for _module in MODULES:
