@@ -21,7 +21,7 @@ _PLANTED = """
 def plant(dsn: str, path: str | None = PATH) -> None:
     """Plants, as this login, which may create in public. path: of every session of this database from then on."""
     with psycopg.connect(dsn, autocommit=True, options=_SAFE) as conn:
-        conn.execute(sql.SQL(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")))  # type: ignore[arg-type]
+        conn.execute(sql.SQL(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")))
         (row,) = conn.execute(_PLANTED).fetchall()
         assert row[0] > FEWEST, f"only {row[0]} could be planted"
 
@@ -30,7 +30,7 @@ def lead_into_it(dsn: str, path: str = PATH) -> None:
     """Sets the path of every session of this database."""
     with psycopg.connect(dsn, autocommit=True, options=_SAFE) as conn:
         database = sql.Identifier(conn.info.dbname)
-        conn.execute(sql.SQL("ALTER DATABASE {} SET search_path = {}").format(database, sql.SQL(path)))  # type: ignore[arg-type]
+        conn.execute(sql.SQL("ALTER DATABASE {} SET search_path = {}").format(database, sql.SQL(path)))
 
 
 def caught(dsn: str) -> list[tuple[Any, ...]]:

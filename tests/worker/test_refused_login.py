@@ -79,7 +79,7 @@ def test_a_running_worker_ends_when_its_login_is_refused(dsn: str, db: Db, login
         await queue.await_for(job, timeout=30)
         db.execute(f"ALTER ROLE {login} NOLOGIN".encode())
         ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{login}'"
-        await until(lambda: db.execute(ended.encode()) and running.done())
+        await until(lambda: (db.execute(ended.encode()), running.done())[1])
         return (await running).exit_code
 
     assert run(main()) == 4
