@@ -21,7 +21,7 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from howdah import embedded, migrate, wire
+from howdah import embedded, migrate, pinned, wire
 from howdah.config import DEFAULT_SCHEMA, configured_dsn
 from howdah.errors import InvalidOption, QueueClosed, SchemaError
 from howdah.plan import Plan, Take, read
@@ -154,13 +154,17 @@ class Database:
 
     def connect(self, dsn: str) -> SyncConnection:
         with translated(self.schema):
-            return psycopg.connect(dsn, **self._connection_options(dsn))
+            conn = psycopg.connect(dsn, **self._connection_options(dsn))
+        conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        return conn
 
     async def aconnect(self) -> AsyncConnection:
         # Off the loop, because this may start a server.
         dsn = await asyncio.to_thread(self.dsn) if self.configured is None else self.configured
         with translated(self.schema):
-            return await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
+            conn = await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
+        await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+        return conn
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
         with self._lock:
@@ -218,7 +222,8 @@ class Database:
         }
 
     def _connection_options(self, dsn: str) -> dict[str, Any]:
-        """What we set where the DSN does not: above all, that a silent network is noticed within half a minute."""
+        """What we set where the DSN does not, above all, that a silent network is noticed within half a minute; and what
+        we pin whatever it says."""
         defaults = {
             "fallback_application_name": "howdah",
             "connect_timeout": 10,
@@ -233,6 +238,9 @@ class Database:
             "autocommit": True,
             "context": wire.Adapted,
             "prepare_threshold": PREPARE_AFTER if self._prepares else None,
+            # A pooler knows this one, too.
+            "client_encoding": "UTF8",
+            **(pinned.startup_options(given) if self._prepares else {}),
             **ours,
         }
 

@@ -128,6 +128,7 @@ def script(schema: str, *, roles: bool = False) -> str:
             f"{_filled_in(source('reads/wait_at_most'))};",
             render(source("lock_migration"), schema),
             source("fix_search_path"),
+            source("check_encoding"),
             *(_with_roles(schema) if roles else _installation(schema)),
             f"{_filled_in(render(source('reads/record_rights'), schema)).rstrip()};",
             "COMMIT;",
@@ -174,6 +175,7 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
             f" Drop it; or if it is Howdah's, run ALTER {row['what']} OWNER TO CURRENT_USER first"
         )
     yield Script(source("fix_search_path"))
+    yield Script(source("check_encoding"))
     if names:
         yield from _check_roles(schema)
         yield Script(render(source("roles/1_create"), schema))

@@ -9,7 +9,7 @@ from typing import Final
 
 import psycopg
 
-from howdah.errors import DatabaseUnavailable
+from howdah.errors import DatabaseUnavailable, LoginRefused
 
 # Deadlocks, timeouts, no room, a server that has become read-only: nothing is wrong with the call itself.
 _TEMPORARY: Final = ("25006", "40", "53", "55P03", "57", "58")
@@ -26,7 +26,7 @@ def is_temporary(error: BaseException) -> bool:
     if isinstance(error, psycopg.Error):
         lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
         return lost or (error.sqlstate or "").startswith(_TEMPORARY)
-    return isinstance(error, DatabaseUnavailable)
+    return isinstance(error, DatabaseUnavailable) and not isinstance(error, LoginRefused)
 
 
 class Locked(DatabaseUnavailable):
@@ -56,9 +56,14 @@ class Outage:
         self._log = log
         self._since: float | None = None
         self._failed_at = 0.0
+        self.refused: LoginRefused | None = None
+        """Why no connection can be had, and trying again would not help."""
 
     def began(self, error: BaseException) -> None:
         self._failed_at = time.monotonic()
+        if isinstance(error, LoginRefused):
+            self.refused = error
+            return
         if self._since is None:
             self._since = self._failed_at
             # libpq's advice, on further lines, is for people at a terminal.

@@ -98,19 +98,21 @@ class SyncSession:
             self._stack.enter_context(self._conn.pipeline())
             self._pipelined = True
         cursor = psycopg.Cursor(self._conn, row_factory=dict_row)
-        return cursor.execute(*_statement(call, self._database.schema), prepare=False).fetchall
+        return cursor.execute(*_statement(call, self._database.schema), prepare=False, binary=True).fetchall
 
     def _execute(self, conn: SyncConnection, step: Call | Read | Script) -> list[Row]:
         statement, parameters = _statement(step, self._database.schema)
+        binary = _in_binary(step)
         with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
             if not wire.is_adapted(conn.adapters):
+                _check_encoding(conn)
                 wire.adapt(cursor.adapters)
             try:
-                cursor.execute(statement, parameters, prepare=self._database.may_prepare(conn))
+                cursor.execute(statement, parameters, prepare=self._database.may_prepare(conn), binary=binary)
             except psycopg.Error as error:
                 if not _was_stale(conn, error):
                     raise
-                cursor.execute(statement, parameters, prepare=False)
+                cursor.execute(statement, parameters, prepare=False, binary=binary)
             return [] if cursor.rownumber is None else cursor.fetchall()
 
 
@@ -179,8 +181,9 @@ class AsyncSession:
         statement, parameters = _statement(step, self._database.schema)
         async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
             if not wire.is_adapted(conn.adapters):
+                _check_encoding(conn)
                 wire.adapt(cursor.adapters)
-            await self._send(cursor, statement, parameters)
+            await self._send(cursor, statement, parameters, binary=_in_binary(step))
             return [] if cursor.rownumber is None else await cursor.fetchall()
 
     async def _send_ahead(self, call: Call) -> Callable[[], Awaitable[list[Row]]]:
@@ -196,7 +199,7 @@ class AsyncSession:
             await self._stack.enter_async_context(self._conn.pipeline())
             self._pipelined = True
         cursor = psycopg.AsyncCursor(self._conn, row_factory=dict_row)
-        await cursor.execute(*_statement(call, self._database.schema), prepare=False)
+        await cursor.execute(*_statement(call, self._database.schema), prepare=False, binary=True)
         return cursor.fetchall
 
     async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> wire.WireRows:
@@ -211,7 +214,7 @@ class AsyncSession:
         statement: bytes,
         parameters: Mapping[str, Any] | None,
         *,
-        binary: bool = False,
+        binary: bool,
     ) -> None:
         try:
             may_prepare = self._database.may_prepare(cursor.connection)
@@ -230,6 +233,22 @@ def _statement(step: Call | Read | Script, schema: str) -> tuple[bytes, Mapping[
             return read_statement(schema, step.name), step.arguments
         case Script():
             return step.text.encode(), None
+
+
+def _in_binary(step: Call | Read | Script) -> bool:
+    """Whether rows come in binary. As text they would depend on DateStyle, IntervalStyle, extra_float_digits, … of the session.
+    A script may be several statements, which only the protocol that knows text alone takes at once."""
+    return not isinstance(step, Script)
+
+
+def _check_encoding(conn: SyncConnection | AsyncConnection) -> None:
+    """Values are sent as UTF-8. A session that takes them for something else would store other characters."""
+    encoding = conn.pgconn.parameter_status(b"client_encoding")
+    if encoding not in (b"UTF8", None):
+        raise InvalidOption(
+            f"conn has the client_encoding {encoding.decode()}, and Howdah sends UTF-8. Nothing was written."
+            " Connect with client_encoding=utf8, or run: SET client_encoding = 'UTF8'"
+        )
 
 
 async def _taken(step: Take) -> list[Any]:

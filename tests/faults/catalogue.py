@@ -23,6 +23,7 @@ MODULES: Final = (
     "locks",
     "restores",
     "quantities",
+    "surroundings",
 )
 
 for _module in MODULES:

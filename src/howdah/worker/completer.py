@@ -20,11 +20,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from howdah.context import Context
 from howdah.database import Database
-from howdah.errors import DatabaseUnavailable
+from howdah.errors import DatabaseUnavailable, InvalidInput
 from howdah.failure import describe, loggable
 from howdah.job import Job
 from howdah.outage import Backoff, is_cut_short
-from howdah.outcome import Ending, Failed
+from howdah.outcome import Ending, Failed, in_ascii
 from howdah.plan import Begin, Plan
 from howdah.portion import Portion
 from howdah.worker import calls
@@ -341,7 +341,10 @@ class Completer:
         job, ending = ended
         backoff, refusals = Backoff(), 0
         while True:
-            if is_about_the_value(error) and refusals < 2:
+            if isinstance(error, InvalidInput) and (plainer := in_ascii(ending)) != ending:
+                # The database's encoding lacks a character of it.
+                ending = plainer
+            elif is_about_the_value(error) and refusals < 2:
                 refusals += 1
                 reason = describe(loggable(error))
                 log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, reason)

@@ -24,7 +24,7 @@ import psycopg
 from howdah import resource
 from howdah.context import Context
 from howdah.database import Database
-from howdah.errors import DatabaseUnavailable, InvalidOption
+from howdah.errors import DatabaseUnavailable, InvalidOption, LoginRefused
 from howdah.failure import describe
 from howdah.handler import AnyHandler
 from howdah.outage import Backoff, Locked, Outage
@@ -236,6 +236,8 @@ class Worker:
                 return False
             try:
                 joining.result()
+            except LoginRefused:
+                raise
             except (DatabaseUnavailable, psycopg.errors.QueryCanceled) as error:
                 self._outage.began(error)
                 await self._disconnect()
@@ -310,6 +312,7 @@ class Worker:
         await self._fence.pause(min(self.options.lease / 20, 0.5))
         self._floor.let_go_of_hoarded()
         self._shed_perhaps()
+        self._leave_if_refused()
         cut_off = self._heartbeat.silence > self.options.lease * FENCE_AT
         if cut_off and not self._fenced:
             self._fenced = self._floor.closed = True
@@ -360,6 +363,12 @@ class Worker:
                 "%d handlers will not end: this worker stops, to be started anew", self.leaked, extra={"event": "shed"}
             )
             self.report.shed = True
+            self.stop()
+
+    def _leave_if_refused(self) -> None:
+        if self._outage.refused is not None and not self.report.refused:
+            log.error("%s. This worker stops", self._outage.refused, extra={"event": "login_refused"})
+            self.report.refused = True
             self.stop()
 
     # The end

@@ -82,5 +82,5 @@ END
 $$;
 COMMENT ON FUNCTION howdah.record_events IS
     'Keeps what happened to held jobs, in order, several for one job if need be. p_kinds: event (if not given) or log. p_ages: how long'
-    ' ago it happened. p_numbers: 1, 2, 3 … within the claim, so that what is sent again after a lost reply is kept once. Returns the job and the sequence of each that it kept; those of a claim that is over are not among them.';
+    ' ago it happened. p_numbers: 1, 2, 3 ... within the claim, so that what is sent again after a lost reply is kept once. Returns the job and the sequence of each that it kept; those of a claim that is over are not among them.';
 REVOKE ALL ON FUNCTION howdah.record_events FROM PUBLIC;

@@ -1,5 +1,6 @@
 -- Every table there is, so that none is forgotten. DELETE, because TRUNCATE makes a new file for each table
 -- and each index: a hundred times slower where there is next to nothing to remove.
+SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL lock_timeout = '2s';
 DO $$
 DECLARE

@@ -1,4 +1,4 @@
--- What is a user's own (data, results, errors, keys, …) is shown to those who may read the table behind it, and to others as
+-- What is a user's own (data, results, errors, keys, ...) is shown to those who may read the table behind it, and to others as
 -- [redacted]. Whether one may is asked once for each of these columns by a statement, not by a row: hence the SELECT.
 -- Only functions of PostgreSQL's own: whoever reads a view needs the right to call all that it calls.
 CREATE OR REPLACE VIEW howdah.live_jobs AS
