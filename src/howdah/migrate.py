@@ -25,7 +25,7 @@ from psycopg import sql
 
 from howdah import __about__, statements
 from howdah.errors import NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
-from howdah.plan import Begin, Pause, Plan, Row, Script, Undo, call, read
+from howdah.plan import Begin, Pause, Plan, Row, Script, Undo, call, read, write
 from howdah.statements import ROLES, quoted, render, source
 
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
@@ -164,7 +164,7 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
             yield Script(render(source("set_aside"), source_schema))
         for text in _files(schema, before, views=reinstall or not (installed and installed["has_current_views"])):
             yield Script(text)
-        yield from read("record_version", **_version())
+        yield from write("record_version", **_version())
     if names:
         yield Script(_filled_in(render(source("roles/2_own"), schema)))
         yield Script(render(source("roles/3_grant"), schema))
@@ -228,7 +228,7 @@ def _may_compare() -> Plan[None]:
 
 def _installation(schema: str) -> Iterator[str]:
     yield from _files(schema, 0)
-    yield f"{_filled_in(render(source('reads/record_version'), schema)).rstrip()};"
+    yield f"{_filled_in(render(source('writes/record_version'), schema)).rstrip()};"
 
 
 def _with_roles(schema: str) -> Iterator[str]:

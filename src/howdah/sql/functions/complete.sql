@@ -16,6 +16,9 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 BEGIN
+    IF pg_column_size(p_results) > 65536 THEN
+        PERFORM howdah.check_size(p_results, 'a result');
+    END IF;
     RETURN QUERY
     WITH gone AS (
         DELETE FROM howdah.live AS j USING unnest(p_ids, p_tokens, p_results) AS ended (id, token, result)
