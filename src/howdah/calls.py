@@ -34,6 +34,8 @@ from howdah.wire import JsonTexts
 
 BULK_SIZE: Final = 2_000
 WINDOW: Final = 10_000
+PAGE_BYTES: Final = 32 << 20
+"""How much a page of whole jobs may have, as the database stores it."""
 UNREADABLE_DELAY: Final = 60.0
 """Seconds until a job that could not be read is tried again: by then another worker, with the right key, may be there."""
 
@@ -78,17 +80,17 @@ def enqueue(
     shared = _options(
         context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
     )
-    job_id = new_id() if id is None else options.job_id(id)
+    # Made here where the call may be repeated, and by the database, which need not look for it, in the caller's transaction.
+    job_id = options.job_id(id) if id is not None else new_id() if conn is None else None
     arguments = given(
         job_type=job_type,
         data=stored_data(context, job_type, data),
         key=None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
         id=job_id,
-        first_try=id is None,
         alone=conn is None,
         **shared,
     )
-    answer = (yield Call("enqueue", arguments, repeat={"first_try": False}))[0]
+    answer = (yield Call("enqueue", arguments, repeatable=True))[0]
     # A job of the id that was made here is this call's own, even if it was sent twice because a reply was lost.
     if not answer["created"] and (id is not None or answer["id"] != job_id):
         return (yield from _existing(context, job_type, None if answer["id"] == job_id else key, answer))
@@ -265,6 +267,7 @@ def list_jobs(
     limit: int = 50,
     before: JobOrId | None = None,
     scan_limit: int = 100_000,
+    brief: bool = False,
     conn: Connection | None = None,
 ) -> Plan[JobPage]:
     """A page of jobs, the newest first.
@@ -272,6 +275,8 @@ def list_jobs(
     job_type, status: one or several. data: what the job's data must contain, such as ``{"user": 7}``.
     since, until: by the time of creation. stalled: only jobs that run, but have stopped to report.
     before: the job after which the page begins; a page's ``next`` is what to pass for the one after it.
+    brief: without what may be large, which is then not even fetched: ``data``, ``result``, ``resumed``, ``errors`` and ``meta``
+        are empty. If not, a page of large jobs ends when it has 32 MB of these, and may have fewer than ``limit``.
 
     Only ids and statuses have an index. For the other filters the newest jobs are looked through, at
     most ``scan_limit`` of them: if more may match, the page says so (``complete`` is False) and its
@@ -303,9 +308,18 @@ def list_jobs(
     scanned = 0
     while True:
         window = min(WINDOW, scan_limit - scanned)
-        rows = yield from read("list", **filters, before=position, window=window, limit=limit - len(found))
+        rows = yield from read(
+            "list",
+            **filters,
+            before=position,
+            window=window,
+            limit=limit - len(found),
+            whole=not brief,
+            most_bytes=PAGE_BYTES,
+        )
+        is_full = bool(rows) and [row.pop("is_last") for row in rows][-1]
         found += [from_row(row, context.codec, context.home) for row in rows]
-        if len(found) == limit:
+        if len(found) == limit or is_full:
             return JobPage(found, next=found[-1].id, complete=True)
         ends = yield from read("window_end", statuses=filters["statuses"], before=position, window=window)
         if not ends:

@@ -220,6 +220,7 @@ class QueueClosed(HowdahError):
 BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ001": InvalidOption,
     "JQ002": InvalidJobType,
+    "JQ003": PayloadTooLarge,
     "JQ005": JobNotChanged,
     "JQ006": WorkerUnknown,
     "JQ007": ScheduleNotFound,

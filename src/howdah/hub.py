@@ -31,7 +31,7 @@ from howdah.database import Database
 from howdah.errors import QueueClosed
 from howdah.mailbox import ring
 from howdah.outage import Backoff, Outage, is_temporary
-from howdah.plan import Plan, call, read
+from howdah.plan import Plan, call, write
 from howdah.readers import (
     NO_TYPES,
     EndReader,
@@ -363,7 +363,7 @@ class _Line:
             channel = self.run(call("channel"))[0]["channel"]
             self._conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             with self._database.connect(self._database.dsn()) as other:
-                self._database.run(read("echo", payload=self._nonce), other)
+                self._database.run(write("echo", payload=self._nonce), other)
         except psycopg.errors.ReadOnlySqlTransaction:
             log.info("notifications do not arrive from a server that is read-only: polling instead")
         except psycopg.errors.ProgramLimitExceeded:

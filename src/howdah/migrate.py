@@ -26,7 +26,7 @@ from psycopg import sql
 
 from howdah import __about__, statements
 from howdah.errors import NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
-from howdah.plan import Begin, Pause, Plan, Row, Script, Undo, call, read
+from howdah.plan import Begin, Pause, Plan, Row, Script, Undo, call, read, write
 from howdah.statements import ROLES, quoted, render, source
 
 log = logging.getLogger("howdah")
@@ -189,7 +189,7 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
             yield Script(render(source("set_aside"), source_schema))
         for text in _files(schema, before, views=reinstall or not (installed and installed["has_current_views"])):
             yield Script(text)
-        yield from read("record_version", **_version())
+        yield from write("record_version", **_version())
         yield Script(_filled_in(render(source("mark_version"), schema)))
         if (before and not installed) or (yield from read("amiss"))[0]["has_foreign_events"]:
             yield from call("restamp_events")
@@ -295,7 +295,7 @@ def _may_compare() -> Plan[None]:
 
 def _installation(schema: str) -> Iterator[str]:
     yield from _files(schema, 0)
-    yield f"{_filled_in(render(source('reads/record_version'), schema)).rstrip()};"
+    yield f"{_filled_in(render(source('writes/record_version'), schema)).rstrip()};"
     yield _filled_in(render(source("mark_version"), schema))
 
 

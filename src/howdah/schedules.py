@@ -52,6 +52,8 @@ class Schedule:
     last_run_at, last_job_id: when it last fired, and the job that it added then.
     paused: whether it fires at all.
     created: True where ``schedule`` made it, False where it was there already.
+    declared_at: when a worker whose code has it (``@queue.periodic``) last began; None if it was made by a call.
+    left_code: it was in the code, and no live worker has it there any more. It still fires: ``delete_schedule`` removes it.
     """
 
     name: str
@@ -69,6 +71,8 @@ class Schedule:
     paused: bool
     created_at: datetime
     created: bool = False
+    declared_at: datetime | None = None
+    left_code: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -182,6 +186,11 @@ def delete_schedule(context: Context, name: str, *, conn: Connection | None = No
     return bool(rows[0]["delete_schedule"])
 
 
+def declare(name: str) -> Plan[None]:
+    """Says that a schedule is in the code of a worker that begins."""
+    yield from call("declare_schedule", name=_name(name))
+
+
 # The look
 
 
@@ -277,6 +286,8 @@ def _from_row(row: Row, codec: Codec) -> Schedule:
         paused=row["paused_at"] is not None,
         created_at=row["created_at"],
         created=row.get("created", False),
+        declared_at=row.get("declared_at"),
+        left_code=row.get("left_code", False),
     )
 
 

@@ -79,7 +79,7 @@ def test_the_newest_ended_jobs_are_found_by_their_order(crowded: Db, connect: Co
     filters = dict.fromkeys(
         ("before", "statuses", "job_types", "least_priority", "most_priority", "since", "until", "data"), "NULL"
     )
-    page = {**filters, "stalled": "false", "window": "50", "limit": "50"}
+    page = {**filters, "stalled": "false", "window": "50", "limit": "50", "whole": "true", "most_bytes": "33554432"}
     middle = f"'{some(crowded)[1]}'"
     listed = read_statement("howdah", "list").decode()
     for more in ({}, {"before": middle}, {"statuses": "'{failed}'"}, {"statuses": "'{failed}'", "before": middle}):

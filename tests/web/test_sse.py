@@ -124,7 +124,7 @@ def test_whoever_is_cut_off_before_the_first_event_has_a_place_to_go_on_from(que
 
 def test_a_position_that_is_of_no_use_is_said_and_the_stream_goes_on(queue: JobQueue, base: str) -> None:
     job = running(queue)
-    with httpx.stream("GET", f"{base}/?kinds=event", headers={"last-event-id": "nonsense"}, timeout=30) as response:
+    with httpx.stream("GET", f"{base}/?kinds=event", headers={"last-event-id": "99"}, timeout=30) as response:
         stream = messages(response)
         assert next(stream)["event"] == "reset"
         queue.event(job, "after")
@@ -142,8 +142,65 @@ def test_what_is_not_there_is_refused(base: str, path: str, status: int) -> None
 def test_a_bad_position_of_one_job_is_said_and_it_begins_anew(queue: JobQueue, base: str) -> None:
     job = running(queue)
     queue.event(job, "row")
-    seen = read(f"{base}/{job.id}?after=nonsense&kinds=event", 2)
+    seen = read(f"{base}/{job.id}?after=7:7:@7&kinds=event", 2)
     assert [message["event"] for message in seen] == ["reset", "event"]
+
+
+@pytest.mark.parametrize(
+    "position", ["nonsense", "1-", "-1", "1;2", "7:7@7", "1" * 20_000, "7:7:" + "1," * 10_000 + "@7", "é"]
+)
+@pytest.mark.parametrize("path", ["/", f"/{uuid.UUID(int=7)}"])
+def test_what_cannot_be_a_position_is_refused(base: str, path: str, position: str) -> None:
+    by_query = httpx.get(f"{base}{path}", params={"after": position}, timeout=30)
+    by_header = httpx.get(f"{base}{path}", headers=[(b"last-event-id", position.encode("latin-1"))], timeout=30)
+    for answer in (by_query, by_header):
+        assert (answer.status_code, answer.text.startswith("this is not a position")) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "localhost:8000"}, 200),
+        ({"host": "web.localhost"}, 200),
+        ({"host": "[::1]:8000"}, 200),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": "evil.example"}, 403),
+        ({"host": "localhost.evil.example:80"}, 403),
+        ({"host": "localhost@evil.example"}, 403),
+        ({"host": ""}, 403),
+        ({"host": "jobs.example.com"}, 200),
+        ({"host": "JOBS.example.com:8443"}, 200),
+        ({"host": "jobs.example.com", "origin": "https://jobs.example.com"}, 200),
+        ({"host": "jobs.example.com", "origin": "https://www.example.com", "sec-fetch-site": "same-site"}, 200),
+        ({"host": "jobs.example.com", "origin": "https://evil.example"}, 403),
+        ({"host": "jobs.example.com", "origin": "null"}, 403),
+        ({"host": "jobs.example.com", "sec-fetch-site": "same-origin"}, 200),
+        ({"host": "jobs.example.com", "sec-fetch-site": "none"}, 200),
+        ({"host": "jobs.example.com", "sec-fetch-site": "same-site"}, 403),
+        ({"host": "jobs.example.com", "sec-fetch-site": "cross-site"}, 403),
+    ],
+)
+def test_only_known_hosts_are_served_and_only_to_known_origins(
+    queue: JobQueue, headers: dict[str, str], status: int
+) -> None:
+    stream = EventStream(queue, hosts=["jobs.example.com"], origins=["https://www.example.com/"])
+    with served(stream) as port:
+        answer = httpx.head(f"http://127.0.0.1:{port}/", headers=headers)
+    assert answer.status_code == status
+    assert answer.headers.get("access-control-allow-origin") == (headers.get("origin") if status == 200 else None)
+
+
+def test_a_refusal_says_what_to_name(queue: JobQueue) -> None:
+    with served(EventStream(queue)) as port:
+        url = f"http://127.0.0.1:{port}/"
+        assert "EventStream(hosts=" in httpx.get(url, headers={"host": "jobs.example.com"}).text
+        assert "EventStream(origins=" in httpx.get(url, headers={"origin": "https://www.example.com"}).text
+
+
+def test_any_host_and_any_origin_can_be_asked_for(queue: JobQueue) -> None:
+    with served(EventStream(queue, hosts=["*"], origins=["*"])) as port:
+        headers = {"host": "whatever.example", "origin": "null", "sec-fetch-site": "cross-site"}
+        assert httpx.head(f"http://127.0.0.1:{port}/", headers=headers).status_code == 200
 
 
 def test_a_job_that_has_nothing_to_tell_yet_is_answered_at_once(queue: JobQueue) -> None:

@@ -173,6 +173,12 @@ _ENTRIES: Final = (
         "no living worker handles the type of a schedule",
         "start a worker that has the handler",
     ),
+    Entry(
+        "schedule-left-code",
+        "warning",
+        "a schedule was made by @queue.periodic, and no live worker has it in its code any more",
+        "delete it, or start a worker whose code has it",
+    ),
     # Workers
     Entry(
         "worker-dead",

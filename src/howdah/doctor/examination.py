@@ -102,7 +102,7 @@ OF_THE_QUEUE: Final = (
         lanes.overdue,
     ),
     Check("failures", ("type-failing",), lanes.failures),
-    Check("schedules", ("schedule-overdue", "schedule-unhandled"), lanes.schedules),
+    Check("schedules", ("schedule-overdue", "schedule-unhandled", "schedule-left-code"), lanes.schedules),
     Check("workers", ("worker-dead", "loop-blocked", "handlers-leaked", "versions-mixed"), workers.workers),
 )
 _VERSION: Final = Check(

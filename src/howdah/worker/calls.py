@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from howdah.context import Context
 from howdah.job import Job, unread
 from howdah.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
-from howdah.plan import Begin, Plan, Row, call, call_within, read, wire
+from howdah.plan import Begin, Plan, Row, call, call_within, read, wire, write
 from howdah.stored import stored_mapping, stored_text
 from howdah.wire import Ids, JsonTexts, Tokens
 from howdah.worker.claimed import ClaimedRows
@@ -100,8 +100,10 @@ def _declared(declaration: Mapping[str, Any]) -> dict[str, Any]:
     return {**declaration, **spans}
 
 
-def register(context: Context, boot: uuid.UUID, **facts: Any) -> Plan[None]:
-    yield from call("register_worker", worker_id=context.worker_id, boot=boot, **facts)
+def register(context: Context, boot: uuid.UUID, *, schedules: Sequence[str] = (), **facts: Any) -> Plan[None]:
+    """schedules: those that the worker's code has."""
+    meta = Jsonb({"schedules": list(schedules)}) if schedules else None
+    yield from call("register_worker", worker_id=context.worker_id, boot=boot, meta=meta, **facts)
 
 
 def heartbeat(context: Context, boot: uuid.UUID, *, pace: Mapping[str, Any] | None = None, **facts: Any) -> Plan[bool]:
@@ -174,7 +176,7 @@ def channel(context: Context) -> Plan[str]:
 
 
 def echo(context: Context, payload: str) -> Plan[None]:
-    yield from read("echo", payload=payload)
+    yield from write("echo", payload=payload)
 
 
 def attend(context: Context, holds: Sequence[Hold]) -> Plan[list[Word]]:
@@ -217,7 +219,7 @@ def start(context: Context, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
 
 def _start(holds: Sequence[Hold]) -> Plan[Iterable[uuid.UUID]]:
     fences = _fences(holds)
-    return _changed((yield from read("start", **fences, lock_timeout=LOCK_TIMEOUT)), fences["ids"])
+    return _changed((yield from write("start", **fences, lock_timeout=LOCK_TIMEOUT)), fences["ids"])
 
 
 def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[Batch]:
@@ -265,7 +267,7 @@ def complete(context: Context, ended: Sequence[tuple[Hold, Completed]]) -> Plan[
     results = [end.result for _, end in ended]
     given = JsonTexts(results) if any(result is not None for result in results) else None
     fences = _fences(_holds(ended))
-    rows = yield from read("complete", **fences, results=given, lock_timeout=LOCK_TIMEOUT)
+    rows = yield from write("complete", **fences, results=given, lock_timeout=LOCK_TIMEOUT)
     return dict.fromkeys(_changed(rows, fences["ids"]), "completed")
 
 

@@ -68,6 +68,7 @@ class Worker:
         middleware: Sequence[Middleware],
         open_resources: Callable[[contextlib.AsyncExitStack], Awaitable[Resources]],
         prepare: Callable[[], None],
+        schedules: Sequence[str] = (),
     ) -> None:
         self.options = options
         self.handlers = _chosen(handlers, options.types)
@@ -82,6 +83,7 @@ class Worker:
         self._middleware = middleware
         self._open_resources = open_resources
         self._prepare = prepare
+        self._schedules = schedules
         self._fenced = False
         self._let_go_at = float("-inf")
         self._stops = 0
@@ -156,7 +158,11 @@ class Worker:
             self.context,
             interval=self.options.heartbeat,
             lease=self.options.lease,
-            facts={"job_types": sorted(self.handlers), "capacity": sum(crew.slots for crew in self._floor.crews)},
+            facts={
+                "job_types": sorted(self.handlers),
+                "capacity": sum(crew.slots for crew in self._floor.crews),
+                "schedules": list(self._schedules),
+            },
             pulse=self._pulse,
             rejoined=self._rejoined,
             replaced=self._replaced,

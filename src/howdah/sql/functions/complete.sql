@@ -18,6 +18,9 @@ AS $$
 DECLARE
     v_completed uuid[];
 BEGIN
+    IF pg_column_size(p_results) > 65536 THEN
+        PERFORM howdah.check_size(p_results, 'a result');
+    END IF;
     WITH gone AS (
         DELETE FROM howdah.live AS j USING unnest(p_ids, p_tokens, p_results) AS ended (id, token, result)
         WHERE j.id = ANY (p_ids) AND j.id = ended.id AND j.token = ended.token AND j.status <> 'pending'

@@ -26,6 +26,10 @@ DECLARE
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
+    PERFORM howdah.check_meta(p_meta);
+    IF pg_column_size(p_data) > 65536 THEN
+        PERFORM howdah.check_size(p_data, 'the data of a job');
+    END IF;
     IF p_keys IS NULL THEN
         WITH added AS (
             INSERT INTO howdah.live (

@@ -12,6 +12,13 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
 AS $$
 BEGIN
+    IF p_pace IS NOT NULL THEN
+        PERFORM howdah.check_pace(p_pace);
+    END IF;
+    IF p_running < 0 OR p_leaked < 0 OR p_loop_lag NOT BETWEEN '0' AND '36500 days' OR p_since_claim NOT BETWEEN '0' AND '36500 days' THEN
+        RAISE EXCEPTION 'running is %, leaked %, loop_lag % and since_claim %: none may be negative, nor a hundred years',
+            p_running, p_leaked, p_loop_lag, p_since_claim USING ERRCODE = 'JQ001';
+    END IF;
     UPDATE howdah.workers AS w SET
         heartbeat_at = howdah.lease_clock(),
         fresh_since = CASE

@@ -8,6 +8,9 @@ DECLARE
     v_max_attempts int;
 BEGIN
     PERFORM howdah.check_job_type(NEW.job_type);
+    IF pg_column_size(NEW.data) > 65536 THEN
+        PERFORM howdah.check_size(ARRAY[NEW.data], 'data');
+    END IF;
     IF NEW.priority IS NULL OR NEW.max_attempts IS NULL THEN
         SELECT t.priority, t.max_attempts INTO v_priority, v_max_attempts FROM howdah.types AS t WHERE t.job_type = NEW.job_type;
         NEW.priority := coalesce(NEW.priority, v_priority, 100);
@@ -16,7 +19,11 @@ BEGIN
     IF NEW.id IS NULL THEN
         NEW.id := howdah.new_id();
     ELSE
-        -- For plain_insert: only an id of the client's own can be that of another job.
+        IF EXISTS (SELECT FROM howdah.live AS j WHERE j.id = NEW.id) OR howdah.has_ended(ARRAY[NEW.id]) IS NOT NULL THEN
+            RAISE EXCEPTION 'there is a job % already', NEW.id USING ERRCODE = 'unique_violation', CONSTRAINT = 'jobs_pkey';
+        END IF;
+        -- For plain_insert, which looks once more: only an id of the client's own can be that of a job that another transaction is
+        -- about to end. A client could unset it by a function in its own statement, so this is not what refuses a known id.
         PERFORM set_config('jobs.id_was_given', 'yes', true);
     END IF;
     NEW.progress := coalesce(NEW.progress, 0);

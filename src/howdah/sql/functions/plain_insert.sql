@@ -57,14 +57,15 @@ BEGIN
     IF current_setting('jobs.id_was_given', true) = 'yes' THEN
         PERFORM set_config('jobs.id_was_given', '', true);
         -- Not before, because the INSERT may have waited for the very transaction that ended a job of this id.
-        SELECT e.id INTO v_id FROM (
-            SELECT j.id FROM howdah.archive AS j WHERE j.id = ANY (v_live)
-            UNION ALL
-            SELECT j.id FROM howdah.live AS j WHERE j.id = ANY (v_ended)
-            UNION ALL
-            SELECT j.id FROM howdah.archive AS j WHERE j.id = ANY (v_ended) GROUP BY j.id HAVING count(*) > 1
-        ) AS e LIMIT 1;
-        IF FOUND THEN
+        v_id := howdah.has_ended(v_live);
+        IF v_id IS NULL AND v_ended IS NOT NULL THEN
+            SELECT e.id INTO v_id FROM (
+                SELECT j.id FROM howdah.live AS j WHERE j.id = ANY (v_ended)
+                UNION ALL
+                SELECT j.id FROM howdah.archive AS j WHERE j.id = ANY (v_ended) GROUP BY j.id HAVING count(*) > 1
+            ) AS e LIMIT 1;
+        END IF;
+        IF v_id IS NOT NULL THEN
             RAISE EXCEPTION 'there is a job % already', v_id USING ERRCODE = 'unique_violation', CONSTRAINT = 'jobs_pkey';
         END IF;
     END IF;

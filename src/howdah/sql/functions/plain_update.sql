@@ -27,6 +27,9 @@ BEGIN
         PERFORM howdah.check_job_type(NEW.job_type);
         NEW.order_key := (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered);
     END IF;
+    IF pg_column_size(NEW.data) > 65536 AND NEW.data IS DISTINCT FROM OLD.data THEN
+        PERFORM howdah.check_size(ARRAY[NEW.data], 'data');
+    END IF;
     NEW.progress := coalesce(NEW.progress, 0);
     NEW.events_count := coalesce(NEW.events_count, 0);
     NEW.attempts := coalesce(NEW.attempts, 0);
@@ -115,7 +118,9 @@ BEGIN
         SELECT * INTO v_end FROM howdah.end_of_claim(
             v_job, v_cause, NEW.last_error, NULL,
             -- Without a policy of its own, a plain client's job is due again at once, as it expects.
-            howdah.clock() + howdah.retry_delay(coalesce(OLD.retry_policy, '{"kind": "none"}'), NEW.attempts),
+            howdah.clock() + howdah.retry_delay(
+                CASE WHEN howdah.is_retry_policy(OLD.retry_policy) THEN OLD.retry_policy ELSE '{"kind": "none"}' END, NEW.attempts
+            ),
             NEW.status = 'failed'
         );
         NEW.status := v_end.status;

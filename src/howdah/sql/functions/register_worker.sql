@@ -17,6 +17,10 @@ AS $$
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
     PERFORM howdah.check_span(p_lease, 'lease');
+    PERFORM howdah.check_meta(p_meta);
+    IF p_capacity < 0 THEN
+        RAISE EXCEPTION 'capacity is %, and must not be negative', p_capacity USING ERRCODE = 'JQ001';
+    END IF;
     INSERT INTO howdah.workers AS w (
         worker_id, boot, generation, heartbeat_at, fresh_since, registered_at, lease, started_at, host, pid, version, job_types, capacity,
         running, meta

@@ -31,9 +31,13 @@ BEGIN
     closed := true;
     BEGIN
         LOCK TABLE howdah.events_open, howdah.archive_open IN ACCESS EXCLUSIVE MODE;
+        UPDATE howdah.segments AS s SET
+            closed_at = howdah.clock(),
+            first_id = (SELECT a.id FROM howdah.archive_open AS a ORDER BY a.id LIMIT 1),
+            last_id = (SELECT a.id FROM howdah.archive_open AS a ORDER BY a.id DESC LIMIT 1)
+        WHERE s.number = segment;
         EXECUTE format('ALTER TABLE howdah.archive_open RENAME TO %I', 'archive_' || segment);
         EXECUTE format('ALTER TABLE howdah.events_open RENAME TO %I', 'events_' || segment);
-        UPDATE howdah.segments AS s SET closed_at = howdah.clock() WHERE s.number = segment;
         PERFORM howdah.open_segment(segment + 1);
         -- Everything that was counted for the open segment has been committed: whoever adds to it holds its table until then.
         WITH folded AS (

@@ -30,6 +30,9 @@ BEGIN
     PERFORM howdah.check_schedule(p_name, p_cron, v_every, p_missed);
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, NULL, p_timeout, p_retry_policy);
+    IF pg_column_size(p_data) > 65536 THEN
+        PERFORM howdah.check_size(ARRAY[p_data], 'data');
+    END IF;
     INSERT INTO howdah.schedules AS s (
         name, job_type, data, cron, every, timezone, missed, overlap, priority, max_attempts, timeout, retry_policy,
         next_run_at, planned, created_at, changed_at
