@@ -1,4 +1,4 @@
--- What a restore leaves behind, though functions and tables are of this version. To be read by the owner.
+-- What a restore leaves behind, though functions and tables are of this version. By what a viewer may read, too: the doctor asks as one.
 SELECT
     ARRAY(
         SELECT 'settings' WHERE NOT EXISTS (SELECT FROM howdah.settings)
@@ -8,6 +8,6 @@ SELECT
     ) AS missing_rows,
     -- Numbered by another cluster: here, no transaction that is over has such a number.
     EXISTS (
-        SELECT FROM howdah.events AS e
+        SELECT FROM howdah.event_details AS e
         WHERE e.xact >= pg_snapshot_xmax(pg_current_snapshot()) AND e.xact IS DISTINCT FROM pg_current_xact_id_if_assigned()
     ) AS has_foreign_events
