@@ -96,5 +96,5 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION howdah.far_head IS 'The first due job of a type below a priority, where there are many priorities. Part of lane_heads.';
+COMMENT ON FUNCTION howdah.far_head IS 'The first due job of a type below a priority, where there are many priorities. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.far_head FROM PUBLIC;
