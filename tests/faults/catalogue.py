@@ -20,6 +20,7 @@ MODULES: Final = (
     "hostile",
     "upgrades",
     "connections",
+    "copies",
 )
 
 for _module in MODULES:

@@ -16,6 +16,7 @@ from howdah.cli.output import be_lenient, forget, remark, say
 from howdah.cli.safe import presentable
 from howdah.errors import DatabaseUnavailable, EmbeddedServerError, HowdahError, InvalidInput, SchemaError
 from howdah.failure import loggable
+from howdah.standard_streams import open_closed_ones
 
 NOT_DONE: Final = 1
 INTERRUPTED: Final = 130
@@ -31,6 +32,7 @@ _EXIT_CODES: Final[dict[type[Exception], int]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
+    open_closed_ones()
     be_lenient()
     try:
         return _run(argv)
@@ -55,7 +57,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return 0
     code: int = args.run(args)
     # Here, where a closed pipe can still be met, and not when Python ends.
-    with contextlib.suppress(ValueError):  # a handler has closed it
+    with contextlib.suppress(ValueError, AttributeError):  # a handler has closed it, or there was none
         sys.stdout.flush()
     return code
 
