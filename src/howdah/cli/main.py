@@ -57,7 +57,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return 0
     code: int = args.run(args)
     # Here, where a closed pipe can still be met, and not when Python ends.
-    with contextlib.suppress(ValueError, AttributeError):  # a handler has closed it, or there was none
+    with contextlib.suppress(ValueError):  # a handler has closed it
         sys.stdout.flush()
     return code
 
