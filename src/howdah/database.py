@@ -21,7 +21,7 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from howdah import embedded, migrate, pinned, wire
+from howdah import embedded, forks, migrate, pinned, wire
 from howdah.config import DEFAULT_SCHEMA, configured_dsn
 from howdah.errors import InvalidOption, QueueClosed, SchemaError
 from howdah.plan import Plan, Take, read
@@ -156,6 +156,7 @@ class Database:
         with translated(self.schema):
             conn = psycopg.connect(dsn, **self._connection_options(dsn))
         conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        forks.keep_channel(conn)
         return conn
 
     async def aconnect(self) -> AsyncConnection:
@@ -164,13 +165,16 @@ class Database:
         with translated(self.schema):
             conn = await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
         await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+        forks.keep_channel(conn)
         return conn
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
         with self._lock:
             dsn = self._ready()
             if self._pools.sync is None:
-                self._pools.sync = psycopg_pool.ConnectionPool(dsn, open=True, **self._pool_options(dsn))
+                self._pools.sync = psycopg_pool.ConnectionPool(
+                    dsn, open=True, configure=forks.keep_channel, **self._pool_options(dsn)
+                )
             return self._pools.sync
 
     async def apool(self) -> psycopg_pool.AsyncConnectionPool[AsyncConnection]:
@@ -183,6 +187,7 @@ class Database:
 
             async def remember(conn: AsyncConnection) -> None:
                 opened.add(conn)
+                forks.keep_channel(conn)
 
             self._pools.by_loop[loop] = psycopg_pool.AsyncConnectionPool(
                 dsn or "", open=False, configure=remember, **self._pool_options(dsn or "")

@@ -179,7 +179,7 @@ def test_a_clock_that_is_wrong(ward: str, offset: str) -> None:
         [faketime, "-m", "-f", offset, *command("doctor", "--json", "--dsn", ward)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     (finding,) = json.loads(done.stdout)["findings"]

@@ -133,7 +133,7 @@ def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> 
     with psycopg.connect(ward) as other, psycopg.connect(ward, autocommit=True) as maker:
         # It waits for the transactions that were there before it, and loses its patience.
         other.execute("LOCK TABLE howdah.live IN ROW EXCLUSIVE MODE")
-        maker.execute("SET lock_timeout = '100ms'")
+        maker.execute("SET lock_timeout = '1s'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             maker.execute(f"CREATE INDEX CONCURRENTLY live_held{made}".encode())
     finding = only_finding(queue, "index-invalid", ignore=())

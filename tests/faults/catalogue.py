@@ -24,6 +24,7 @@ MODULES: Final = (
     "restores",
     "quantities",
     "surroundings",
+    "copies",
 )
 
 for _module in MODULES:

@@ -338,7 +338,7 @@ def test_jobs_are_read_while_a_drop_waits_for_a_reader(queue: JobQueue, db: Db, 
             pruning_over.set()
 
     read = 0
-    db.execute("SET lock_timeout = '5s'")
+    db.execute("SET lock_timeout = '60s'")
     with ThreadPoolExecutor(1) as pool:
         pruning = pool.submit(prune)
         while not pruning_over.is_set() or read < 20:
@@ -390,7 +390,7 @@ def test_jobs_go_on_ending_while_a_rotation_waits_for_a_reader(
             pruning_over.set()
 
     completed = 1
-    db.execute("SET lock_timeout = '5s'")
+    db.execute("SET lock_timeout = '60s'")
     with ThreadPoolExecutor(1) as pool:
         pruning = pool.submit(prune)
         while not pruning_over.is_set() or completed < 20:

@@ -155,7 +155,7 @@ def test_a_claim_goes_on_behind_the_last_job_that_it_has_seen_where_another_hold
     due = expected(db, ["a", "b"], 10)
     other = connect(autocommit=False)
     other.execute("SELECT id FROM live WHERE id = ANY(%s) FOR UPDATE", (due[2:4],))
-    db.execute("SET statement_timeout = '20s'")
+    db.execute("SET statement_timeout = '60s'")
     rows = db.execute("SELECT id FROM claim('w', '{a,b}', 3)").fetchall()
     assert [row["id"] for row in rows] == [due[0], due[1], due[4]]
 

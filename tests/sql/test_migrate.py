@@ -499,7 +499,7 @@ def test_who_is_in_the_way_holds_up_the_migration_and_nobody_else(
         nonlocal pauses
         pauses += 1
         # Nothing is locked now, neither for producers nor for clients that start.
-        with JobQueue(f"{server_dsn} options='-c lock_timeout=10s'", SCHEMA) as client:
+        with JobQueue(f"{server_dsn} options='-c lock_timeout=60s'", SCHEMA) as client:
             client.enqueue("a")
         if pauses >= 2:
             reader.rollback()

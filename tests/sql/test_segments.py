@@ -283,7 +283,7 @@ def test_what_writes_never_touches_a_closed_segment(db: Db, other: Db) -> None:
     tell_one(db)
     close(db)
     other.execute("LOCK TABLE archive_1, events_1 IN ACCESS EXCLUSIVE MODE")
-    db.execute("SET lock_timeout = '5s'")
+    db.execute("SET lock_timeout = '60s'")
     db.execute("SELECT enqueue('y')")
     (completed,) = hold(db)
     tell(db, completed)
@@ -313,7 +313,7 @@ def test_writing_goes_on_while_a_rotation_waits_for_a_reader_of_events(db: Db, o
             over.set()
 
     written = 0
-    db.execute("SET lock_timeout = '5s'")
+    db.execute("SET lock_timeout = '60s'")
     with ThreadPoolExecutor(1) as pool:
         rotating = pool.submit(rotate_again_and_again)
         while not over.is_set() or written < 20:
@@ -378,7 +378,7 @@ def test_while_one_session_works_on_segments_another_does_nothing(db: Db, other:
     close(db)
     tell_one(db)
     clock.advance(100 * DAY)
-    db.execute("SET lock_timeout = '5s'")
+    db.execute("SET lock_timeout = '60s'")
     # Which work it is does not matter.
     for begun in ("rotate('0')", "bound_segments()", "prune('1000 days')", "compact_counts(1)"):
         other.execute(f"SELECT {begun}".encode())

@@ -21,7 +21,7 @@ from howdah.worker.run import hold_of
 from howdah.worker.tracker import Tracker
 from tests.conftest import Db
 from tests.worker import crew_handlers
-from tests.worker.in_process import drain, ended, happened, run, statuses, until, working
+from tests.worker.in_process import PATIENCE, drain, ended, happened, run, statuses, until, working
 
 # Endings
 
@@ -316,7 +316,7 @@ def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch:
         for thread in threads:
             thread.start()
         await until(lambda: not any(thread.is_alive() for thread in threads))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE / 2):
             await writer.flush()
         await writer.close()
         return link

@@ -342,7 +342,7 @@ def test_a_checkpoint_outlives_the_worker_that_was_killed(dsn: str, queue: JobQu
         waited(lambda: told(db, job), "its event is written")
         first.kill()
         fleet.start("second", types=["survives"])
-        done = queue.wait_for(job, timeout=60)
+        done = queue.wait_for(job, timeout=180)
     assert (done.status, done.result, done.crashes) == ("completed", {"chapter": 3}, 1)
     assert told(db, job) == [("first life", {})]
 

@@ -21,13 +21,14 @@ from typing import Any
 
 import psycopg
 
-from howdah import resource
+from howdah import forks, resource
 from howdah.context import Context
 from howdah.database import Database
 from howdah.errors import DatabaseUnavailable, InvalidOption, LoginRefused
 from howdah.failure import describe
 from howdah.handler import AnyHandler
 from howdah.outage import Backoff, Locked, Outage
+from howdah.standard_streams import open_closed_ones
 from howdah.worker import calls, log_capture
 from howdah.worker.claimer import Claimer
 from howdah.worker.crew import Crew
@@ -97,6 +98,8 @@ class Worker:
 
         Cancelling it stops it in the same way as ``stop``.
         """
+        open_closed_ones()
+        forks.keep_loop(asyncio.get_running_loop())
         self._stop_event, self._hurry_event = asyncio.Event(), asyncio.Event()
         self._note_stops()
         if signals:
