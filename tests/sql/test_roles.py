@@ -56,7 +56,13 @@ FUNCTIONS = decided(
     (
         NOBODYS,
         (
-            " adopt adopted_unchanged archive_deleted archive_unchanged bounded bounded_span check_job_type check_meta check_options check_pace check_schedule check_size check_span check_worker_id claim_level claim_levels claim_oldest claim_one_by_one claim_ordered claimable_unchanged end_of_claim far_head filled_in finish has_ended has_segments in_use_by is_retry_policy lane_heads may_be_claimed may_notify new_id next_report number_in open_segment ordered_heads plain_defaults plain_delete plain_insert plain_names_error plain_truncate plain_update plain_updated reorder restamp_events retry_delay rights seq_of settle share_locks somebody_sleeps somebody_watches take_back tell wake with_error with_seq"
+            "adopt adopted_unchanged archive_deleted archive_unchanged bounded bounded_span check_job_type check_meta"
+            " check_options check_pace check_schedule check_size check_span check_worker_id claim_level claim_levels"
+            " claim_oldest claim_one_by_one claim_ordered claimable_unchanged end_of_claim far_head filled_in finish"
+            " follow_clock has_ended has_segments in_use_by is_retry_policy lane_heads may_be_claimed may_notify new_id"
+            " next_report next_token number_in open_segment ordered_heads plain_defaults plain_delete plain_insert"
+            " plain_names_error plain_truncate plain_update plain_updated reorder restamp_events retry_delay rights seq_of"
+            " settle share_locks somebody_sleeps somebody_watches take_back tell wake with_error with_seq"
         ),
     ),
 )
