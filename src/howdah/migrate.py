@@ -130,7 +130,7 @@ def script(schema: str, *, roles: bool = False) -> str:
             source("fix_search_path"),
             source("check_encoding"),
             *(_with_roles(schema) if roles else _installation(schema)),
-            f"{_filled_in(render(source('reads/record_rights'), schema)).rstrip()};",
+            f"{_filled_in(render(source('writes/record_rights'), schema)).rstrip()};",
             "COMMIT;",
         ]
     )
@@ -196,7 +196,7 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
     if names:
         yield Script(_filled_in(render(source("roles/2_own"), schema)))
         yield Script(render(source("roles/3_grant"), schema))
-    yield from read("record_rights", **_ours())
+    yield from write("record_rights", **_ours())
     adopted = None
     if source_schema:
         rows = yield from call("adopt", table=f"{quoted(source_schema)}.adopted_jobs")

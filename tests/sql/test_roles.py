@@ -78,7 +78,7 @@ RELATIONS = decided(
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_open events events_open claimable schedules id_counter",
+        "live archive archive_open events events_open claimable clock_mark schedules id_counter worker_generations",
     ),
 )
 COLUMNS = {

@@ -64,11 +64,17 @@ def steps(plan: Plan[migrate.Migration], *, installed: bool) -> list[Step]:
         "may_adopt": True,
         "plain_jobs_of": "me",
         "login": "me",
+        "marked_version": 1 if installed else None,
+        "functions_name": None,
+        "is_public": False,
+        "may_mend": True,
+        "strange_owner": None,
     }
-    version = {"version": 0, "is_current": False, "has_current_views": False, "oldest_client": 1}
+    version = {"version": 0, "is_current": False, "has_current_views": False, "oldest_client": 1, "rights": None}
     answers = {
         "standing": [standing],
         "schema_version": [version],
+        "amiss": [{"missing_rows": [], "has_foreign_events": False}],
         "may_create_roles": [{"missing": False, "may_create": True, "may_own": True, "login": "me"}],
     }
     sent: list[Step] = []

@@ -14,7 +14,8 @@ from howdah.statements import call_statement, names, source
 
 # Those of the doctor, and of a migration, run in a transaction that has set its path: patience.sql, fix_search_path.sql.
 IN_A_SAFE_PATH = {
-    "reads/dependents", "reads/fingerprint", "reads/grants", "reads/may_create_roles", "reads/record_version",
+    "reads/dependents", "reads/fingerprint", "reads/grants", "reads/may_create_roles", "writes/record_rights",
+    "writes/record_version",
 }  # fmt: skip
 FIRST = ("reads/doctor/patience", "reads/doctor/settings", "lock_migration")
 TOKEN = re.compile(
@@ -25,7 +26,7 @@ TOKEN = re.compile(
 # By the grammar, these are PostgreSQL's own.
 SPECIAL = {
     "all", "and", "any", "array", "as", "by", "case", "coalesce", "else", "exists", "extract", "filter", "from", "greatest",
-    "lateral", "least", "materialized", "not", "on", "operator", "or", "select", "then", "values", "when", "where",
+    "lateral", "least", "materialized", "not", "on", "operator", "or", "over", "select", "then", "values", "when", "where",
 }  # fmt: skip
 KEYWORD_TYPES = {"bigint", "boolean", "int", "interval", "varchar"}
 # By the grammar, these compare by whatever = is in sight.
@@ -33,7 +34,7 @@ HIDDEN = {"between", "in", "like", "nullif", "using"}
 
 
 def statements() -> Iterator[str]:
-    for folder in ("reads", "bench", "testing"):
+    for folder in ("reads", "writes", "bench", "testing"):
         for name in names(folder):
             path = f"{folder}/{name}"
             # A script sets its path first.

@@ -1,6 +1,7 @@
 -- Makes everything that PostgreSQL has parsed anew from what it says of it, as a dump and its restore do. Words change by that,
 -- as those of IN change once into those of = ANY; what they mean does not.
 SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL lock_timeout = '2s';
 DO $$
 DECLARE
     v_statement text;

@@ -10,7 +10,7 @@ BEGIN
             OR NOT coalesce(p.measured -> 'run' BETWEEN '0' AND '1000000000000', true)
             OR NOT coalesce(p.measured -> 'wait' BETWEEN '0' AND '1000000000000', true)
     ) THEN
-        RAISE EXCEPTION 'a pace is an object of {"per_second": …, "run": …, "wait": …} by the job type, of numbers that are not negative'
+        RAISE EXCEPTION 'a pace is an object of {"per_second": ..., "run": ..., "wait": ...} by the job type, of numbers that are not negative'
             USING ERRCODE = 'JQ001', HINT = 'See the column workers.pace.';
     END IF;
 END

@@ -24,7 +24,7 @@ BEGIN
         RAISE EXCEPTION '% has % bytes; % are allowed', p_what, v_size, v_most USING
             ERRCODE = 'JQ003',
             HINT = 'Store it elsewhere (a table, a bucket) and enqueue a reference to it, or let an operator raise the limit:'
-                ' UPDATE howdah.settings SET max_payload_bytes = …';
+                ' UPDATE howdah.settings SET max_payload_bytes = ...';
     END IF;
 END
 $$;

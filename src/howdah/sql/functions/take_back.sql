@@ -1,5 +1,3 @@
--- As it was before it had a limit.
-DROP FUNCTION IF EXISTS howdah.take_back(varchar);
 CREATE OR REPLACE FUNCTION howdah.take_back(p_worker_id varchar, p_limit int DEFAULT NULL)
 RETURNS TABLE (id uuid, status varchar, reason text)
 LANGUAGE sql VOLATILE

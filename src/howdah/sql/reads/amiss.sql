@@ -3,11 +3,12 @@ SELECT
     ARRAY(
         SELECT 'settings' WHERE NOT EXISTS (SELECT FROM howdah.settings)
         UNION ALL
-        SELECT 'segments' WHERE to_regclass('howdah.archive_open') IS NULL
+        SELECT 'segments' WHERE pg_catalog.to_regclass('howdah.archive_open') IS NULL
             OR NOT EXISTS (SELECT FROM howdah.segments AS s WHERE s.closed_at IS NULL)
     ) AS missing_rows,
     -- Numbered by another cluster: here, no transaction that is over has such a number.
     EXISTS (
         SELECT FROM howdah.event_details AS e
-        WHERE e.xact >= pg_snapshot_xmax(pg_current_snapshot()) AND e.xact IS DISTINCT FROM pg_current_xact_id_if_assigned()
+        WHERE e.xact OPERATOR(pg_catalog.>=) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+            AND coalesce(e.xact OPERATOR(pg_catalog.<>) pg_catalog.pg_current_xact_id_if_assigned(), true)
     ) AS has_foreign_events

@@ -23,25 +23,39 @@ SELECT
             AND n.nspowner OPERATOR(pg_catalog.=) pg_catalog.to_regrole('howdah_owner')
     ) AS has_roles,
     -- After a restore without data there is no row that says it.
-    CASE WHEN to_regclass('howdah.schema_version') IS NOT NULL THEN
-        coalesce(substring(col_description(to_regclass('howdah.schema_version'), 2) FROM 'version ([0-9]+)$')::int, 1)
+    CASE WHEN pg_catalog.to_regclass('howdah.schema_version') IS NOT NULL THEN
+        coalesce((
+            pg_catalog.regexp_match(
+                pg_catalog.col_description(pg_catalog.to_regclass('howdah.schema_version')::pg_catalog.oid, 2), 'version ([0-9]+)$'
+            )
+        )[1]::int, 1)
     END AS marked_version,
     -- Bodies name their schema: after it was renamed, the old one.
     (
-        SELECT substring(p.prosrc FROM '"([^"]+)"\.live') FROM pg_catalog.pg_proc AS p
-        WHERE p.pronamespace = to_regnamespace('howdah') AND p.proname = 'enqueue' ORDER BY p.oid LIMIT 1
+        SELECT (pg_catalog.regexp_match(p.prosrc, '"([^"]+)"\.live'))[1] FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah') AND p.proname OPERATOR(pg_catalog.=) 'enqueue'
+        ORDER BY p.oid LIMIT 1
     ) AS functions_name,
     -- A few stand for all: each function is PUBLIC's until that is revoked, and a restore may have lost that.
     EXISTS (
         SELECT FROM pg_catalog.pg_proc AS p
-        WHERE p.pronamespace = to_regnamespace('howdah') AND p.proname IN ('declare_type', 'prune', 'settle')
-            AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0)
+        WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')
+            AND p.proname OPERATOR(pg_catalog.=) ANY ('{declare_type,prune,settle}')
+            AND EXISTS (
+                SELECT FROM pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
+                WHERE a.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid
+            )
     ) AS is_public,
-    (SELECT pg_has_role(c.relowner, 'MEMBER') FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass('howdah.schema_version')) AS may_mend,
+    (
+        SELECT pg_catalog.pg_has_role(c.relowner, 'MEMBER') FROM pg_catalog.pg_class AS c
+        WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('howdah.schema_version')
+    ) AS may_mend,
     -- Who owns a schema can drop and replace what is in it. A superuser can do that anywhere.
     (
-        SELECT n.nspowner::regrole::text FROM pg_catalog.pg_namespace AS n JOIN pg_catalog.pg_roles AS r ON r.oid = n.nspowner
-        WHERE n.oid = to_regnamespace('howdah') AND NOT r.rolsuper AND NOT pg_has_role(n.nspowner, 'MEMBER')
+        SELECT n.nspowner::pg_catalog.regrole::pg_catalog.text FROM pg_catalog.pg_namespace AS n
+        JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) n.nspowner
+        WHERE n.oid OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah') AND NOT r.rolsuper
+            AND NOT pg_catalog.pg_has_role(n.nspowner, 'MEMBER')
     ) AS strange_owner,
     (SELECT nspname FROM plain) AS plain_jobs_in,
     (SELECT relowner::pg_catalog.regrole::pg_catalog.text FROM plain) AS plain_jobs_of,

@@ -53,6 +53,9 @@ ALTER TABLE howdah.schedules ADD COLUMN IF NOT EXISTS declared_at timestamptz;
 COMMENT ON COLUMN howdah.schedules.declared_at IS
     'When a worker whose code has it (@queue.periodic) last began; NULL if it was made by a call.';
 
+-- As it was before it had a limit.
+DROP FUNCTION IF EXISTS howdah.take_back(varchar);
+
 -- What a restore must not lose, and bounds for what roles may write.
 
 ALTER TABLE howdah.schema_version ADD COLUMN IF NOT EXISTS rights text;
