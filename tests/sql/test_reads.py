@@ -41,7 +41,7 @@ def test_a_read_calls_nothing_that_may_write(db: Db, name: str) -> None:
 @pytest.mark.parametrize("name", statements.names("writes"))
 def test_a_write_is_where_it_belongs(name: str) -> None:
     text = re.sub(r"--.*", "", statements.source(f"writes/{name}"))
-    assert re.search(r"INSERT|pg_notify|howdah\.(claim|start|complete)\(", text)
+    assert re.search(r"INSERT|UPDATE|pg_notify|howdah\.(claim|start|complete)\(", text)
 
 
 @pytest.mark.parametrize(
