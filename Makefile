@@ -12,7 +12,8 @@ JOBS ?= $(if $(HOWDAH_TEST_DSN),0,4)
 # What `make bench` measures: all, or ONLY=limit.
 ONLY ?= peers limit insert growth steady reporting
 # What may differ between Pythons: all that waits, is cancelled, is imported, or starts threads and processes.
-DIFFER := tests/unit tests/client tests/worker
+DIFFER := tests/unit $(patsubst %,tests/client/test_%.py,hub hub_ends pools waiting watch transactions verbs) \
+	$(patsubst %,tests/worker/test_%.py,beginning cancel children completer handlers lifespan middleware outcomes threads timeouts)
 LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage late_commit)
 
 .PHONY: help demo test pythons python check format model scale faults docs screens bench clean

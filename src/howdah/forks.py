@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import weakref
+from collections import deque
 from typing import Any, Final, NoReturn, Protocol
 
 from howdah.failure import describe, loggable
@@ -60,6 +61,13 @@ class _NoSelector:
         _end("its event loop went on")
 
 
+class _NothingReady(deque[Any]):
+    """In the place of what a loop is about to call: the original calls it."""
+
+    def popleft(self) -> Any:
+        _end("its event loop went on")
+
+
 def _part_from_original() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for channel in list(_channels):
@@ -68,7 +76,7 @@ def _part_from_original() -> None:
     os.close(null)
     for loop in list(_loops):
         if isinstance(loop, asyncio.SelectorEventLoop):
-            loop._selector = _NoSelector()  # type: ignore[attr-defined]
+            loop._ready, loop._selector = _NothingReady(), _NoSelector()  # type: ignore[attr-defined]
         elif not loop.is_closed():
             # The loops of others have no such part: what they were about to do comes first.
             loop.call_soon(_end, "its event loop went on")

@@ -301,7 +301,9 @@ def _begun(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], run
     """The task of a run. Its first step is taken at once: one that never waits costs the loop nothing."""
     if CAN_BE_EAGER and loop.get_task_factory() is None:
         name = run.handler.name  # more would cost more than all the rest; log_capture knows the run of a task
-        return asyncio.Task(work, loop=loop, name=name, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+        task = asyncio.Task(work, loop=loop, name=name, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+        run.end_copy()
+        return task
     return loop.create_task(work, name=f"job {run.label}")
 
 
