@@ -92,7 +92,7 @@ COMMAND = Command(
     name="psql",
     summary="open psql on the queue's database",
     story="""
-        The view jobs and all functions are in sight without a prefix. On the embedded database it uses the psql that
+        The table jobs and all functions are in sight without a prefix. On the embedded database it uses the psql that
         came with it, and keeps the server up for as long as you stay. The exit code is psql\'s.
     """,
     examples=(

@@ -16,7 +16,8 @@ BEGIN
     END IF;
     WITH changed AS (
         UPDATE howdah.live AS j SET priority = p_priority, own_write = NOT j.own_write
-        WHERE j.id = ANY (p_ids) AND j.status = 'pending'
+        -- Not as an index of pending jobs has it: they are to be found by their ids, whatever the planner knows.
+        WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
         RETURNING j.id, j.job_type, j.run_at
     )
     SELECT

@@ -13,7 +13,8 @@ DECLARE
 BEGIN
     WITH changed AS (
         UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due, own_write = NOT j.own_write
-        WHERE j.id = ANY (p_ids) AND j.status = 'pending'
+        -- Not as an index of pending jobs has it: they are to be found by their ids, whatever the planner knows.
+        WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
         RETURNING j.id, j.job_type
     )
     SELECT array_agg(id), array_agg(DISTINCT job_type) INTO v_ids, v_job_types FROM changed;
