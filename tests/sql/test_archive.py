@@ -18,6 +18,7 @@ from psycopg.rows import dict_row
 
 from howdah import JobQueue
 from tests.clock import TestClock
+from tests.sql.repeating import beside
 from tests.worker.processes import until
 
 SCHEMA = "archive_test"
@@ -329,22 +330,12 @@ def test_jobs_are_read_while_a_drop_waits_for_a_reader(queue: JobQueue, db: Db, 
     assert rotate_at_once(db)
     clock.advance(100 * DAY)
     reader.execute("SELECT count(*) FROM jobs")
-    pruning_over = threading.Event()
 
-    def prune() -> list[bool]:
-        try:
-            return [segment.dropped for segment in queue.prune(tries=5)]
-        finally:
-            pruning_over.set()
+    def read() -> None:
+        assert db.execute("SELECT count(*) AS n FROM jobs").fetchall() == [{"n": 1}]
 
-    read = 0
     db.execute("SET lock_timeout = '5s'")
-    with ThreadPoolExecutor(1) as pool:
-        pruning = pool.submit(prune)
-        while not pruning_over.is_set() or read < 20:
-            assert db.execute("SELECT count(*) AS n FROM jobs").fetchall() == [{"n": 1}]
-            read += 1
-        assert pruning.result() == [False]
+    assert [segment.dropped for segment in beside(lambda: queue.prune(tries=5), read)] == [False]
 
 
 def test_one_segment_in_use_does_not_keep_the_others(queue: JobQueue, db: Db, clock: TestClock, reader: Db) -> None:
@@ -381,24 +372,18 @@ def test_jobs_go_on_ending_while_a_rotation_waits_for_a_reader(
     finish_one(queue, "b")
     clock.advance(100 * DAY)
     reader.execute("SELECT count(*) FROM jobs")
-    pruning_over = threading.Event()
-
-    def prune() -> list[bool]:
-        try:
-            return [segment.dropped for segment in queue.prune(tries=5)]
-        finally:
-            pruning_over.set()
-
     completed = 1
+
+    def complete_one() -> None:
+        nonlocal completed
+        db.execute("SELECT enqueue('b')")
+        held = db.execute("SELECT id, token FROM claim('w', ARRAY['b'], 1)").fetchall()
+        arguments = ([row["id"] for row in held], [row["token"] for row in held])
+        completed += len(db.execute("SELECT * FROM complete(%s, %s)", arguments).fetchall())
+
     db.execute("SET lock_timeout = '5s'")
-    with ThreadPoolExecutor(1) as pool:
-        pruning = pool.submit(prune)
-        while not pruning_over.is_set() or completed < 20:
-            db.execute("SELECT enqueue('b')")
-            held = db.execute("SELECT id, token FROM claim('w', ARRAY['b'], 1)").fetchall()
-            arguments = ([row["id"] for row in held], [row["token"] for row in held])
-            completed += len(db.execute("SELECT * FROM complete(%s, %s)", arguments).fetchall())
-        assert pruning.result() == [False]
+    assert [segment.dropped for segment in beside(lambda: queue.prune(tries=5), complete_one)] == [False]
+    assert completed > 20
     assert tables(db) == ["archive_open"]
     assert queue.stats()["b"].completed == completed
     reader.rollback()

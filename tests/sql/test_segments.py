@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 from howdah import JobQueue
 from tests.clock import TestClock
 from tests.sql.holding import Held, claim, events, hold, tell
+from tests.sql.repeating import beside
 from tests.sql.streaming import now, read, read_all
 
 SCHEMA = "segments_test"
@@ -303,23 +304,19 @@ def test_writing_goes_on_while_a_rotation_waits_for_a_reader_of_events(db: Db, o
     """What writes may wait for as long as the rotation does, which gives up soon: far below this lock_timeout."""
     tell_one(db)
     other.execute("SELECT * FROM events")
-    over = threading.Event()
+    written = 0
 
     def rotate_again_and_again() -> list[bool]:
-        try:
-            conn = connect()
-            return [row["closed"] for _ in range(5) for row in rotate(conn)]
-        finally:
-            over.set()
+        conn = connect()
+        return [row["closed"] for _ in range(5) for row in rotate(conn)]
 
-    written = 0
+    def write() -> None:
+        nonlocal written
+        assert homes(db, tell_one(db)) == (["archive_open"], ["events_open"] * 2)
+        written += 1
+
     db.execute("SET lock_timeout = '5s'")
-    with ThreadPoolExecutor(1) as pool:
-        rotating = pool.submit(rotate_again_and_again)
-        while not over.is_set() or written < 20:
-            assert homes(db, tell_one(db)) == (["archive_open"], ["events_open"] * 2)
-            written += 1
-        assert rotating.result() == [False] * 5
+    assert beside(rotate_again_and_again, write) == [False] * 5
     other.rollback()
     close(db)
     assert len(db.execute("SELECT FROM events").fetchall()) == 2 * (written + 1)
