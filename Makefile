@@ -11,9 +11,12 @@ TESTS ?= tests
 JOBS ?= $(if $(HOWDAH_TEST_DSN),0,4)
 # What `make bench` measures: all, or ONLY=limit.
 ONLY ?= peers limit insert growth steady reporting
+# What may differ between Pythons: all that waits, is cancelled, is imported, or starts threads and processes.
+DIFFER := tests/unit $(patsubst %,tests/client/test_%.py,hub hub_ends pools waiting watch transactions verbs) \
+	$(patsubst %,tests/worker/test_%.py,beginning cancel children completer handlers lifespan middleware outcomes threads timeouts)
 LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage late_commit)
 
-.PHONY: help demo test check format model scale faults docs screens bench clean
+.PHONY: help demo test pythons python check format model scale faults docs screens bench clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,10 +24,20 @@ help: ## Show what there is
 demo: $(READY) ## Watch a few hundred jobs go through the queue, on an embedded PostgreSQL
 	@$(BIN)/howdah demo
 
-test: $(READY) ## Check the code and run the tests, on PostgreSQL 18, 16 and (where installed) 15
+test: $(READY) ## Check the code and run the tests; where CI is set, on every PostgreSQL and Python that is found
 	@$(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & check=$$!; failed=0; \
+		$(if $(and $(CI),$(filter tests,$(TESTS))),$(MAKE) --no-print-directory pythons || failed=1;) \
 		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS) || failed=1; \
 		wait $$check || failed=1; cat $(VENV)/check.log; exit $$failed
+
+# Each of them with an environment of its own, in this one's folder.
+pythons: $(READY) ## Run what may differ between Pythons, on every other one that is found
+	@failed=0; for python in $$($(BIN)/python -m tests.pythons); do echo "With $$($$python --version), $$python:"; \
+		$(MAKE) --no-print-directory python PYTHON=$$python VENV=$(VENV)/$$(basename $$python) || failed=1; \
+	done; exit $$failed
+
+python: $(READY)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(DIFFER)
 
 check: $(READY) ## Format, lint, types, import layers
 	@$(BIN)/ruff format --check --quiet .
@@ -42,7 +55,7 @@ model: $(READY) ## Explore every state of a small model of the protocol (two min
 scale: $(READY) ## The large cases: a million jobs, many signals, long outages (half an hour)
 	@HOWDAH_SCALE=full HOWDAH_STATE_MACHINE_EXAMPLES=300 $(BIN)/python -m pytest tests/plans tests/scale tests/properties $(LARGE)
 
-faults: $(READY) ## Play the forty fault cases on PostgreSQL 18 and 15 (half an hour; seconds with CASE=zombie-complete)
+faults: $(READY) ## Play the fifty-five fault cases on PostgreSQL 18 and 15 (three quarters of an hour; seconds with CASE=zombie-complete)
 	@$(BIN)/python -m tests.faults $(CASE)
 	@$(if $(CASE),,$(BIN)/python -m tests.faults --broken --major 18)
 

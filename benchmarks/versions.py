@@ -23,6 +23,7 @@ from tests import history
 
 from benchmarks import meter
 from benchmarks.server import PAYLOAD, TYPE, Connection, server
+from howdah.ids import new_id
 
 # Many short turns: what disturbs a machine for a second then hits both versions, or is one of many turns.
 JOBS = 4_000
@@ -53,8 +54,9 @@ class Version:
     def rounds(self, jobs: int) -> Iterator[tuple[str, Cost]]:
         """Every measured call, once, on as many jobs."""
         yield "enqueue", self._cost(ONE_BY_ONE, lambda: self._enqueue(ONE_BY_ONE))
+        yield "enqueue (id given)", self._cost(ONE_BY_ONE, lambda: self._enqueue_given(ONE_BY_ONE))
         yield "enqueue_many", self._cost(jobs, lambda: self._enqueue_many(jobs))
-        yield "claim (started) + complete", self._cost(jobs + ONE_BY_ONE, self._drain)
+        yield "claim (started) + complete", self._cost(jobs + 2 * ONE_BY_ONE, self._drain)
         self._enqueue_many(jobs)
         held: list[tuple[uuid.UUID, int]] = []
         yield "claim", self._cost(jobs, lambda: held.extend(self._claim_all()))
@@ -80,6 +82,15 @@ class Version:
         for _ in range(jobs):
             self.conn.execute(
                 "SELECT id FROM enqueue(p_job_type => %s, p_data => %s::jsonb)", (TYPE, PAYLOAD), prepare=True
+            )
+
+    def _enqueue_given(self, jobs: int) -> None:
+        """As the client does, which makes the id. Older versions believe that it is new."""
+        for _ in range(jobs):
+            self.conn.execute(
+                "SELECT id FROM enqueue(p_job_type => %s, p_data => %s::jsonb, p_id => %s, p_first_try => true)",
+                (TYPE, PAYLOAD, new_id()),
+                prepare=True,
             )
 
     def _enqueue_many(self, jobs: int) -> None:

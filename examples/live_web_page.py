@@ -100,7 +100,10 @@ def messages(stream: str) -> Iterator[dict[str, Any]]:
 async def main() -> None:
     # Instead of a server: the app is called in this process. Its client hands a stream over when that has ended.
     transport = httpx.ASGITransport(app=app)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://app") as web:
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as web,
+    ):
         print(f"GET /: {(await web.get('/')).status_code}")
         job = (await web.post("/reports")).json()["job"]
 

@@ -14,6 +14,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.leash import Leash
+
 PROGRAM = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 MISSING = "PgBouncer is not installed here (Debian: apt-get install pgbouncer)"
 PORT = 6432
@@ -45,13 +47,15 @@ def pgbouncer(dsn: str, settings: Mapping[str, str] = TRANSACTION_MODE) -> Itera
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        leash = Leash(folder, ["kill", str(process.pid)])
         try:
             pooled = f"host={folder} port={PORT} user=postgres dbname=pooled"
             _wait_until_it_answers(pooled, process)
             yield pooled
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait()
+            leash.release()
 
 
 def _wait_until_it_answers(dsn: str, process: subprocess.Popen[bytes]) -> None:

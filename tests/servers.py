@@ -9,8 +9,11 @@ import subprocess
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import psycopg
+
+from tests.leash import Leash
 
 MAJORS = (18, 16, 15)
 
@@ -24,7 +27,8 @@ class Server:
         self.dsn = f"host={self.home} user=postgres dbname=postgres"
         self.home.chmod(0o755)
         if os.getuid() == 0:
-            os.chown(self.home, _account().pw_uid, _account().pw_gid)
+            _give_to_account(self.home)
+        self._leash = Leash(str(self.home), self._pg_ctl_stop("immediate"), **_as_account())
         self._create()
         self.start()
 
@@ -38,6 +42,7 @@ class Server:
             "listen_addresses": "",
             "unix_socket_directories": str(self.home),
             "max_connections": "200",
+            "max_prepared_transactions": "10",
             "fsync": "off",
             "full_page_writes": "off",
             "timezone": "Europe/Berlin",
@@ -59,16 +64,17 @@ class Server:
         self._run("pg_ctl", "-D", self.data, "-l", str(self.home / "log"), "-o", settings, "-w", "start")
 
     def halt(self, mode: str) -> None:
-        self._run("pg_ctl", "-D", self.data, "-m", mode, "-w", "stop")
+        self._run("pg_ctl", *self._pg_ctl_stop(mode)[1:])
 
     def stop(self) -> None:
         self.halt("immediate")
         shutil.rmtree(self.home)
+        self._leash.release()
+
+    def _pg_ctl_stop(self, mode: str) -> list[str]:
+        return [str(self.binaries / "pg_ctl"), "-D", self.data, "-m", mode, "-w", "stop"]
 
     def _run(self, command: str, *arguments: str) -> None:
-        account = (
-            {"user": _account().pw_uid, "group": _account().pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
-        )
         # pg_ctl's server would keep a pipe of ours open: its output goes to a file instead.
         with tempfile.TemporaryFile() as output:
             result = subprocess.run(
@@ -77,7 +83,7 @@ class Server:
                 stdout=output,
                 stderr=output,
                 cwd="/",
-                **account,  # type: ignore[call-overload]
+                **_as_account(),
             )
             if result.returncode:
                 output.seek(0)
@@ -101,6 +107,18 @@ def server_major(dsn: str) -> int:
 
 def _account() -> pwd.struct_passwd:
     return pwd.getpwnam("nobody")
+
+
+def _as_account() -> dict[str, Any]:
+    """What runs a program as the account of a server: PostgreSQL refuses to run as root."""
+    if os.getuid() != 0:
+        return {}
+    return {"user": _account().pw_uid, "group": _account().pw_gid, "extra_groups": []}
+
+
+def _give_to_account(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, _account().pw_uid, _account().pw_gid, follow_symlinks=False)
 
 
 def _reachable(binaries: Path, home: Path) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import psycopg
 
@@ -33,7 +35,26 @@ class Standby(DurableServer):
             old.execute("SELECT pg_reload_conf()")
             writing = "SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()"
             until(lambda: old.execute(writing).fetchone() == (0,), "the old primary writes nothing any more")
-            (written,) = old.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone() or ("",)
-            replayed = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-            until(lambda: new.execute(replayed, (written,)).fetchone() == (True,), "the standby has everything")
+            self._catch_up(old, new)
             new.execute("SELECT pg_promote()")
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """It has what the primary has written so far, hears of nothing that happens inside of the block, and takes over after it."""
+        with (
+            psycopg.connect(self._primary.dsn, autocommit=True) as old,
+            psycopg.connect(self.dsn, autocommit=True) as new,
+        ):
+            self._catch_up(old, new)
+            new.execute("ALTER SYSTEM SET primary_conninfo = ''")
+            new.execute("SELECT pg_reload_conf()")
+            receiving = "SELECT count(*) FROM pg_stat_wal_receiver"
+            until(lambda: new.execute(receiving).fetchone() == (0,), "the standby hears of nothing more")
+            yield
+            new.execute("SELECT pg_promote()")
+
+    @staticmethod
+    def _catch_up(old: psycopg.Connection[Any], new: psycopg.Connection[Any]) -> None:
+        (written,) = old.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone() or ("",)
+        replayed = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        until(lambda: new.execute(replayed, (written,)).fetchone() == (True,), "the standby has everything")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Talking:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from tests.leash import Leash
 
 START_TIMEOUT = 30.0
 
@@ -31,6 +32,8 @@ class PostgreSQL:
         self.binaries = self._reachable(_binaries())
         self.port = _free_port()
         data = str(self.home / "data")
+        stop = [str(self.binaries / "pg_ctl"), "-D", data, "-m", "immediate", "-w", "stop"]
+        self._leash = Leash(str(self.home), stop, **self._as_account())
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale")
         settings = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self.home}"
         self._run("pg_ctl", "-D", data, "-l", str(self.home / "log"), "-o", settings, "-w", "start")
@@ -67,6 +70,7 @@ class PostgreSQL:
         self._admin.close()
         self._run("pg_ctl", "-D", str(self.home / "data"), "-m", "immediate", "-w", "stop")
         shutil.rmtree(self.home)
+        self._leash.release()
 
     def _number(self, query: str, *parameters: Any) -> int:
         row = self._admin.execute(query.encode(), parameters).fetchone()
@@ -79,14 +83,18 @@ class PostgreSQL:
         while self._number(others, database) and time.monotonic() < deadline:
             time.sleep(0.02)
 
+    def _as_account(self) -> dict[str, Any]:
+        if self._account is None:
+            return {}
+        return {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
+
     def _run(self, command: str, *arguments: str) -> None:
-        account: dict[str, Any] = {}
-        if self._account:
-            account = {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
         # pg_ctl's server would keep a pipe of ours open: its output goes to a file instead.
         with tempfile.TemporaryFile() as output:
             program = [str(self.binaries / command), *arguments]
-            result = subprocess.run(program, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", **account)
+            result = subprocess.run(
+                program, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", **self._as_account()
+            )
             if result.returncode:
                 output.seek(0)
                 raise RuntimeError(f"{command} failed: {output.read().decode()}")
@@ -116,6 +124,7 @@ class Redis:
         command = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.home)]
         with (self.home / "log").open("w") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._leash = Leash(str(self.home), ["kill", str(self._process.pid)])
         self._await_start()
 
     @property
@@ -133,6 +142,7 @@ class Redis:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait()
         shutil.rmtree(self.home)
+        self._leash.release()
 
     def _await_start(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT

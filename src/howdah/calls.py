@@ -13,6 +13,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import psycopg
 from psycopg.types.json import Jsonb
 
 from howdah import options
@@ -25,6 +26,7 @@ from howdah.job import Job, Status, from_row, why_unreadable
 from howdah.options import JobOrId, Seconds
 from howdah.payload import clean_text
 from howdah.plan import Ahead, Begin, Call, Pause, Plan, Row, Take, call, given, read
+from howdah.portion import Portion
 from howdah.results import EnqueuedCount, JobPage, PrunedSegment, Recovered, Stats, TypeStats
 from howdah.retry import Policy, as_data
 from howdah.stored import stored_data, stored_json, stored_mapping, stored_result, stored_text
@@ -32,6 +34,8 @@ from howdah.wire import JsonTexts
 
 BULK_SIZE: Final = 2_000
 WINDOW: Final = 10_000
+PAGE_BYTES: Final = 32 << 20
+"""How much a page of whole jobs may have, as the database stores it."""
 UNREADABLE_DELAY: Final = 60.0
 """Seconds until a job that could not be read is tried again: by then another worker, with the right key, may be there."""
 
@@ -76,17 +80,17 @@ def enqueue(
     shared = _options(
         context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
     )
-    job_id = new_id() if id is None else options.job_id(id)
+    # Made here where the call may be repeated, and by the database, which need not look for it, in the caller's transaction.
+    job_id = options.job_id(id) if id is not None else new_id() if conn is None else None
     arguments = given(
         job_type=job_type,
         data=stored_data(context, job_type, data),
         key=None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
         id=job_id,
-        first_try=id is None,
         alone=conn is None,
         **shared,
     )
-    answer = (yield Call("enqueue", arguments, repeat={"first_try": False}))[0]
+    answer = (yield Call("enqueue", arguments, repeatable=True))[0]
     # A job of the id that was made here is this call's own, even if it was sent twice because a reply was lost.
     if not answer["created"] and (id is not None or answer["id"] != job_id):
         return (yield from _existing(context, job_type, None if answer["id"] == job_id else key, answer))
@@ -159,7 +163,7 @@ def enqueue_many(
         context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
     )
     size = BULK_SIZE if chunk_size is None else options.integer(chunk_size, "chunk_size", least=1, most=100_000)
-    source = _iterator(items)
+    portion, source = Portion(size), _iterator(items)
     enqueued, taken, ids = 0, 0, list[uuid.UUID]()
     if chunk_size is None:
         yield Begin()
@@ -178,14 +182,55 @@ def enqueue_many(
             return_ids=return_ids,
             **shared,
         )
-        next_call = Call("enqueue_many", arguments) if more else None
-        # In one transaction, a chunk is made ready while the one before is being written.
-        rows = (yield Ahead(next_call)) if chunk_size is None else (yield next_call) if next_call else None
-        if rows:
-            enqueued += rows[0]["enqueued"]
-            ids.extend(rows[0]["ids"] or ())
+        if chunk_size is None:
+            # In one transaction, a chunk is made ready while the one before is being written.
+            rows = yield from _ahead(Call("enqueue_many", arguments) if more else None)
+        else:
+            rows = yield from _in_portions(portion, arguments, divisible=conn is None)
+        for row in rows or ():
+            enqueued += row["enqueued"]
+            ids.extend(row["ids"] or ())
         taken += len(chunk)
     return EnqueuedCount(enqueued, ids if return_ids else None)
+
+
+def _ahead(next_call: Call | None) -> Plan[list[Row] | None]:
+    try:
+        rows: list[Row] | None = yield Ahead(next_call)
+    except psycopg.errors.QueryCanceled as error:
+        # All of it is one transaction, and that is over: there is nothing to halve.
+        error.add_note(
+            "Nothing was enqueued. If it was statement_timeout: raise it for this login, or pass chunk_size, so that"
+            " each chunk is a transaction of its own, and is made as small as need be."
+        )
+        raise
+    return rows
+
+
+def _in_portions(portion: Portion, arguments: dict[str, Any], *, divisible: bool) -> Plan[list[Row]]:
+    """Enqueues a chunk; in several calls, where the server cuts one short. In a transaction of the caller's, that is over then."""
+    left, rows = arguments, list[Row]()
+    while left["data"]:
+        size = min(portion.size, len(left["data"])) if divisible else len(left["data"])
+        some, rest = _split(left, size)
+        try:
+            rows += yield Call("enqueue_many", some)
+        except psycopg.errors.QueryCanceled:
+            portion.was_cut_short(size)
+            if not divisible or size == 1:
+                raise
+        else:
+            portion.went_well(size)
+            left = rest
+    return rows
+
+
+def _split(arguments: dict[str, Any], size: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    lists = {name: arguments[name] for name in ("data", "keys") if name in arguments}
+    return (
+        {**arguments, **{name: type(items)(items[:size]) for name, items in lists.items()}},
+        {**arguments, **{name: type(items)(items[size:]) for name, items in lists.items()}},
+    )
 
 
 # Operators
@@ -222,6 +267,7 @@ def list_jobs(
     limit: int = 50,
     before: JobOrId | None = None,
     scan_limit: int = 100_000,
+    brief: bool = False,
     conn: Connection | None = None,
 ) -> Plan[JobPage]:
     """A page of jobs, the newest first.
@@ -229,6 +275,8 @@ def list_jobs(
     job_type, status: one or several. data: what the job's data must contain, such as ``{"user": 7}``.
     since, until: by the time of creation. stalled: only jobs that run, but have stopped to report.
     before: the job after which the page begins; a page's ``next`` is what to pass for the one after it.
+    brief: without what may be large, which is then not even fetched: ``data``, ``result``, ``resumed``, ``errors`` and ``meta``
+        are empty. If not, a page of large jobs ends when it has 32 MB of these, and may have fewer than ``limit``.
 
     Only ids and statuses have an index. For the other filters the newest jobs are looked through, at
     most ``scan_limit`` of them: if more may match, the page says so (``complete`` is False) and its
@@ -260,9 +308,18 @@ def list_jobs(
     scanned = 0
     while True:
         window = min(WINDOW, scan_limit - scanned)
-        rows = yield from read("list", **filters, before=position, window=window, limit=limit - len(found))
+        rows = yield from read(
+            "list",
+            **filters,
+            before=position,
+            window=window,
+            limit=limit - len(found),
+            whole=not brief,
+            most_bytes=PAGE_BYTES,
+        )
+        is_full = bool(rows) and [row.pop("is_last") for row in rows][-1]
         found += [from_row(row, context.codec, context.home) for row in rows]
-        if len(found) == limit:
+        if len(found) == limit or is_full:
             return JobPage(found, next=found[-1].id, complete=True)
         ends = yield from read("window_end", statuses=filters["statuses"], before=position, window=window)
         if not ends:
@@ -356,14 +413,16 @@ def prune(
     settings says otherwise), and returns what became of each. Closes the open segment, if it is old enough.
 
     A segment that is in use is tried again ``tries`` times, each for 100 ms at most. Inside a transaction of
-    the caller's (``conn``), no segment is closed: what ends jobs would wait until that transaction ends.
+    the caller's (``conn``), no segment is closed: what ends or reads jobs would wait until that transaction ends.
     """
     kept = None if keep is None else options.span(keep, "keep")
     tries = options.integer(tries, "tries", least=1, most=1_000)
     dropped: list[PrunedSegment] = []
     for attempt in range(tries):
         rotated = [] if conn else (yield from call("rotate", keep=kept))
-        yield from call("bound_segments")
+        # Added by one call, and validated by another one, which may be that of the next prune.
+        for _ in range(0 if conn else 2):
+            yield from call("bound_segments")
         segments = [PrunedSegment(**row) for row in (yield from call("prune", keep=kept))]
         dropped += [segment for segment in segments if segment.dropped]
         # What is in use now. A segment that was, and is not listed any more, was dropped by another prune.

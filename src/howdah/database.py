@@ -21,7 +21,7 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from howdah import embedded, migrate, wire
+from howdah import embedded, forks, migrate, pinned, wire
 from howdah.config import DEFAULT_SCHEMA, configured_dsn
 from howdah.errors import InvalidOption, QueueClosed, SchemaError
 from howdah.plan import Plan, Take, read
@@ -118,7 +118,8 @@ class Database:
             )
         theirs: list[Exception] = []
         try:
-            return await self._arun(plan, conn, theirs)
+            # The end of the plan, too: that is when its transaction is committed and its connection goes back.
+            return await _not_deaf(self._arun(plan, conn, theirs))
         except psycopg.errors.ReadOnlySqlTransaction as error:
             if conn is not None or is_one_of(theirs, error):
                 raise
@@ -154,19 +155,27 @@ class Database:
 
     def connect(self, dsn: str) -> SyncConnection:
         with translated(self.schema):
-            return psycopg.connect(dsn, **self._connection_options(dsn))
+            conn = psycopg.connect(dsn, **self._connection_options(dsn))
+        conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        forks.keep_channel(conn)
+        return conn
 
     async def aconnect(self) -> AsyncConnection:
         # Off the loop, because this may start a server.
         dsn = await asyncio.to_thread(self.dsn) if self.configured is None else self.configured
         with translated(self.schema):
-            return await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
+            conn = await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
+        await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+        forks.keep_channel(conn)
+        return conn
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
         with self._lock:
             dsn = self._ready()
             if self._pools.sync is None:
-                self._pools.sync = psycopg_pool.ConnectionPool(dsn, open=True, **self._pool_options(dsn))
+                self._pools.sync = psycopg_pool.ConnectionPool(
+                    dsn, open=True, configure=forks.keep_channel, **self._pool_options(dsn)
+                )
             return self._pools.sync
 
     async def apool(self) -> psycopg_pool.AsyncConnectionPool[AsyncConnection]:
@@ -179,6 +188,7 @@ class Database:
 
             async def remember(conn: AsyncConnection) -> None:
                 opened.add(conn)
+                forks.keep_channel(conn)
 
             self._pools.by_loop[loop] = psycopg_pool.AsyncConnectionPool(
                 dsn or "", open=False, configure=remember, **self._pool_options(dsn or "")
@@ -218,7 +228,8 @@ class Database:
         }
 
     def _connection_options(self, dsn: str) -> dict[str, Any]:
-        """What we set where the DSN does not: above all, that a silent network is noticed within half a minute."""
+        """What we set where the DSN does not, above all, that a silent network is noticed within half a minute; and what
+        we pin whatever it says."""
         defaults = {
             "fallback_application_name": "howdah",
             "connect_timeout": 10,
@@ -233,6 +244,9 @@ class Database:
             "autocommit": True,
             "context": wire.Adapted,
             "prepare_threshold": PREPARE_AFTER if self._prepares else None,
+            # A pooler knows this one, too.
+            "client_encoding": "UTF8",
+            **(pinned.startup_options(given) if self._prepares else {}),
             **ours,
         }
 
@@ -311,14 +325,15 @@ async def _not_deaf(answer: Awaitable[R]) -> R:
     """Awaits; and if the task was cancelled meanwhile, it is.
 
     Until Python 3.12, ``asyncio.wait_for``, by which the driver waits, forgets a cancellation that comes together with
-    the answer.
+    the answer, or with an error.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()
-    answered = await answer
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
-    return answered
+    try:
+        return await answer
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 async def _close_with_its_loop(pools: _Pools, loop: Loop) -> None:

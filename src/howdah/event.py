@@ -43,7 +43,7 @@ def event_of(row: dict[str, Any], codec: Codec) -> Event:
     data = row["data"]
     if row["kind"] != "status":
         data = decoded(codec, data)
-    elif isinstance(data, dict) and data.get("error") is not None:
+    elif isinstance(data, dict) and isinstance(data.get("error"), str):
         data = {**data, "error": decoded_text(codec, data["error"])}
     return Event(
         job_id=row["job_id"],

@@ -27,11 +27,12 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
+from howdah import wire
 from howdah.database import Database
 from howdah.errors import QueueClosed
 from howdah.mailbox import ring
 from howdah.outage import Backoff, Outage, is_temporary
-from howdah.plan import Plan, call, read
+from howdah.plan import Plan, call, write
 from howdah.readers import (
     NO_TYPES,
     EndReader,
@@ -52,6 +53,7 @@ LINGER = 10.0
 
 _FAREWELL: Final = 1.0
 _ECHO_WITHIN: Final = 0.3
+_ASK_AGAIN_AFTER: Final = 60.0
 _POLL: Final = 1.0
 """Seconds between two rounds, where notifications arrive and there are none."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
@@ -243,7 +245,7 @@ class _Reading:
             return
         more = any(reader.more for reader in self._readers.values())
         self._pause = _FIRST_PAUSE if any(found) else min(self._pause * 1.5, _LONGEST_PAUSE)
-        self._wait_for_news(0 if more else _POLL if line.listening else self._pause)
+        self._wait_for_news(0 if more else _POLL if line.is_told else self._pause)
         self._rest(self._pace.rest())
 
     def _idle(self) -> None:
@@ -334,7 +336,10 @@ class _Line:
         self.listening = False
         self._nonce = ""
         self.is_tested = False
+        self.is_told = False
+        """Whether news of all that is watched comes by itself."""
         self._watched: Types = NO_TYPES
+        self._ask_at = float("-inf")
         self._last_fitted = time.monotonic()
         self._buckets: frozenset[int] = frozenset()
 
@@ -359,7 +364,7 @@ class _Line:
             channel = self.run(call("channel"))[0]["channel"]
             self._conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             with self._database.connect(self._database.dsn()) as other:
-                self._database.run(read("echo", payload=self._nonce), other)
+                self._database.run(write("echo", payload=self._nonce), other)
         except psycopg.errors.ReadOnlySqlTransaction:
             log.info("notifications do not arrive from a server that is read-only: polling instead")
         except psycopg.errors.ProgramLimitExceeded:
@@ -373,7 +378,7 @@ class _Line:
 
     def _heard(self, payload: str) -> None:
         word, _, rest = payload.partition(" ")
-        if word == "news" and rest.isdecimal() and int(rest) in self._buckets:
+        if word == "news" and wire.bucket_in(rest) in self._buckets:
             self._stir()
         elif word == "echo" and rest == self._nonce:
             self.listening = True
@@ -382,19 +387,34 @@ class _Line:
 
     def ask_for(self, types: Types) -> None:
         """Has notifications of these types come; those of others are done without after a while."""
-        if self.listening and self._watched != types:
-            if _covers(self._watched, types) and time.monotonic() < self._last_fitted + _TIDY:
-                return
+        now = time.monotonic()
+        fits = self._watched == types or not self.listening or now < self._ask_at
+        if not fits and not (_covers(self._watched, types) and now < self._last_fitted + _TIDY):
             self._watch(types)
-        self._last_fitted = time.monotonic()
+            fits = True
+        if fits:
+            self._last_fitted = now
+        self.is_told = self.listening and _covers(self._watched, types)
 
     def _watch(self, types: Types) -> None:
         # Those of before are given back as they were taken, all at once: types share locks.
-        before, self._watched = self._watched, types
         buckets = self.run(_of("start_watching", types))[0]["start_watching"] if types != NO_TYPES else ()
+        if types != NO_TYPES and not buckets:
+            self._refused()
+            return
+        before, self._watched = self._watched, types
         if before != NO_TYPES:
             self.run(_of("stop_watching", before))
         self._buckets = frozenset(buckets)
+
+    def _refused(self) -> None:
+        """Another session keeps a lock that watchers share, as any login can."""
+        if self._ask_at == float("-inf"):
+            log.warning(
+                "another session keeps an advisory lock that watchers share: polling instead. Which one:"
+                " howdah doctor --only advisory-lock-held"
+            )
+        self._ask_at = time.monotonic() + _ASK_AGAIN_AFTER
 
 
 def _of(function: str, types: Types) -> Plan[Any]:

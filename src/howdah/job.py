@@ -6,7 +6,7 @@ import dataclasses
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, get_args, overload
 
 from typing_extensions import TypeVar
@@ -421,8 +421,14 @@ def _decoded_text(value: str | None, codec: Codec) -> str | None:
     return None if value is None else decoded_text(codec, value)
 
 
-def _errors(entries: list[dict[str, Any]] | Unreadable | None, codec: Codec) -> tuple[AttemptError, ...]:
-    return () if isinstance(entries, Unreadable) else tuple(_attempt_error(entry, codec) for entry in entries or ())
+def _errors(entries: Any, codec: Codec) -> tuple[AttemptError, ...]:
+    """Those that can be read: what a newer version wrote, or a hand, is no reason not to show the job."""
+    read = (_attempt_error(entry, codec) for entry in (entries if isinstance(entries, list) else ()))
+    return tuple(error for error in read if error is not None)
+
+
+def _mapping(value: Any, _: Codec) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) else None
 
 
 _FOR_OTHERS: Final = ("stalls_at", "version")
@@ -435,7 +441,9 @@ _READ: Final[dict[str, Any]] = {
     "resumed": _decoded,
     "last_error": _decoded_text,
     "errors": _errors,
-    "record": lambda report, _: None if isinstance(report, Unreadable) else record_of(report),
+    "record": lambda report, _: record_of(report),
+    "retry_policy": _mapping,
+    "meta": _mapping,
 }
 """What is made of the columns that are not simply values."""
 _DEFAULTS: Final = {
@@ -444,19 +452,37 @@ _DEFAULTS: Final = {
 _UNREAD: Final = Job.__dict__["_unread"].__get__
 _set_unread = Job.__dict__["_unread"].__set__
 _AT_HAND: Final = ("id", "token", "job_type", "priority", "status", "crashes", "timeout", "_due_for")
-"""The first columns of ``reads/claim.sql``."""
+"""The first columns of ``writes/claim.sql``."""
 _SETTERS: Final = [Job.__dict__[name].__set__ for name in _AT_HAND]
 
 
-def _attempt_error(entry: dict[str, Any], codec: Codec) -> AttemptError:
-    traceback = entry.get("traceback")
-    return AttemptError(
-        attempt=entry["attempt"],
-        at=datetime.fromisoformat(entry["at"]),
-        kind=entry["kind"],
-        error=decoded_text(codec, entry["error"]),
-        worker=entry.get("worker"),
-        traceback=None if traceback is None else decoded_text(codec, traceback),
-        token=entry.get("token", 0),
-        started_at=None if entry.get("started_at") is None else datetime.fromisoformat(entry["started_at"]),
-    )
+def _attempt_error(entry: Any, codec: Codec) -> AttemptError | None:
+    match entry:
+        case {"attempt": int(attempt), "at": str(written), "kind": str(kind), "error": str(error)} if at := moment_in(
+            written
+        ):
+            traceback, worker, token = entry.get("traceback"), entry.get("worker"), entry.get("token")
+            return AttemptError(
+                attempt=attempt,
+                at=at,
+                kind=kind,
+                error=decoded_text(codec, error),
+                worker=worker if isinstance(worker, str) else None,
+                traceback=decoded_text(codec, traceback) if isinstance(traceback, str) else None,
+                token=token if isinstance(token, int) else 0,
+                started_at=moment_in(entry.get("started_at")),
+            )
+    return None
+
+
+def moment_in(written: Any) -> datetime | None:
+    """The moment that a JSON value is; None if it is none, or one that UTC does not have: its year would be 0 or 10000."""
+    if not isinstance(written, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(written)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+        moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+    return moment

@@ -13,24 +13,36 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from howdah.errors import QueueClosed
 from howdah.plan import Row
 
 ROOM = 10_000
-"""How much a mailbox holds before its reader counts as too slow."""
+"""How many notes a mailbox holds before its reader counts as too slow."""
+BYTES = 16 << 20
+"""And how much of users' own values, about."""
+_LARGE: Final = ("data", "result", "checkpoint", "errors", "last_error")
 
 NoteKind: TypeAlias = Literal["joined", "event", "state", "end", "counts", "lost"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """Something for a subscriber; "lost": there was more than it had room for, and all of it was thrown away."""
+    """Something for subscribers; "lost": there was more than it had room for, and all of it was thrown away.
+
+    Weighed once, so one for all that get the same.
+    """
 
     kind: NoteKind
     row: Row | None = None
     position: str = ""
+
+    weight: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        weight = 0 if self.row is None else sum(_weight(self.row.get(name)) for name in _LARGE)
+        object.__setattr__(self, "weight", weight)
 
 
 class ThreadBell:
@@ -86,6 +98,7 @@ class Mailbox:
         self._lock = threading.Lock()
         self._notes: OrderedDict[Any, Note] = OrderedDict()
         self._count = 0
+        self._bytes = 0
         self._error: BaseException | None = None
         self._starves = False
         self.is_lost = False
@@ -95,14 +108,20 @@ class Mailbox:
         with self._lock:
             if self.is_lost:
                 return
-            self._notes.pop(key, None)
-            if self._loses and len(self._notes) >= ROOM:
+            replaced = self._notes.pop(key, None)
+            self._bytes -= 0 if replaced is None else replaced.weight
+            if self._loses and self._is_full():
                 self.is_lost = True
                 # Where it began is what it can begin anew from.
                 self._notes = OrderedDict((key, old) for key, old in self._notes.items() if old.kind == "joined")
+                self._bytes = 0
                 note = Note("lost")
             self._count += 1
+            self._bytes += note.weight
             self._notes[self._count if key is None else key] = note
+
+    def _is_full(self) -> bool:
+        return len(self._notes) >= ROOM or self._bytes >= BYTES
 
     def fail(self, error: BaseException) -> None:
         """From now on, who has read everything gets this."""
@@ -112,7 +131,7 @@ class Mailbox:
     def has_room(self) -> bool:
         """Whether its reader keeps up. If not, it calls for more once half of it is read."""
         with self._lock:
-            self._starves = len(self._notes) >= ROOM
+            self._starves = self._is_full()
             return not self._starves
 
     def take(self, most: int = 100) -> list[Note]:
@@ -122,14 +141,34 @@ class Mailbox:
             raise QueueClosed("this was begun in another process: begin it anew after a fork")
         with self._lock:
             taken = [self._notes.popitem(last=False)[1] for _ in range(min(most, len(self._notes)))]
+            self._bytes -= sum(note.weight for note in taken)
             if not taken and self._error is not None:
                 # Others raise it too, and each adds to its own what it comes through.
                 raise copy.copy(self._error) from self._error
-            calls = self._starves and len(self._notes) <= ROOM // 2
+            calls = self._starves and len(self._notes) <= ROOM // 2 and self._bytes <= BYTES // 2
             self._starves = self._starves and not calls
         if calls:
             self._hungry()
         return taken
+
+
+def _weight(value: Any) -> int:
+    """About how many bytes a JSON value has."""
+    weight, pending = 0, [value]
+    while pending:
+        match pending.pop():
+            case str(text):
+                weight += len(text)
+            case dict(members):
+                weight += sum(map(len, members))
+                pending.extend(members.values())
+            case list(members):
+                pending.extend(members)
+            case None:
+                pass
+            case _:
+                weight += 8
+    return weight
 
 
 def ring(mailboxes: Iterable[Mailbox]) -> None:

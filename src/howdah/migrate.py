@@ -13,20 +13,23 @@ migration knows that they are there, and keeps ownership and grants as they shou
 from __future__ import annotations
 
 import dataclasses
+import logging
 import random
 import re
 import secrets
 import time
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
 
 import psycopg
 from psycopg import sql
 
 from howdah import __about__, statements
 from howdah.errors import NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
-from howdah.plan import Begin, Pause, Plan, Row, Script, Undo, call, read
+from howdah.plan import Begin, Pause, Plan, Row, Script, Undo, call, read, write
 from howdah.statements import ROLES, quoted, render, source
+
+log = logging.getLogger("howdah")
 
 SCHEMA_VERSION = int(statements.names("tables")[-1][:4])
 OLDEST_CLIENT = 1
@@ -34,8 +37,15 @@ MISSING = "is missing"
 INVALID = "is invalid"
 CHANGED = "is not what this Howdah installs"
 NOT_OURS = "is not Howdah's"
+STRANGERS = "belongs to a stranger, who can replace it"
+FOREIGN = "came from another cluster, and would come again as new"
+
+Fingerprint: TypeAlias = dict[tuple[str, str], str]
 
 _CLOSED_SEGMENT: Final = re.compile(r"(archive|events)_[0-9]+")
+_STRANGE: Final = {("owner", "stranger"): STRANGERS}
+_ROUND_TRIPS: Final = 2
+"""How often a dump may have been restored until its words change no more."""
 
 PATIENCE: Final = 60.0
 """Seconds for which a migration tries to get its locks."""
@@ -46,11 +56,14 @@ LONG_WAIT: Final = "2s"
 RELATIONS = [
     "archive",
     "archive_counts",
+    "archive_next",
     "archive_open",
     "claimable",
+    "clock_mark",
     "event_counter",
     "event_details",
     "events",
+    "events_next",
     "events_open",
     "id_counter",
     "job_details",
@@ -64,6 +77,7 @@ RELATIONS = [
     "segments",
     "settings",
     "types",
+    "worker_generations",
     "workers",
 ]
 
@@ -94,8 +108,10 @@ class Difference:
     @property
     def ends_by_reinstalling(self) -> bool:
         """Whether ``migrate(reinstall=True)`` puts it right. Tables, and what somebody else put there, it leaves alone."""
-        if self.kind in ("grant", "owner"):
+        if self.kind in ("grant", "rows", "events"):
             return True
+        if self.kind == "owner":
+            return self.problem != STRANGERS
         return self.kind in ("function", "view", "trigger") and self.problem != NOT_OURS
 
 
@@ -110,11 +126,13 @@ def script(schema: str, *, roles: bool = False) -> str:
             f"-- {version}{', with its roles.' if roles else ', for a database without it.'}",
             "-- Run: psql --set ON_ERROR_STOP=1 --file THIS_FILE",
             "BEGIN;",
-            render(source("lock_migration"), schema),
             "-- If this is too short, somebody has a transaction open. Nothing has been done then: run it again.",
             f"{_filled_in(source('reads/wait_at_most'))};",
+            render(source("lock_migration"), schema),
             source("fix_search_path"),
+            source("check_encoding"),
             *(_with_roles(schema) if roles else _installation(schema)),
+            f"{_filled_in(render(source('writes/record_rights'), schema)).rstrip()};",
             "COMMIT;",
         ]
     )
@@ -124,10 +142,13 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, rein
     """Installs or updates the schema. adopt: True takes over a plain table of jobs, False ignores one."""
     until = time.monotonic() + PATIENCE
     while True:
-        is_last = time.monotonic() >= until
         yield Begin()
-        yield Script(render(source("lock_migration"), schema))
+        is_last = True
         try:
+            # For as long as there is time: nothing else is locked yet, so that nobody waits for this one.
+            yield from read("wait_at_most", wait=f"{max(round((until - time.monotonic()) * 1000), 100)}ms")
+            yield Script(render(source("lock_migration"), schema))
+            is_last = time.monotonic() >= until
             yield from read("wait_at_most", wait=LONG_WAIT if is_last else SHORT_WAIT)
             return (yield from _migrate(schema, adopt, roles=roles, reinstall=reinstall))
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
@@ -140,21 +161,29 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, rein
 def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -> Plan[Migration]:
     standing = yield from _standing(schema)
     installed = (yield from _installed()) if standing["installed"] else None
-    before = installed["version"] if installed else 0
-    is_current = bool(
-        installed and installed["version"] == SCHEMA_VERSION and installed["is_current"] and not reinstall
-    )
+    before: int = installed["version"] if installed else standing["marked_version"] or 0
     names = role_names(schema) if roles or standing["has_roles"] else ()
-    if installed and installed["version"] > SCHEMA_VERSION:
-        raise _too_new(schema, installed["version"])
+    if before > SCHEMA_VERSION:
+        raise _too_new(schema, before)
+    is_current = not reinstall and (yield from _is_current(schema, standing, installed))
     if is_current and not roles:
         return Migration(schema, before, before, changed=False, roles=names)
 
+    # A queue that is there already can be handed over to roles by a superuser: it is theirs afterwards.
+    stranger = standing["strange_owner"] or (None if before and roles else standing["lesser_owner"])
+    if stranger and not standing["has_roles"]:
+        raise _not_the_owner(schema, stranger, standing["login"])
+    for row in (yield from read("strangers", **_ours())):
+        raise SchemaConflict(
+            f"{row['what']} belongs to {row['owner']}, who is no owner of this queue. Nothing was changed."
+            f" Drop it; or if it is Howdah's, run ALTER {row['what']} OWNER TO CURRENT_USER first"
+        )
     yield Script(source("fix_search_path"))
+    yield Script(source("check_encoding"))
     if names:
         yield from _check_roles(schema)
         yield Script(render(source("roles/1_create"), schema))
-    source_schema = None if installed else _to_adopt(standing, schema, adopt)
+    source_schema = None if before else _to_adopt(standing, schema, adopt)
     dependents: list[str] = []
     if not is_current:
         if source_schema:
@@ -164,10 +193,14 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
             yield Script(render(source("set_aside"), source_schema))
         for text in _files(schema, before, views=reinstall or not (installed and installed["has_current_views"])):
             yield Script(text)
-        yield from read("record_version", **_version())
+        yield from write("record_version", **_version())
+        yield Script(_filled_in(render(source("mark_version"), schema)))
+        if (before and not installed) or (yield from read("amiss"))[0]["has_foreign_events"]:
+            yield from call("restamp_events")
     if names:
         yield Script(_filled_in(render(source("roles/2_own"), schema)))
         yield Script(render(source("roles/3_grant"), schema))
+    yield from write("record_rights", **_ours())
     adopted = None
     if source_schema:
         rows = yield from call("adopt", table=f"{quoted(source_schema)}.adopted_jobs")
@@ -176,6 +209,23 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
     return Migration(
         schema, before, SCHEMA_VERSION, changed=changed, adopted=adopted, dependents=tuple(dependents), roles=names
     )
+
+
+def _is_current(schema: str, standing: Row, installed: Row | None) -> Plan[bool]:
+    """Whether nothing has to be done. The digest is restored with everything else, so it does not tell what a restore has lost."""
+    if not (installed and installed["version"] == SCHEMA_VERSION and installed["is_current"]):
+        return False
+    if standing["functions_name"] not in (None, schema):
+        return False
+    if not standing["may_mend"]:
+        return True
+    (amiss,) = yield from read("amiss")
+    (rights,) = yield from call("rights", **_ours())
+    return not amiss["missing_rows"] and not amiss["has_foreign_events"] and rights["rights"] == installed["rights"]
+
+
+def _ours() -> dict[str, list[str]]:
+    return {"relations": RELATIONS, "functions": list(statements.names("functions"))}
 
 
 def role_names(schema: str) -> tuple[str, ...]:
@@ -189,6 +239,20 @@ def check_version(schema: str) -> Plan[None]:
     if not standing["installed"]:
         raise SchemaMissing(f"Howdah is not installed in schema {schema} of this database. Run: {command(schema)}")
     installed = yield from _installed()
+    if installed is None:
+        raise SchemaOutdated(
+            f"schema {schema} has its tables, and not the rows that Howdah needs: it was restored without data. Run: {command(schema)}"
+        )
+    if standing["functions_name"] not in (None, schema):
+        raise SchemaConflict(
+            f"schema {schema} was renamed, and its functions still work on schema {standing['functions_name']}. Run: {command(schema)}"
+        )
+    if standing["is_public"]:
+        log.warning(
+            "every login of this database may call the functions of schema %s: a restore may have lost its grants. Run: %s",
+            schema,
+            command(schema),
+        )
     if installed["version"] < SCHEMA_VERSION:
         raise SchemaOutdated(
             f"schema {schema} has version {installed['version']}; this Howdah needs version {SCHEMA_VERSION}."
@@ -211,9 +275,16 @@ def check(schema: str, *, first: Plan[object] | None = None) -> Plan[list[Differ
     has_roles = (yield from _standing(schema))["has_roles"]
     if has_roles:
         yield Script(render(source("roles/3_grant"), fresh_schema, roles_of=schema))
-    fresh = yield from _fingerprint(fresh_schema, schema, with_grants=has_roles)
-    found = yield from _fingerprint(schema, schema, with_grants=has_roles)
-    return list(_differences(_with_closed_segments(fresh, found), found))
+    fresh = [(yield from _fingerprint(fresh_schema, schema, has_roles=has_roles))]
+    for _ in range(_ROUND_TRIPS):
+        yield Script(render(source("round_trip"), fresh_schema))
+        fresh.append((yield from _fingerprint(fresh_schema, schema, has_roles=has_roles)))
+    found = yield from _fingerprint(schema, schema, has_roles=has_roles)
+    differences = list(_differences([_with_closed_segments(each, found) for each in fresh], found))
+    if not any(each.kind == "relation" and each.problem == MISSING for each in differences):
+        yield Script(source("fix_search_path"))
+        differences += _amiss((yield from read("amiss"))[0])
+    return differences
 
 
 def _may_compare() -> Plan[None]:
@@ -228,7 +299,8 @@ def _may_compare() -> Plan[None]:
 
 def _installation(schema: str) -> Iterator[str]:
     yield from _files(schema, 0)
-    yield f"{_filled_in(render(source('reads/record_version'), schema)).rstrip()};"
+    yield f"{_filled_in(render(source('writes/record_version'), schema)).rstrip()};"
+    yield _filled_in(render(source("mark_version"), schema))
 
 
 def _with_roles(schema: str) -> Iterator[str]:
@@ -306,8 +378,10 @@ def _standing(schema: str) -> Plan[Row]:
     return standing
 
 
-def _installed() -> Plan[Row]:
-    return (yield from read("schema_version", **digests()))[0]
+def _installed() -> Plan[Row | None]:
+    """None after a restore without data."""
+    rows = yield from read("schema_version", **digests())
+    return rows[0] if rows else None
 
 
 def _files(schema: str, after: int, *, views: bool = True) -> Iterator[str]:
@@ -347,19 +421,15 @@ def _to_adopt(standing: Row, schema: str, adopt: bool | None) -> str | None:
     )
 
 
-def _fingerprint(schema: str, roles_of: str, *, with_grants: bool) -> Plan[dict[tuple[str, str], str]]:
+def _fingerprint(schema: str, roles_of: str, *, has_roles: bool) -> Plan[Fingerprint]:
     yield Script(render(source("search_here"), schema))
-    functions = list(statements.names("functions"))
-    rows = yield from read("fingerprint", schema=schema, relations=RELATIONS, functions=functions)
-    if with_grants:
-        roles = list(role_names(roles_of))
-        rows += yield from read("grants", schema=schema, relations=RELATIONS, functions=functions, roles=roles)
+    rows = yield from read("fingerprint", schema=schema, **_ours())
+    roles = list(role_names(roles_of)) if has_roles else []
+    rows += yield from read("grants", schema=schema, roles=roles, strict=has_roles, **_ours())
     return {(row["kind"], row["name"]): row["definition"] for row in rows}
 
 
-def _with_closed_segments(
-    fresh: dict[tuple[str, str], str], found: dict[tuple[str, str], str]
-) -> dict[tuple[str, str], str]:
+def _with_closed_segments(fresh: Fingerprint, found: Fingerprint) -> Fingerprint:
     """A fresh installation has none. Each that is there must be as the open one is."""
     expected = dict(fresh)
     for kind, segment in found:
@@ -371,14 +441,34 @@ def _with_closed_segments(
     return expected
 
 
-def _differences(fresh: dict[tuple[str, str], str], found: dict[tuple[str, str], str]) -> Iterator[Difference]:
-    for (kind, name), definition in fresh.items():
-        if (kind, name) not in found:
+def _differences(fresh: Sequence[Fingerprint], found: Fingerprint) -> Iterator[Difference]:
+    """fresh: as it was installed, and as it is after having been dumped and restored. Either will do."""
+    for kind, name in fresh[0]:
+        expected = {each.get((kind, name)) for each in fresh}
+        definition = found.get((kind, name))
+        if definition is None:
             yield Difference(kind, name, MISSING)
-        elif found[kind, name] != definition:
-            yield Difference(kind, name, INVALID if found[kind, name] == f"{definition} INVALID" else CHANGED)
-    for kind, name in found.keys() - fresh.keys():
-        yield Difference(kind, name, NOT_OURS)
+        elif definition not in expected:
+            invalid = definition.removesuffix(" INVALID") in expected
+            yield Difference(kind, name, _STRANGE.get((kind, definition), INVALID if invalid else CHANGED))
+    for kind, name in found.keys() - fresh[0].keys():
+        yield Difference(kind, name, _STRANGE.get((kind, found[kind, name]), NOT_OURS))
+
+
+def _amiss(row: Row) -> Iterator[Difference]:
+    for name in row["missing_rows"]:
+        yield Difference("rows", name, MISSING)
+    if row["has_foreign_events"]:
+        yield Difference("events", "events", FOREIGN)
+
+
+def _not_the_owner(schema: str, owner: str, login: str) -> NotPermitted:
+    return NotPermitted(
+        f"schema {schema} belongs to role {owner}, and login {login} is another, or a superuser. Nothing was changed. The owner of a"
+        f" schema can replace what is in it, and would get the rights of every login that calls it. Migrate as {owner}. Or have an"
+        f" administrator run: ALTER SCHEMA {quoted(schema)} OWNER TO {login}, or, unless that is a superuser: GRANT {owner} TO {login}."
+        " Or install elsewhere: howdah migrate --schema NAME"
+    )
 
 
 def _not_public() -> SchemaConflict:

@@ -9,10 +9,14 @@ from typing import Final
 
 import psycopg
 
-from howdah.errors import DatabaseUnavailable
+from howdah.errors import DatabaseUnavailable, LoginRefused
 
 # Deadlocks, timeouts, no room, a server that has become read-only: nothing is wrong with the call itself.
 _TEMPORARY: Final = ("25006", "40", "53", "55P03", "57", "58")
+
+# By statement_timeout, or because somebody cancelled it: the state is the same, and the text is in the server's language. By
+# transaction_timeout, since PostgreSQL 17.
+_CUT_SHORT: Final = ("57014", "25P04")
 
 _MOMENT: Final = 1.0
 
@@ -22,7 +26,23 @@ def is_temporary(error: BaseException) -> bool:
     if isinstance(error, psycopg.Error):
         lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
         return lost or (error.sqlstate or "").startswith(_TEMPORARY)
-    return isinstance(error, DatabaseUnavailable)
+    return isinstance(error, DatabaseUnavailable) and not isinstance(error, LoginRefused)
+
+
+class Locked(DatabaseUnavailable):
+    """Another transaction holds a lock that is needed: the call may succeed when that one has ended."""
+
+    def __init__(self, error: psycopg.errors.LockNotAvailable) -> None:
+        where = next(iter((error.diag.context or "").splitlines()), "")
+        super().__init__(
+            f"another transaction has locked what is needed{f' ({where})' if where else ''}; howdah doctor --patience 10s"
+            " names those that are open"
+        )
+
+
+def is_cut_short(error: BaseException) -> bool:
+    """Whether the server has ended a statement before it was done. A smaller one may be done in time."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in _CUT_SHORT
 
 
 class Outage:
@@ -36,9 +56,14 @@ class Outage:
         self._log = log
         self._since: float | None = None
         self._failed_at = 0.0
+        self.refused: LoginRefused | None = None
+        """Why no connection can be had, and trying again would not help."""
 
     def began(self, error: BaseException) -> None:
         self._failed_at = time.monotonic()
+        if isinstance(error, LoginRefused):
+            self.refused = error
+            return
         if self._since is None:
             self._since = self._failed_at
             # libpq's advice, on further lines, is for people at a terminal.

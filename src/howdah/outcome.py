@@ -124,3 +124,20 @@ class CompletedByHandler:
 
 
 Ending: TypeAlias = Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | CompletedByHandler
+
+
+def in_ascii(ending: Ending) -> Ending:
+    """The same in words that a database of any encoding can store: what is beyond ASCII is escaped."""
+    match ending:
+        case Failed():
+            traceback = None if ending.traceback is None else _escaped(ending.traceback)
+            return dataclasses.replace(ending, error=_escaped(ending.error), traceback=traceback)
+        case Crashed():
+            return dataclasses.replace(ending, error=_escaped(ending.error))
+        case Cancelled():
+            return dataclasses.replace(ending, reason=_escaped(ending.reason))
+    return ending
+
+
+def _escaped(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()

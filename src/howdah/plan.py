@@ -23,8 +23,8 @@ class Call:
 
     function: str
     arguments: Mapping[str, Any]
-    repeat: Mapping[str, Any] | None = None
-    """The arguments that change when the call is repeated after a lost connection; None: never repeat it."""
+    repeatable: bool = False
+    """Whether it may be sent once more after a lost connection, because a second call changes nothing."""
     lock_timeout: str | None = None
     """How long it may wait for a lock, such as "100ms"; None: as long as the connection lets it. Only for functions of ids."""
 
@@ -41,7 +41,15 @@ class Ahead:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read:
-    """One statement of ``sql/reads``. Answered with its rows."""
+    """One statement of ``sql/reads``, which changes nothing. Answered with its rows; sent once more after a lost connection."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Write:
+    """One statement of ``sql/writes``. Answered with its rows; never sent once more."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -49,7 +57,7 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wire:
-    """One statement of ``sql/reads``, for many rows of which little is looked at. Answered with WireRows."""
+    """A ``Write`` that answers with many rows of which little is looked at: with WireRows."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -87,7 +95,7 @@ class Take:
     count: int
 
 
-Step: TypeAlias = Call | Ahead | Read | Wire | Script | Begin | Undo | Pause | Take
+Step: TypeAlias = Call | Ahead | Read | Write | Wire | Script | Begin | Undo | Pause | Take
 Plan: TypeAlias = Generator[Step, Any, R]
 
 
@@ -104,6 +112,11 @@ def call_within(lock_timeout: str | None, function: str, /, **arguments: Any) ->
 
 def read(name: str, /, **arguments: Any) -> Plan[list[Row]]:
     rows: list[Row] = yield Read(name, arguments)
+    return rows
+
+
+def write(name: str, /, **arguments: Any) -> Plan[list[Row]]:
+    rows: list[Row] = yield Write(name, arguments)
     return rows
 
 

@@ -343,9 +343,12 @@ class JobQueue:
             rhythm = {"cron": cron, "every": every, "timezone": timezone, "missed": missed, "overlap": overlap}
             cron_rhythms.check(cron, every, timezone)
             cron_rhythms.missed_policy(missed)
+            schedule = name or handler.name
+            if any(declared["name"] == schedule for declared in self._periodic):
+                raise InvalidOption(f"there are two schedules {schedule!r} in the code: give one of them another name=")
             self._periodic.append(
                 {
-                    "name": name or handler.name,
+                    "name": schedule,
                     "job_type": handler.name,
                     "handler": handler,
                     "data": arguments,
@@ -389,6 +392,7 @@ class JobQueue:
             middleware=tuple(self._middleware),
             open_resources=self._open_resources,
             prepare=self._prepare_worker,
+            schedules=[declared["name"] for declared in self._periodic],
         )
 
     async def run_worker(self, *, signals: bool = False, **chosen: Any) -> WorkerReport:
@@ -408,6 +412,7 @@ class JobQueue:
             chosen = dict(declared)
             handler: Handler[Any, Any] = chosen.pop("handler")
             self.schedule(**{**chosen, "data": handler.arguments.encode(chosen["data"])})
+            self._database.run(schedule_verbs.declare(chosen["name"]))
 
     def connect_to(self, dsn: str | None = None, schema: str | None = None) -> None:
         """Points the queue at another database or schema. Before it is used: what is open stays where it is."""

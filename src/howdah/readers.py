@@ -17,6 +17,7 @@ from howdah.errors import JobNotFound, PositionLost
 from howdah.job import FINAL_STATUSES
 from howdah.mailbox import Mailbox, Note
 from howdah.plan import Plan, Row, call, read
+from howdah.record import number_in
 
 R = TypeVar("R")
 
@@ -86,7 +87,8 @@ Subscription: TypeAlias = JobWatch | StreamWatch | EndWait
 
 def seq_of(row: Row) -> int:
     """How many events a job has had."""
-    return int((row["report"] or {}).get("seq", 0))
+    report = row["report"]
+    return int(number_in(report.get("seq")) or 0) if isinstance(report, dict) else 0
 
 
 def has_ended(row: Row) -> bool:
@@ -190,18 +192,20 @@ class JobReader(Reader):
             places = {"ids": [id for id, _ in some], "afters": [after for _, after in some], "sinces": sinces}
             for row in run(read("events_of", **places, since=min(sinces), kinds=kinds, limit=limit)):
                 pages[row["job_id"], row["after"]].append(row)
+        notes = {pair: [Note("event", row) for row in page] for pair, page in pages.items()}
         for watch in behind:
-            self._tell_page(watch, pages[watch.job_id, watch.seq], limit)
+            self._tell_page(watch, notes[watch.job_id, watch.seq], limit)
         return True
 
     def _is_behind(self, watch: JobWatch) -> bool:
         return bool(watch.kinds) and watch.seq < seq_of(self._rows[watch.job_id]) and watch.mailbox.has_room()
 
-    def _tell_page(self, watch: JobWatch, page: list[Row], limit: int) -> None:
-        for row in page:
+    def _tell_page(self, watch: JobWatch, page: list[Note], limit: int) -> None:
+        rows = [note.row for note in page if note.row is not None]
+        for note, row in zip(page, rows, strict=True):
             if row["kind"] in watch.kinds:
-                self._to(watch).put(Note("event", row))
-        last = page[-1]["seq"] if page else 0
+                self._to(watch).put(note)
+        last = rows[-1]["seq"] if rows else 0
         # All that the row counts was there to be read, because the row was read before.
         watch.seq = last if len(page) == limit else max(last, seq_of(self._rows[watch.job_id]))
         self.more = self.more or len(page) == limit
@@ -209,13 +213,17 @@ class JobReader(Reader):
     def _tell_states(self) -> None:
         for id, watches in list(self._watches.items()):
             row = self._rows[id]
-            for watch in [each for each in watches if each.told is not row]:
+            untold = [each for each in watches if each.told is not row]
+            if not untold:
+                continue
+            note = Note("end" if has_ended(row) else "state", row)
+            for watch in untold:
                 if not has_ended(row):
                     watch.told = row
                     if watch.progress:
-                        self._to(watch).put(Note("state", row), key="state")
+                        self._to(watch).put(note, key="state")
                 elif not watch.kinds or watch.seq >= seq_of(row):
-                    self._to(watch).put(Note("end", row), key="state")
+                    self._to(watch).put(note, key="state")
                     self.remove(watch)
 
 
@@ -308,9 +316,10 @@ class StreamReader(Reader):
         return bool(events) or pages > 1
 
     def _tell_event(self, row: Row) -> None:
+        note = Note("event", row, row["position"])
         for watch in self._watches:
             if row["kind"] in watch.kinds and watch.wants(row["job_type"]):
-                self._to(watch).put(Note("event", row, row["position"]))
+                self._to(watch).put(note)
 
     def _ended_in(self, events: Iterable[Row]) -> set[uuid.UUID]:
         """Jobs whose end is to be told: their whole lives may have passed between two looks."""
@@ -322,10 +331,12 @@ class StreamReader(Reader):
         }
 
     def _tell_states(self, watches: Iterable[StreamWatch], ids: Collection[uuid.UUID]) -> None:
-        for watch in [each for each in watches if each.progress]:
-            for id in ids:
+        wanting = [each for each in watches if each.progress]
+        for id in ids if wanting else ():
+            note = Note("state", self._rows[id], self._position or "")
+            for watch in wanting:
                 if watch.wants(self._rows[id]["job_type"]):
-                    self._to(watch).put(Note("state", self._rows[id], self._position or ""), key=id)
+                    self._to(watch).put(note, key=id)
         for id in self._rows.keys() - self._marks.keys():
             del self._rows[id]
 

@@ -6,9 +6,13 @@ The database keeps it, and computes rate and end from what was reported, so that
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Final
+
+_MOST: Final = 1e18
+_LAST_EPOCH: Final = 253_402_300_800
+"""Where Python's years end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,24 +48,38 @@ class Record:
     history: tuple[Point, ...]
 
 
-def record_of(report: Mapping[str, Any] | None) -> Record | None:
-    """The column ``report`` of a job; None if the job has not said how far it is."""
-    if report is None or "at" not in report:
+def number_in(value: Any) -> float | None:
+    """The number that a JSON value is; None if it is none, or beyond all reason. As ``number_in`` in SQL."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) <= _MOST else None  # NaN is not
+
+
+def record_of(report: Any) -> Record | None:
+    """The column ``report`` of a job; None if the job has not said how far it is. What is not as it should be is passed over."""
+    if not isinstance(report, dict) or (last := _moment(report.get("at"))) is None:
         return None
     return Record(
-        percent=report.get("percent", 0),
-        done=report.get("done"),
-        total=report.get("total"),
-        rate=report.get("rate"),
-        pace=report.get("pace"),
-        finishes_at=None if report.get("eta") is None else _moment(report["eta"]),
-        attempt=report["attempt"],
-        first_report_at=_moment(report["first"]),
-        last_report_at=_moment(report["at"]),
-        stalls_at=_moment(report["stalls"]),
-        history=tuple(Point(_moment(at), percent, attempt) for at, percent, attempt in report.get("points", ())),
+        percent=number_in(report.get("percent")) or 0,
+        done=number_in(report.get("done")),
+        total=number_in(report.get("total")),
+        rate=number_in(report.get("rate")),
+        pace=number_in(report.get("pace")),
+        finishes_at=_moment(report.get("eta")),
+        attempt=int(number_in(report.get("attempt")) or 0),
+        first_report_at=_moment(report.get("first")) or last,
+        last_report_at=last,
+        stalls_at=_moment(report.get("stalls")) or last,
+        history=tuple(_points(report.get("points"))),
     )
 
 
-def _moment(epoch: float) -> datetime:
-    return datetime.fromtimestamp(epoch, timezone.utc)
+def _points(stored: Any) -> Iterator[Point]:
+    for point in stored if isinstance(stored, list) else ():
+        match point:
+            case [at, percent, attempt] if (moment := _moment(at)) is not None:
+                yield Point(moment, number_in(percent) or 0, int(number_in(attempt) or 0))
+
+
+def _moment(epoch: Any) -> datetime | None:
+    seconds = number_in(epoch)
+    return None if seconds is None or not 0 <= seconds < _LAST_EPOCH else datetime.fromtimestamp(seconds, timezone.utc)

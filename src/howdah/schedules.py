@@ -52,6 +52,8 @@ class Schedule:
     last_run_at, last_job_id: when it last fired, and the job that it added then.
     paused: whether it fires at all.
     created: True where ``schedule`` made it, False where it was there already.
+    declared_at: when a worker whose code has it (``@queue.periodic``) last began; None if it was made by a call.
+    left_code: it was in the code, and no live worker has it there any more. It still fires: ``delete_schedule`` removes it.
     """
 
     name: str
@@ -69,6 +71,8 @@ class Schedule:
     paused: bool
     created_at: datetime
     created: bool = False
+    declared_at: datetime | None = None
+    left_code: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -182,6 +186,11 @@ def delete_schedule(context: Context, name: str, *, conn: Connection | None = No
     return bool(rows[0]["delete_schedule"])
 
 
+def declare(name: str) -> Plan[None]:
+    """Says that a schedule is in the code of a worker that begins."""
+    yield from call("declare_schedule", name=_name(name))
+
+
 # The look
 
 
@@ -204,6 +213,9 @@ def fire_due(context: Context, *, conn: Connection | None = None) -> Plan[FireRe
             break
     wait = (yield from call("next_fire", leave_out=list(errors)))[0]["next_fire"]
     next_in = None if wait is None else max(wait.total_seconds(), 0.0)
+    if next_in == 0 and not (fired or skipped):
+        # Due, and nothing has come of it: a look without a pause would find the same.
+        next_in = 1.0
     return FireReport(fired, skipped, next_in, tuple(errors.items()))
 
 
@@ -222,6 +234,11 @@ def _fire(row: Row) -> Plan[tuple[int, int]]:
             instants=list(due.instants),
             next_run_at=due.next_run_at,
         )
+    except psycopg.errors.LockNotAvailable as error:
+        # Others need not wait for it.
+        raise _Unfit(
+            "another transaction has locked it, or a job with its key: howdah doctor names old ones"
+        ) from error
     except psycopg.DatabaseError as error:
         if not (error.sqlstate or "").startswith(_REFUSALS):
             raise
@@ -272,6 +289,8 @@ def _from_row(row: Row, codec: Codec) -> Schedule:
         paused=row["paused_at"] is not None,
         created_at=row["created_at"],
         created=row.get("created", False),
+        declared_at=row.get("declared_at"),
+        left_code=row.get("left_code", False),
     )
 
 

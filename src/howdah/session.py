@@ -16,8 +16,8 @@ from psycopg.rows import dict_row, tuple_row
 
 from howdah import wire
 from howdah.errors import InvalidOption
-from howdah.plan import Ahead, Begin, Call, Pause, Read, Row, Script, Step, Take, Undo, Wire
-from howdah.statements import call_statement, read_statement
+from howdah.plan import Ahead, Begin, Call, Pause, Read, Row, Script, Step, Take, Undo, Wire, Write
+from howdah.statements import call_statement, read_statement, write_statement
 from howdah.translation import is_outage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SyncSession:
 
     def answer(self, step: Step) -> Any:
         match step:
-            case Call() | Read() | Script():
+            case Call() | Read() | Write() | Script():
                 return self._rows(step)
             case Ahead():
                 sent, self._sent = self._sent, None
@@ -67,20 +67,21 @@ class SyncSession:
                 time.sleep(step.seconds)
         return None
 
-    def _rows(self, step: Call | Read | Script) -> list[Row]:
+    def _rows(self, step: Call | Read | Write | Script) -> list[Row]:
         if self._conn is not None:
             return self._execute(self._conn, step)
         pool = self._database.pool()
         try:
             return self._borrow(pool, step)
         except psycopg.OperationalError as error:
-            again = _repeated(step, error)
-            if again is None:
+            if not _can_be_repeated(step, error):
                 raise
             pool.check()
-            return self._borrow(pool, again)
+            return self._borrow(pool, step)
 
-    def _borrow(self, pool: psycopg_pool.ConnectionPool[SyncConnection], step: Call | Read | Script) -> list[Row]:
+    def _borrow(
+        self, pool: psycopg_pool.ConnectionPool[SyncConnection], step: Call | Read | Write | Script
+    ) -> list[Row]:
         # Not as a context: that would also look for a transaction to commit, and each step is one of its own.
         conn = pool.getconn()
         try:
@@ -98,19 +99,21 @@ class SyncSession:
             self._stack.enter_context(self._conn.pipeline())
             self._pipelined = True
         cursor = psycopg.Cursor(self._conn, row_factory=dict_row)
-        return cursor.execute(*_statement(call, self._database.schema), prepare=False).fetchall
+        return cursor.execute(*_statement(call, self._database.schema), prepare=False, binary=True).fetchall
 
-    def _execute(self, conn: SyncConnection, step: Call | Read | Script) -> list[Row]:
+    def _execute(self, conn: SyncConnection, step: Call | Read | Write | Script) -> list[Row]:
         statement, parameters = _statement(step, self._database.schema)
+        binary = _in_binary(step)
         with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
             if not wire.is_adapted(conn.adapters):
+                _check_encoding(conn)
                 wire.adapt(cursor.adapters)
             try:
-                cursor.execute(statement, parameters, prepare=self._database.may_prepare(conn))
+                cursor.execute(statement, parameters, prepare=self._database.may_prepare(conn), binary=binary)
             except psycopg.Error as error:
                 if not _was_stale(conn, error):
                     raise
-                cursor.execute(statement, parameters, prepare=False)
+                cursor.execute(statement, parameters, prepare=False, binary=binary)
             return [] if cursor.rownumber is None else cursor.fetchall()
 
 
@@ -127,7 +130,7 @@ class AsyncSession:
 
     async def answer(self, step: Step) -> Any:
         match step:
-            case Call() | Read() | Script():
+            case Call() | Read() | Write() | Script():
                 return await self._rows(step)
             case Ahead():
                 sent, self._sent = self._sent, None
@@ -153,21 +156,20 @@ class AsyncSession:
                 await asyncio.sleep(step.seconds)
         return None
 
-    async def _rows(self, step: Call | Read | Script) -> list[Row]:
+    async def _rows(self, step: Call | Read | Write | Script) -> list[Row]:
         if self._conn is not None:
             return await self._execute(self._conn, step)
         pool = await self._database.apool()
         try:
             return await self._borrow(pool, step)
         except psycopg.OperationalError as error:
-            again = _repeated(step, error)
-            if again is None:
+            if not _can_be_repeated(step, error):
                 raise
             await pool.check()
-            return await self._borrow(pool, again)
+            return await self._borrow(pool, step)
 
     async def _borrow(
-        self, pool: psycopg_pool.AsyncConnectionPool[AsyncConnection], step: Call | Read | Script
+        self, pool: psycopg_pool.AsyncConnectionPool[AsyncConnection], step: Call | Read | Write | Script
     ) -> list[Row]:
         conn = await pool.getconn()
         try:
@@ -175,12 +177,13 @@ class AsyncSession:
         finally:
             await pool.putconn(conn)
 
-    async def _execute(self, conn: AsyncConnection, step: Call | Read | Script) -> list[Row]:
+    async def _execute(self, conn: AsyncConnection, step: Call | Read | Write | Script) -> list[Row]:
         statement, parameters = _statement(step, self._database.schema)
         async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
             if not wire.is_adapted(conn.adapters):
+                _check_encoding(conn)
                 wire.adapt(cursor.adapters)
-            await self._send(cursor, statement, parameters)
+            await self._send(cursor, statement, parameters, binary=_in_binary(step))
             return [] if cursor.rownumber is None else await cursor.fetchall()
 
     async def _send_ahead(self, call: Call) -> Callable[[], Awaitable[list[Row]]]:
@@ -196,13 +199,13 @@ class AsyncSession:
             await self._stack.enter_async_context(self._conn.pipeline())
             self._pipelined = True
         cursor = psycopg.AsyncCursor(self._conn, row_factory=dict_row)
-        await cursor.execute(*_statement(call, self._database.schema), prepare=False)
+        await cursor.execute(*_statement(call, self._database.schema), prepare=False, binary=True)
         return cursor.fetchall
 
     async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> wire.WireRows:
         async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
             wire.leave_as_it_is(cursor.adapters)
-            await self._send(cursor, read_statement(self._database.schema, step.name), step.arguments, binary=True)
+            await self._send(cursor, write_statement(self._database.schema, step.name), step.arguments, binary=True)
             return wire.WireRows(cursor, await cursor.fetchall())
 
     async def _send(
@@ -211,7 +214,7 @@ class AsyncSession:
         statement: bytes,
         parameters: Mapping[str, Any] | None,
         *,
-        binary: bool = False,
+        binary: bool,
     ) -> None:
         try:
             may_prepare = self._database.may_prepare(cursor.connection)
@@ -222,14 +225,32 @@ class AsyncSession:
             await cursor.execute(statement, parameters, prepare=False, binary=binary)
 
 
-def _statement(step: Call | Read | Script, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
+def _statement(step: Call | Read | Write | Script, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
     match step:
         case Call():
             return call_statement(schema, step.function, tuple(step.arguments), step.lock_timeout), step.arguments
         case Read():
             return read_statement(schema, step.name), step.arguments
+        case Write():
+            return write_statement(schema, step.name), step.arguments
         case Script():
             return step.text.encode(), None
+
+
+def _in_binary(step: Call | Read | Write | Script) -> bool:
+    """Whether rows come in binary. As text they would depend on DateStyle, IntervalStyle, extra_float_digits, … of the session.
+    A script may be several statements, which only the protocol that knows text alone takes at once."""
+    return not isinstance(step, Script)
+
+
+def _check_encoding(conn: SyncConnection | AsyncConnection) -> None:
+    """Values are sent as UTF-8. A session that takes them for something else would store other characters."""
+    encoding = conn.pgconn.parameter_status(b"client_encoding")
+    if encoding not in (b"UTF8", None):
+        raise InvalidOption(
+            f"conn has the client_encoding {encoding.decode()}, and Howdah sends UTF-8. Nothing was written."
+            " Connect with client_encoding=utf8, or run: SET client_encoding = 'UTF8'"
+        )
 
 
 async def _taken(step: Take) -> list[Any]:
@@ -244,15 +265,11 @@ async def _taken(step: Take) -> list[Any]:
     return items
 
 
-def _repeated(step: Call | Read | Script, error: psycopg.OperationalError) -> Call | Read | None:
-    """The step to send once more after its connection was lost, if that can do no harm."""
+def _can_be_repeated(step: Call | Read | Write | Script, error: psycopg.OperationalError) -> bool:
+    """Whether to send a step once more after its connection was lost: only where that can do no harm."""
     if isinstance(error, psycopg_pool.PoolTimeout) or not is_outage(error):
-        return None
-    if isinstance(step, Read):
-        return step
-    if isinstance(step, Call) and step.repeat is not None:
-        return Call(step.function, {**step.arguments, **step.repeat}, step.repeat)
-    return None
+        return False
+    return isinstance(step, Read) or (isinstance(step, Call) and step.repeatable)
 
 
 def _was_stale(conn: SyncConnection | AsyncConnection, error: psycopg.Error) -> bool:

@@ -7,6 +7,9 @@
 
 ``?kinds=event,progress`` and ``?types=mail`` narrow it down; ``Last-Event-ID``, which browsers send by themselves,
 or ``?after=…`` resumes it. Mount it in a Starlette or FastAPI app, behind that app's own authentication.
+
+A page of another site must not read it through its visitor's browser: only the hosts that are named are served, and to no other
+origin than their own, or one that is named too.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import re
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
@@ -50,6 +54,13 @@ _SHOWN: Final = (
     "created_at", "run_at", "started_at", "finished_at", "stalled", "record",
 )  # fmt: skip
 _PRIVATE: Final = ("error", "worker")
+_LOOPBACK: Final = re.compile(r"localhost|[a-z0-9.-]+\.localhost|127(\.[0-9]{1,3}){3}|\[::1\]")
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(:[0-9]+)?")
+_LONGEST_POSITION: Final = 16_384
+_POSITION: Final = re.compile(
+    r"[0-9]{1,9}(-[0-9]{1,18})?|[0-9]{1,20}:[0-9]{1,20}:[0-9,]*@[0-9]{1,19}(/[0-9:,]+@[0-9]{1,19}/[0-9]{1,19})?"
+)
+"""Of one job's stream, and of all jobs'."""
 
 
 def shown(update: Update) -> dict[str, Any]:
@@ -79,6 +90,10 @@ class EventStream:
     types: only jobs of these types can be seen. kinds: what is served; "log" only where it is named here.
     authorize: called with the request's scope and the job's id (None: all jobs); False refuses with 403.
     show: turns an update into what is sent, as JSON; ``howdah.sse.shown`` if not given.
+    hosts: the names under which it is served, such as ``["jobs.example.com"]``, besides those of this machine (localhost); ``["*"]`` for
+        any. A request for another is refused with 403: a foreign name may be made to point here.
+    origins: other origins whose pages may read it, such as ``["https://www.example.com"]``; ``["*"]`` for any. A page of another site is
+        refused with 403 otherwise.
     max_streams: how many at once; more are put off. keepalive: seconds of silence before a comment is sent.
     """
 
@@ -92,6 +107,8 @@ class EventStream:
         show: Callable[[Update], Any] = shown,
         max_streams: int = 1_000,
         keepalive: Seconds = 15,
+        hosts: Sequence[str] = (),
+        origins: Sequence[str] = (),
     ) -> None:
         self._queue = queue
         self._types = None if types is None else options.job_types(types)
@@ -100,6 +117,8 @@ class EventStream:
         self._show = show
         self._max_streams = options.integer(max_streams, "max_streams", least=1)
         self._keepalive = options.span(keepalive, "keepalive", positive=True).total_seconds()
+        self._hosts = _names(hosts, "hosts")
+        self._origins = _names(origins, "origins")
         self._stops: set[asyncio.Event] = set()
         self._closed = False
 
@@ -121,6 +140,9 @@ class EventStream:
         if scope["method"] not in ("GET", "HEAD"):
             await _refuse(send, 405, "only GET is served here", {"allow": "GET, HEAD"})
             return
+        if refusal := self._foreign(scope):
+            await _refuse(send, 403, refusal)
+            return
         try:
             wanted = _wanted(scope, self._kinds, self._types)
         except InvalidInput as error:
@@ -137,6 +159,19 @@ class EventStream:
                 await self._serve(wanted, scope, receive, send, stop)
             finally:
                 self._stops.discard(stop)
+
+    def _foreign(self, scope: Scope) -> str | None:
+        """Why a request is refused that comes by a name, or from a page, that is not known here."""
+        host, origin, site = (_header(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
+        named = _HOST.fullmatch(host)
+        name = named[1] if named else ""
+        if not (_LOOPBACK.fullmatch(name) or {name, host, "*"} & self._hosts):
+            return "this host is not served here: name it in EventStream(hosts=[…])"
+        if "*" in self._origins or (origin and (origin in self._origins or _place_of(origin) == host)):
+            return None
+        if origin or site in ("cross-site", "same-site"):
+            return "pages of this origin may not read this: name it in EventStream(origins=[…])"
+        return None
 
     async def _allows(self, scope: Scope, job_id: uuid.UUID | None) -> bool:
         if self._authorize is None:
@@ -164,7 +199,7 @@ class EventStream:
                 await send({"type": "http.response.body", "body": b""})
                 return
             messages = self._one(wanted, job)
-        await _start(send)
+        await _start(scope, send)
         if scope["method"] == "HEAD":
             await send(_body(b"", more=False))
             return
@@ -269,8 +304,20 @@ def _wanted(scope: Scope, kinds: Sequence[UpdateKind], types: Sequence[str] | No
         types = [name for name in options.job_types(asked_types) if types is None or name in types]
     if not kinds or types == []:
         raise InvalidOption("nothing of that is served here")
-    resumed = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), None)
-    return _Wanted(_job_id(scope), kinds, types, resumed or (query.get("after") or [None])[0])
+    after = _header(scope, b"last-event-id") or (query.get("after") or [""])[0]
+    if after and (len(after) > _LONGEST_POSITION or not _POSITION.fullmatch(after)):
+        raise InvalidOption("this is not a position: pass the id of an event of this stream, or none")
+    return _Wanted(_job_id(scope), kinds, types, after or None)
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    return next((value.decode("latin-1").strip().lower() for name, value in scope["headers"] if name == wanted), "")
+
+
+def _names(values: Sequence[str], option: str) -> frozenset[str]:
+    if isinstance(values, str):
+        raise InvalidOption(f"{option} is a list of names, not one of them")
+    return frozenset(options.text(value, option).lower().rstrip("/") for value in values)
 
 
 def _job_id(scope: Scope) -> uuid.UUID | None:
@@ -301,14 +348,25 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _start(send: Send) -> None:
+async def _start(scope: Scope, send: Send) -> None:
+    origin = _header(scope, b"origin")
     headers = {
+        # It may: see _foreign. By this a browser lets the page read the answer.
+        **({"access-control-allow-origin": origin, "vary": "origin"} if origin else {}),
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-store",
         # A proxy that gathers the answer would hold back every event.
         "x-accel-buffering": "no",
     }
     await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
+
+
+def _place_of(origin: str) -> str:
+    """Host and port of an origin; nothing if it is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _retry_after(milliseconds: int) -> bytes:
@@ -318,7 +376,7 @@ def _retry_after(milliseconds: int) -> bytes:
 async def _put_off(scope: Scope, send: Send, message: str) -> None:
     """Not now. A browser would never ask again after any status but 200, so it gets that, and when to come back."""
     if any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"]):
-        await _start(send)
+        await _start(scope, send)
         await send(_body(_retry_after(PUT_OFF_MS), more=False))
     else:
         await _refuse(send, 503, message, {"retry-after": str(PUT_OFF_MS // 1000)})

@@ -87,6 +87,11 @@ def read_statement(schema: str, name: str) -> bytes:
     return render(source(f"reads/{name}"), schema).encode()
 
 
+@functools.lru_cache(maxsize=64)
+def write_statement(schema: str, name: str) -> bytes:
+    return render(source(f"writes/{name}"), schema).encode()
+
+
 @functools.lru_cache(maxsize=1024)
 def call_statement(schema: str, function: str, arguments: tuple[str, ...], lock_timeout: str | None = None) -> bytes:
     """The call of a function by named arguments, with a placeholder for each."""

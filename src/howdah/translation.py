@@ -10,13 +10,32 @@ import psycopg
 import psycopg_pool
 
 from howdah import migrate
-from howdah.errors import BY_SQLSTATE, DatabaseUnavailable, NotPermitted, QueueClosed, SchemaMissing
+from howdah.errors import (
+    BY_SQLSTATE,
+    DatabaseUnavailable,
+    InvalidInput,
+    LoginRefused,
+    NotPermitted,
+    QueueClosed,
+    SchemaMissing,
+)
 from howdah.statements import roles_that_may_use
 
 # What a server says while it goes down, comes up or has no room; everything else is about the call.
 _UNAVAILABLE = ("08", "53", "57P01", "57P02", "57P03", "58")
 _DENIED = "42501"
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
+_NO_SUCH_CHARACTER = ("22021", "22P05")
+# While it connects, libpq knows no SQLSTATE: the words are all there is. Other methods (LDAP, PAM, RADIUS, …) say the same of an
+# outage of theirs.
+_REFUSAL = re.compile(
+    r"FATAL: +("
+    r"(password|SASL|Peer|Ident|certificate) authentication failed"
+    r"|no pg_hba\.conf entry|pg_hba\.conf rejects"
+    r'|role ".*" (does not exist|is not permitted to log in)'
+    r"|permission denied for database"
+    r")|no password supplied"
+)
 
 
 def is_outage(error: psycopg.Error) -> bool:
@@ -52,8 +71,18 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
     if state in BY_SQLSTATE:
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
         return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
+    if not state and _is_refusal(message):
+        return LoginRefused(
+            f"the database refused the login: {message.strip()}. Correct the user and the password of the DSN,"
+            " or what the server allows (pg_hba.conf, GRANT CONNECT)"
+        )
     if is_outage(error):
         return DatabaseUnavailable(f"the database {_trouble(state, message)}: {message.strip()}")
+    if state in _NO_SUCH_CHARACTER:
+        return InvalidInput(
+            f"the encoding of this database cannot store it ({message}). Leave these characters out, or move the queue to a"
+            " database with the encoding UTF8"
+        )
     if state == _DENIED:
         return NotPermitted(f"{message}. {_who_may(message, schema)}")
     if state in _NOT_INSTALLED:
@@ -62,6 +91,12 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
             f" Run: {migrate.command(schema)}"
         )
     return error
+
+
+def _is_refusal(message: str) -> bool:
+    """Whether every server that was tried has refused the login."""
+    tried = message.split("\n- host: ")[1:] or [message]
+    return all(map(_REFUSAL.search, tried))
 
 
 def _trouble(state: str, message: str) -> str:

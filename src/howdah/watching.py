@@ -30,7 +30,8 @@ UpdateKind: TypeAlias = Literal["progress", "event", "log", "status"]
 KINDS: Final[tuple[UpdateKind, ...]] = get_args(UpdateKind)
 
 _PAGE: Final = 1_000
-_LONGEST_POSITION: Final = 200
+_LONGEST_POSITION: Final = 16_384
+"""It names the transactions that were under way."""
 _POSITION: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,18}))?")
 
 

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import psycopg
-from psycopg.abc import AdaptContext, Buffer
-from psycopg.adapt import AdaptersMap, Dumper, Loader
+from psycopg.abc import AdaptContext, Buffer, DumperKey
+from psycopg.adapt import AdaptersMap, Dumper, Loader, PyFormat
 from psycopg.pq import Format
+from psycopg.types.array import BaseListDumper, ListBinaryDumper
 from psycopg.types.json import Jsonb
 
 from howdah.codec import Unreadable
@@ -44,6 +45,34 @@ class _SecondsDumper(Dumper):
 
     def dump(self, obj: timedelta) -> bytes:
         return f"{obj.total_seconds():.6f} s".encode()
+
+
+class _SecondsBinaryDumper(Dumper):
+    """The same, for the elements of a list."""
+
+    format = Format.BINARY
+    oid = _OIDS["interval"]
+
+    def dump(self, obj: timedelta) -> bytes:
+        return struct.pack("!qii", obj // timedelta(microseconds=1), 0, 0)
+
+
+class _ListDumper(ListBinaryDumper):
+    """In binary, because array_nulls decides whether NULL, as text, is one. Of nothing but None, no type is known: NULL is
+    what our functions take for that."""
+
+    def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:
+        return (self.cls, type(None)) if _is_hollow(obj) else super().get_key(obj, format)
+
+    def upgrade(self, obj: list[Any], format: PyFormat) -> BaseListDumper:
+        return self if _is_hollow(obj) else super().upgrade(obj, format)
+
+    def dump(self, obj: list[Any]) -> Buffer | None:
+        return None if self.sub_dumper is None else super().dump(obj)
+
+
+def _is_hollow(items: list[Any]) -> bool:
+    return bool(items) and all(each is None for each in items)
 
 
 class _IdsDumper(Dumper):
@@ -153,7 +182,9 @@ class Adapted:
 
 def adapt(adapters: AdaptersMap) -> None:
     """Teaches it to a cursor of somebody else's connection."""
+    adapters.register_dumper(timedelta, _SecondsBinaryDumper)
     adapters.register_dumper(timedelta, _SecondsDumper)
+    adapters.register_dumper(list, _ListDumper)
     adapters.register_dumper(Ids, _IdsDumper)
     adapters.register_dumper(Tokens, _TokensDumper)
     adapters.register_dumper(JsonTexts, _JsonTextsDumper)
@@ -161,6 +192,11 @@ def adapt(adapters: AdaptersMap) -> None:
     adapters.register_loader("timestamptz", _ClampedBinary)
     adapters.register_loader("jsonb", _Json)
     adapters.register_loader("jsonb", _JsonBinary)
+
+
+def bucket_in(payload: str) -> int | None:
+    """The number of a bucket that a notification names; None if it names none. Any login can send one, with anything in it."""
+    return int(payload) if len(payload) <= 3 and payload.isdecimal() else None
 
 
 def is_adapted(adapters: AdaptersMap) -> bool:

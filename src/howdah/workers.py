@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from howdah.context import Connection, Context
-from howdah.plan import Plan, read
+from howdah.plan import Plan, Row, read
+from howdah.record import number_in
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class WorkerInfo:
     loop_lag: how late its event loop was; long if a handler blocks it.
     leaked: how many handlers would not end, and run on without their jobs.
     pace: how fast it goes, by the type; only of those that it ran lately.
-    meta: what else it was registered with; a worker of Howdah's own says nothing there.
+    meta: what else it was registered with; a worker of Howdah's own says which schedules its code has.
     """
 
     worker_id: str
@@ -72,8 +73,35 @@ class WorkerInfo:
 def workers(context: Context, *, conn: Connection | None = None) -> Plan[list[WorkerInfo]]:  # noqa: ARG001
     """The registered workers, by name: those that live, and dead ones that no sweep has removed yet."""
     rows = yield from read("workers")
-    return [WorkerInfo(**{**row, "pace": _pace(row["pace"])}) for row in rows]
+    return [_worker(row) for row in rows]
 
 
-def _pace(stored: Mapping[str, Mapping[str, float]] | None) -> dict[str, Pace]:
-    return {job_type: Pace(**measured) for job_type, measured in (stored or {}).items()}
+def _worker(row: Row) -> WorkerInfo:
+    """What a newer schema, or a newer worker, says besides is passed over; what is not as it should be is not there."""
+    known = {name: row[name] for name in WorkerInfo.__slots__}
+    return WorkerInfo(
+        **{
+            **known,
+            "job_types": _job_types(row["job_types"]),
+            "pace": _pace(row["pace"]),
+            "meta": row["meta"] if isinstance(row["meta"], dict) else None,
+        }
+    )
+
+
+def _job_types(stored: list[Any] | None) -> list[str] | None:
+    return None if stored is None else [each for each in stored if isinstance(each, str)]
+
+
+def _pace(stored: Any) -> dict[str, Pace]:
+    paces = (
+        (job_type, _pace_of(measured)) for job_type, measured in (stored.items() if isinstance(stored, dict) else ())
+    )
+    return {job_type: pace for job_type, pace in paces if pace is not None}
+
+
+def _pace_of(measured: Any) -> Pace | None:
+    per_second = number_in(measured.get("per_second")) if isinstance(measured, dict) else None
+    if per_second is None or per_second < 0:
+        return None
+    return Pace(per_second, *(max(number_in(measured.get(name)) or 0, 0) for name in ("run", "wait")))

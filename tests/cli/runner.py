@@ -70,7 +70,7 @@ def command(*argv: str) -> list[str]:
 
 def howdah_process(*argv: str, **environment: str) -> Outcome:
     done = subprocess.run(
-        command(*argv), capture_output=True, text=True, env=_surroundings(environment), timeout=60, check=False
+        command(*argv), capture_output=True, text=True, env=_surroundings(environment), timeout=180, check=False
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 

@@ -22,7 +22,7 @@ from pyte.screens import Char
 
 from tests.cli.runner import command, hear_signals
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[(?:[<>=][0-9;]*[a-zA-Z]|\?[0-9;]*\$?[a-gi-km-zA-Z])")
 BEGUN = re.compile(rb"\x1b(?:\[[0-9;<>=?$]*)?\Z")
 

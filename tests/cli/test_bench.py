@@ -68,13 +68,13 @@ class Bench:
 
     def wait_for(self, pattern: str) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: re.search(pattern, self.err), timeout=60), self.err
+            assert self._changed.wait_for(lambda: re.search(pattern, self.err), timeout=180), self.err
 
     def workers(self) -> list[psutil.Process]:
         return list(psutil.Process(self.process.pid).children())
 
     def end(self) -> int:
-        code = self.process.wait(timeout=60)
+        code = self.process.wait(timeout=180)
         self._reader.join()
         assert self.process.stderr is not None
         self.process.stderr.close()
@@ -287,7 +287,7 @@ def test_killed_it_takes_its_workers_with_it_and_the_next_one_clears_up(dsn: str
     workers = bench.workers()
     bench.process.kill()
     bench.end()
-    _, alive = psutil.wait_procs(workers, timeout=60)
+    _, alive = psutil.wait_procs(workers, timeout=180)
     assert not alive
     assert SCHEMA in schemas(dsn)
     assert howdah("bench", "bulk", *SMALL, dsn=dsn).code == 0

@@ -64,7 +64,7 @@ class Performance:
 
     def wait_for(self, pattern: str) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: re.search(pattern, self.out), timeout=60), self.out
+            assert self._changed.wait_for(lambda: re.search(pattern, self.out), timeout=180), self.out
 
     def end(self) -> int:
         """Waits for its exit code, and for all that it has written."""

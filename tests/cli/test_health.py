@@ -7,11 +7,13 @@ import socket
 import uuid
 from typing import Any
 
+import psycopg
 import pytest
 
 from howdah import JobQueue, WorkerInfo
 from tests.cli.runner import howdah
 from tests.conftest import Db
+from tests.worker.processes import until
 
 HERE = socket.gethostname()
 
@@ -130,6 +132,21 @@ def test_for_programs(dsn: str, db: Db) -> None:
     assert (answer["healthy"], answer["problem"]) == (True, None)
     (worker,) = answer["workers"]
     assert (worker["worker_id"], worker["alive"], worker["ready"], worker["lease"]) == ("mail", True, True, 15)
+
+
+def test_a_session_that_keeps_locks_of_the_queue_is_named_and_kills_no_container(dsn: str, db: Db) -> None:
+    register(db, "mail")
+    with psycopg.connect(dsn, autocommit=True) as holder:
+        holder.execute("SELECT pg_advisory_lock('howdah.live'::regclass::oid::int, 3)")
+        # For a moment it may be one of ours, as a producer is.
+        until(lambda: howdah("health", dsn=dsn).err, "it is not")
+        outcome = howdah("health", dsn=dsn)
+        assert (outcome.code, len(outcome.out.splitlines())) == (0, 2)
+        assert f"SELECT pg_terminate_backend({holder.info.backend_pid});" in outcome.err
+        (answer,) = howdah("health", "--json", dsn=dsn).lines
+        assert answer["healthy"] is True
+        assert f"pid {holder.info.backend_pid} " in answer["warnings"][0]
+    assert howdah("health", dsn=dsn).err == ""
 
 
 def test_an_unreachable_database_is_an_outage_and_no_dead_worker() -> None:

@@ -16,7 +16,7 @@ def said_by(program: str) -> list[str]:
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         preexec_fn=hear_signals,
     )

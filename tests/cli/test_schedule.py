@@ -10,6 +10,7 @@ from howdah import JobQueue
 from howdah.schedules import fire_due
 from tests.cli.runner import howdah
 from tests.clock import TestClock
+from tests.conftest import Db
 
 
 def test_add_list_and_show(dsn: str, queue: JobQueue) -> None:
@@ -35,7 +36,7 @@ def test_add_list_and_show(dsn: str, queue: JobQueue) -> None:
     howdah("schedule", "add", "pulse", "ping", "--every", "90m", dsn=dsn)
     queue.pause_schedule("pulse")
     header, nightly, pulse = howdah("schedule", "list", dsn=dsn).out.splitlines()
-    assert header.split() == ["name", "type", "rhythm", "zone", "next", "last", "paused"]
+    assert header.split() == ["name", "type", "rhythm", "zone", "next", "last", "state"]
     assert nightly.split()[:9] == ["nightly", "report", "30", "2", "*", "*", "*", "Europe/Berlin", "in"]
     assert pulse.split() == ["pulse", "ping", "every", "90m", "UTC", "paused"]
 
@@ -136,3 +137,16 @@ def test_what_a_terminal_would_obey_is_shown_as_what_it_is(dsn: str, queue: JobQ
         assert outcome.code == 0
         assert "\u202e" not in outcome.out
         assert "\x1b" not in outcome.out
+
+
+def test_a_schedule_that_left_the_code_is_shown_with_the_way_to_remove_it(dsn: str, db: Db) -> None:
+    howdah("schedule", "add", "old news", "ping", "--every", "90m", dsn=dsn)
+    db.execute("UPDATE schedules SET declared_at = now() - interval '3 days'")
+    assert "not in code" not in howdah("schedule", "list", dsn=dsn).out
+    db.execute("SELECT register_worker('w', gen_random_uuid(), '1 hour', ARRAY['ping'])")
+    for action in (["list"], ["show", "old news"]):
+        told = howdah("schedule", *action, dsn=dsn)
+        assert "To remove it: howdah schedule delete 'old news'" in told.err
+    assert "not in code" in howdah("schedule", "list", dsn=dsn).out
+    db.execute('UPDATE workers SET meta = \'{"schedules": ["old news"]}\'')
+    assert "not in code" not in howdah("schedule", "list", dsn=dsn).out

@@ -18,7 +18,7 @@ import pytest
 from howdah import JobQueue
 from howdah.worker.shutdown import ECHO
 from tests.cli.runner import Outcome, hear_signals, howdah, schema_of_its_own
-from tests.talking import Talking
+from tests.talking import PATIENCE, Talking
 
 APP = """
 import asyncio, logging, os, time
@@ -184,6 +184,25 @@ def test_child_processes_log_as_the_worker_does(dsn: str, queue: JobQueue, app: 
     queue.retry(job)
     shown = [json.loads(line) for line in work(app, "app", "--drain", "--json", HOWDAH_DSN=dsn).out.splitlines()]
     assert [(line["logger"], line["level"]) for line in shown if line["message"] == "noted"] == [("app", "info")]
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_child_process_has_its_job_where_the_worker_was_started_without_standard_streams(
+    dsn: str, queue: JobQueue, app: Path, closed: str, processes: str
+) -> None:
+    app.write_text(f"{APP}\n@queue.job(process=True)\ndef add(a: int, b: int) -> int:\n    return a + b\n")
+    jobs = [queue.enqueue("add", {"a": 1, "b": 2}, max_attempts=1), queue.enqueue("greet", {"name": "ann"})]
+    shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh"]
+    line = [*shell, *command("app", "--drain", "--processes", processes, "--lease", "60s")]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "HOWDAH_DSN": dsn}
+    process = subprocess.Popen(line, cwd=app.parent, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        assert [queue.wait_for(job, timeout=PATIENCE).result for job in jobs] == [3, "ann"]
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_schema_of_the_environment_is_everybodys(dsn: str, app: Path) -> None:

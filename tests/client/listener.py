@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from howdah import Job, JobQueue, Update
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds until a test gives up. Only failures get there."""
 
 FLAVOURS = ["plain", "awaited"]

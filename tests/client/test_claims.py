@@ -72,8 +72,12 @@ def test_a_stale_write_raises_lease_lost_and_changes_nothing(
     (job,) = queue.claim(["mail"])
     moved_on(how, queue, job, clock)
     before = queue.get(job)
-    with pytest.raises(LeaseLost, match=str(job.id)):
-        WRITES[write](queue, job)
+    if (how, write) == ("completed", "complete"):
+        # A call that is repeated because its answer was lost has succeeded.
+        queue.complete(job)
+    else:
+        with pytest.raises(LeaseLost, match=str(job.id)):
+            WRITES[write](queue, job)
     assert queue.get(job) == before
 
 
@@ -96,7 +100,8 @@ def test_a_write_takes_the_job_of_a_claim_and_not_an_id(queue: JobQueue, write: 
 def test_the_life_of_a_job_that_goes_well(queue: JobQueue, clock: TestClock) -> None:
     queue.enqueue("mail", {"to": "you"})
     (job,) = queue.claim(["mail"], worker_id="me")
-    assert (job.status, job.attempts, job.token, job.worker_id, job.claimed_at) == ("claimed", 1, 1, "me", clock.now)
+    assert (job.status, job.attempts, job.worker_id, job.claimed_at) == ("claimed", 1, "me", clock.now)
+    assert job.token > 0
     clock.advance(1)
     queue.start(job)
     assert (queue.get(job).status, queue.get(job).started_at) == ("running", clock.now)

@@ -199,7 +199,7 @@ def test_a_cancelled_bulk_enqueues_nothing(dsn: str) -> None:
 
 
 def test_bulks_with_keys_wait_for_a_long_one_of_their_type_and_for_no_other(dsn: str, queue: JobQueue) -> None:
-    impatient = psycopg.connect(dsn, autocommit=True, options="-c lock_timeout=100ms")
+    impatient = psycopg.connect(dsn, autocommit=True, options="-c lock_timeout=1s")
     with psycopg.connect(dsn) as conn, impatient as other:
         queue.enqueue_many("long", range(BULK_SIZE), key=str, conn=conn)
         with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -218,8 +218,8 @@ def test_who_has_added_keys_before_deadlocks_with_nobody_who_has_others(
 ) -> None:
     types = ("one", "two") if crossed else ("one", "one")
     with (
-        psycopg.connect(dsn, options="-c lock_timeout=10s") as first,
-        psycopg.connect(dsn, options="-c lock_timeout=10s") as second,
+        psycopg.connect(dsn, options="-c lock_timeout=60s") as first,
+        psycopg.connect(dsn, options="-c lock_timeout=60s") as second,
     ):
         queue.enqueue_many(types[0], ["a", "b"], key=str, conn=first)
         queue.enqueue_many(types[1], ["c", "d"], key=str, conn=second)

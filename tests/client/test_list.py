@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from howdah import InvalidInput, Job, JobPage, JobQueue
+from howdah import InvalidInput, Job, JobPage, JobQueue, calls
 from tests.clock import TestClock
+from tests.conftest import Db
 
 
 def everything(queue: JobQueue, count: int = 6) -> list[Job]:
@@ -159,3 +161,39 @@ def test_a_filter_that_makes_no_sense_is_refused(queue: JobQueue, filters: dict[
 def test_a_job_scheduled_for_never_can_be_listed(queue: JobQueue, clock: TestClock) -> None:
     job = queue.enqueue("mail", run_at=clock.now + timedelta(days=36_000))
     assert queue.list()[0] == job
+
+
+def test_a_brief_list_fetches_nothing_that_may_be_large(queue: JobQueue, db: Db) -> None:
+    job = queue.enqueue("mail", {"text": random.Random(7).randbytes(20_000).hex()}, meta={"tag": 1})
+    (claimed,) = queue.claim(["mail"], 1)
+    queue.fail(claimed, "broken " * 5_000)
+    toasted = (
+        "SELECT sum(pg_stat_get_xact_numscans(i.indexrelid)) AS n FROM pg_class AS c JOIN pg_index AS i ON i.indrelid = c.reltoastrelid"
+        " WHERE c.oid = 'live'::regclass"
+    )
+    for brief in (True, False):
+        with db.transaction():
+            (listed,) = queue.list(brief=brief, conn=db)
+            (fetched,) = db.execute(toasted).fetchall()
+        assert (listed.id, listed.status, listed.attempts) == (job.id, "pending", 1)
+        assert bool(fetched["n"]) is not brief
+        assert (listed.data is None, listed.meta is None, listed.errors == ()) == (brief,) * 3
+        assert (listed.last_error or "").startswith("broken")
+
+
+def test_a_page_of_large_jobs_ends_early_and_the_next_goes_on_behind_it(
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "PAGE_BYTES", 5_000)
+    jobs = [queue.enqueue("mail", random.Random(n).randbytes(1_000).hex()) for n in range(7)]
+    seen: list[Job] = []
+    page = queue.list(limit=100)
+    lengths = [len(page.jobs)]
+    seen += page
+    while page.next is not None:
+        page = queue.list(limit=100, before=page.next)
+        lengths.append(len(page.jobs))
+        seen += page
+    assert [(job.id, job.data) for job in seen] == [(job.id, job.data) for job in reversed(jobs)]
+    assert max(lengths) < 7
+    assert queue.list(limit=100, brief=True).next is None

@@ -215,7 +215,9 @@ queue.enqueue("mail")
 asyncio.run(queue.aenqueue("mail"))
 print("done", flush=True)
 """
-    done = subprocess.run([sys.executable, "-c", program, dsn], capture_output=True, text=True, timeout=15, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, dsn], capture_output=True, text=True, timeout=120, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

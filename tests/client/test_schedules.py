@@ -329,10 +329,8 @@ def test_a_schedule_that_cannot_be_read_holds_up_nobody(db: Db, queue: JobQueue,
     db.execute("SELECT schedule('a bad zone', 'x', p_cron => '* * * * *', p_timezone => 'Mars/Olympus')")
     db.execute("SELECT schedule('a bad type', 'x', p_every => '1 second')")
     db.execute("UPDATE schedules SET job_type = E'a\\tb' WHERE name = 'a bad type'")
-    db.execute(
-        "SELECT schedule('a bad time', 'x', p_cron => '* * * * *', p_timezone => 'America/New_York',"
-        " p_next_run_at => '0001-01-01 00:00+00')"
-    )
+    db.execute("SELECT schedule('a bad time', 'x', p_cron => '* * * * *', p_timezone => 'America/New_York')")
+    db.execute("UPDATE schedules SET next_run_at = '0001-01-01 00:00+00', planned = true WHERE name = 'a bad time'")
     db.execute("SELECT schedule('never', 'x', p_every => '1 second', p_next_run_at => 'infinity')")
     db.execute("SELECT schedule('never before', 'x', p_every => '1 second', p_next_run_at => '-infinity')")
     queue.schedule("good", "beat", every=10)
@@ -376,3 +374,46 @@ def test_many_schedules_are_all_looked_at(queue: JobQueue, clock: TestClock) -> 
     reports = [look(queue), look(queue)]
     assert sum(report.fired for report in reports) == 130
     assert reports[-1].next_in == 10
+
+
+def test_two_schedules_of_one_name_in_the_code_are_refused(queue: JobQueue) -> None:
+    @queue.periodic("0 3 * * *")
+    async def report() -> None: ...
+
+    with pytest.raises(InvalidOption, match="two schedules 'report'"):
+
+        @queue.periodic(every=60, name="report")
+        async def other() -> None: ...
+
+
+def test_a_schedule_that_left_the_code_is_known_by_it(queue: JobQueue, dsn: str) -> None:
+    @queue.periodic("0 3 * * *")
+    async def report() -> None: ...
+
+    queue.schedule("by hand", "report", every=3_600)
+
+    async def worked_with(*names: str) -> list[tuple[str, bool]]:
+        """What is said of the schedules while a worker whose code has these is there."""
+        async with JobQueue(dsn) as own:
+            for name in names:
+                own.periodic("0 3 * * *", name=name)(own.job(name=name)(_nothing))
+            own.job(name="something")(_nothing)
+            working = asyncio.create_task(own.run_worker(heartbeat=0.1))
+            try:
+                while not any(worker.ready for worker in await own.aworkers()):
+                    await asyncio.sleep(0.01)
+                return [(each.name, each.left_code) for each in await own.aschedules()]
+            finally:
+                working.cancel()
+                await asyncio.wait({working})
+
+    assert asyncio.run(worked_with("report")) == [("by hand", False), ("report", False)]
+    # Without a worker, nobody can tell.
+    assert not any(schedule.left_code for schedule in queue.schedules())
+    assert asyncio.run(worked_with()) == [("by hand", False), ("report", True)]
+    assert queue.get_schedule("report").declared_at is not None
+    assert queue.get_schedule("by hand").declared_at is None
+    assert asyncio.run(worked_with("report")) == [("by hand", False), ("report", False)]
+
+
+async def _nothing() -> None: ...

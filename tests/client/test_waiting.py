@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -16,6 +17,7 @@ from howdah import Group, InvalidOption, Job, JobNotFound, JobQueue, NotRunning,
 from howdah.mailbox import Mailbox, Note
 from tests.client.listener import FLAVOURS, PATIENCE, held
 from tests.conftest import Db
+from tests.worker.processes import until
 
 every_flavour = pytest.mark.parametrize("flavour", FLAVOURS)
 
@@ -305,8 +307,8 @@ def test_a_timeout_says_how_many_have_ended(queue: JobQueue, flavour: str) -> No
     jobs = [queue.enqueue("mail", n) for n in range(3)]
     queue.complete(queue.claim(["mail"], 1)[0])
     queue.cancel(jobs[1])
-    with pytest.raises(WaitTimeout, match=r"^2 of 3 jobs have ended after 0\.5 s"):
-        Waiting(queue, flavour, jobs, timeout=0.5).answer()
+    with pytest.raises(WaitTimeout, match=r"^2 of 3 jobs have ended after 3 s"):
+        Waiting(queue, flavour, jobs, timeout=3).answer()
 
 
 @every_flavour
@@ -433,3 +435,17 @@ def test_many_groups_at_once_are_each_told_of_their_own(queue: JobQueue) -> None
     for number, told in enumerate(seen):
         assert {group.total for group in told} == {number + 1}
         assert told[-1].completed == number + 1
+
+
+@pytest.mark.parametrize(
+    "payload", ["news 9", "news " + "9" * 5_000, "wake " + "9" * 5_000, "news ٩", "cancel x", "", "\u202e"]
+)
+def test_what_any_login_may_notify_ends_no_wait(queue: JobQueue, db: Db, payload: str) -> None:
+    job = queue.enqueue("work")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(queue.wait_for, job, 60)
+        watches = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        until(lambda: db.execute(watches).fetchone(), "it waits")
+        db.execute("SELECT pg_notify(channel(), %s)", (payload,))
+        queue.cancel(job)
+        assert waiting.result().status == "cancelled"

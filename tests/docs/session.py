@@ -36,7 +36,7 @@ _VARYING = (
 )
 
 
-_PATIENCE = 120
+_PATIENCE = 240
 
 
 class Session:

@@ -71,7 +71,7 @@ class Process:
 
     def ends(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(40)
+        return self.process.wait(120)
 
 
 Work = Callable[..., Process]
@@ -264,7 +264,7 @@ def _count(db: Db, *statuses: str) -> int:
 
 
 def _until(happens: Callable[[], bool], worker: Process) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     while not happens():
         assert worker.process.poll() is None, f"the worker ended:\n{worker.said}"
         assert time.monotonic() < deadline, f"it did not happen:\n{worker.said}"

@@ -151,6 +151,18 @@ def test_a_schedule_whose_type_nobody_handles(db: Db, queue: JobQueue) -> None:
     assert codes(queue) == []
 
 
+def test_a_schedule_that_left_the_code(db: Db, queue: JobQueue) -> None:
+    queue.schedule("nightly", "report", cron="0 3 * * *")
+    register(db, "a", types=["report"])
+    assert codes(queue) == []
+    db.execute(f"UPDATE schedules SET declared_at = {AGO}".encode())
+    finding = only_finding(queue, "schedule-left-code")
+    assert finding.culprit == "schedule nightly"
+    assert "howdah schedule delete nightly" in finding.remedy
+    db.execute('UPDATE workers SET meta = \'{"schedules": ["nightly"]}\'')
+    assert codes(queue) == []
+
+
 def test_a_dead_worker_that_nobody_has_swept_away(db: Db, queue: JobQueue) -> None:
     register(db, "old", age=60)
     assert codes(queue) == []

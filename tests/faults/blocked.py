@@ -108,7 +108,7 @@ def pool_starved(stage: Stage) -> None:
         judge.await_judge()
         others = stage.queue.enqueue_many("work", ({} for _ in range(stage.scaled(180, 20))), return_ids=True)
         stage.acknowledged += others.ids or ()
-        stage.queue.wait_for(others.ids or (), timeout=60)
+        stage.queue.wait_for(others.ids or (), timeout=180)
         let_pass(stage, 1.5 * LEASE)
     stage.queue.cancel(locked)
     stage.fleet.await_drained()

@@ -85,18 +85,55 @@ MUTANTS: Final = (
     Mutant("zombie-heartbeat", "start", " AND j.token = begun.token"),
     Mutant("zombie-heartbeat", "settle", " AND j.token = claim.token"),
     # A fence that is keyed by the number of the attempt.
-    Mutant("aba-token", "claim", "token = j.token + 1,", "token = j.attempts + 1,"),
+    Mutant(
+        "aba-token",
+        "claim",
+        "token = CASE WHEN j.token < v_token THEN v_token ELSE howdah.next_token(j.token) END,",
+        "token = j.attempts + 1,",
+    ),
+    # One that is counted: another timeline counts the same.
+    Mutant(
+        "lossy-failover",
+        "claim",
+        "token = CASE WHEN j.token < v_token THEN v_token ELSE howdah.next_token(j.token) END,",
+        "token = j.token + 1,",
+    ),
+    # Which life of a worker a claim is of, by the order of two stamps.
+    Mutant(
+        "clock-back",
+        "recover",
+        "w.generation = coalesce(j.generation, w.generation)",
+        "w.registered_at <= j.claimed_at",
+    ),
+    # A completion that comes again is too late.
+    Mutant("lost-reply", "complete", "AND a.status = 'completed'", "AND false"),
     Mutant("rescue-vs-complete", "complete", " AND j.token = ended.token AND j.status <> 'pending'"),
     # One row takes its batch with it.
     Mutant("bad-row", "enqueue_many", "ON CONFLICT DO NOTHING"),
     Mutant(
         "bad-row",
         "complete",
-        "AS done CROSS JOIN told;\n",
-        "AS done CROSS JOIN told;\nEXCEPTION WHEN OTHERS THEN RETURN;\n",
+        "    END IF;\nEND\n",
+        "    END IF;\nEXCEPTION WHEN OTHERS THEN RETURN;\nEND\n",
     ),
     # A plan that was made while there was nothing reads everything.
     Mutant("plan-flip", "claim", LANES_BY_INDEX),
+    # What a worker says is believed to be a number.
+    Mutant(
+        "liar",
+        "place",
+        "howdah.number_in(w.pace -> v_job.job_type -> 'per_second')",
+        "(w.pace -> v_job.job_type -> 'per_second')::numeric",
+    ),
+    # A recovery takes whatever it names.
+    Mutant("foreign-variants", "plain_update", " OR (NEW.status = 'pending' AND v_is_alive)"),
+    # A statement writes the column as another one found it.
+    Mutant(
+        "lost-update",
+        "plain_update",
+        "    NEW.events_count := coalesce(NEW.events_count, 0);",
+        "    NEW.events_count := CASE WHEN NEW.priority <> OLD.priority THEN OLD.events_count - 1 ELSE NEW.events_count END;",
+    ),
     # Nothing is enqueued, and so nothing is lost.
     Mutant("kill9-random", "enqueue", CHECKED, REFUSED),
     Mutant("backend-kills", "enqueue", CHECKED, REFUSED),

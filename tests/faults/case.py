@@ -27,6 +27,7 @@ class Case:
     handlers: str
     fails: frozenset[str]
     refuses: bool
+    roles: bool
     play: Callable[[Stage], None]
 
     @property
@@ -50,12 +51,13 @@ def case(
     handlers: str = "handlers",
     fails: str = "doomed",
     refuses: bool = False,
+    roles: bool = False,
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
     """Adds a case.
 
     A server of its own is for those that stop it, fill it, or need settings; handlers names their module. Jobs of the types
     in fails may end otherwise than completed, and no others; refuses says that the database is taken away, so that
-    enqueues may be refused.
+    enqueues may be refused. roles asks for the roles of the queue, which are the whole server's.
     """
 
     def add(play: Callable[[Stage], None]) -> Callable[[Stage], None]:
@@ -70,6 +72,7 @@ def case(
             handlers=handlers,
             fails=frozenset(fails.split()),
             refuses=refuses,
+            roles=roles,
             play=play,
         )
         return play

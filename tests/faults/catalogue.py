@@ -18,8 +18,15 @@ MODULES: Final = (
     "clocks",
     "payloads",
     "hostile",
+    "liars",
     "upgrades",
     "connections",
+    "locks",
+    "restores",
+    "quantities",
+    "surroundings",
+    "copies",
+    "foreign",
 )
 
 for _module in MODULES:

@@ -129,8 +129,8 @@ def _words_by_token(job: Ended, last: int) -> Iterator[str]:
     # A claim begins with nothing said.
     if (said := token_in(job.current_stage)) is not None and said != last:
         yield f"{job.id} has the progress of token {said}, and its last claim had {last}"
-    for error in job.errors or ():
-        said = token_in(error.get("error"))
+    for error in job.errors if isinstance(job.errors, list) else ():
+        said = token_in(error.get("error")) if isinstance(error, dict) else None
         if said is not None and said != error.get("token"):
             yield f"{job.id}: token {said} failed, and the error was put down to token {error.get('token')}"
 
@@ -189,7 +189,7 @@ def _starts_are_bounded(evidence: Evidence) -> Iterator[str]:
     lives = Counter(each.id for each in evidence.transitions if each.is_revival)
     for job in evidence.jobs:
         most = job.max_attempts * (1 + lives[job.id]) + job.interruptions
-        if starts[job.id] > most:
+        if starts[job.id] > max(most, 0):
             yield f"{job.id} was started {starts[job.id]} times, with {job.max_attempts} attempts"
 
 

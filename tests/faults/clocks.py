@@ -15,7 +15,7 @@ from tests.faults.case import case
 from tests.faults.handlers_clocks import SPAN
 from tests.faults.stage import Stage
 from tests.properties.test_schedules import MINUTE, Watched
-from tests.worker.processes import WorkerProcess, until
+from tests.worker.processes import RECOVERY, WorkerProcess, until
 
 REAL_MONOTONIC = {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 """Only the wall clock is wrong, as on a machine without NTP."""
@@ -72,6 +72,36 @@ def check_moments(stage: Stage, began: datetime) -> None:
             assert again >= timedelta(seconds=SPAN), f"{job['job_type']} was back after {again}"
         if job["job_type"] == "probe":
             assert job["run_at"] - job["created_at"] == timedelta(seconds=SPAN)
+
+
+@case(41, "clock-back", checks="I1 I2 I3 I4 I5 I6 I7")
+def clock_back(stage: Stage) -> None:
+    """The server's clock goes back by an hour; then a worker joins, and another dies: no live worker's job is taken."""
+    live, dying = stage.start(2, concurrency=6)
+    for worker in (live, dying):
+        worker.await_judge()
+    long = [stage.enqueue("work", {"seconds": 3 * RECOVERY}) for _ in range(12)]
+    until(lambda: stage.fleet.ledger.count("START") == len(long), "the long jobs run")
+    # Now, because it may get some of those that the other one leaves behind.
+    kept = {entry.id for entry in stage.fleet.ledger.entries("START", where=lambda entry: entry.worker == live.name)}
+    stage.enqueue_many("work", stage.scaled(200, 40), {"seconds": 0.01})
+    set_back(stage, timedelta(hours=1))
+    stage.fault()
+    stage.start(1, concurrency=6)
+    stage.kill(dying)
+    stage.fleet.await_drained()
+    repeated = [job for job in stage.fleet.jobs() if job["id"] in kept and (job["crashes"], job["attempts"]) != (0, 1)]
+    assert kept, "the live worker ran some of them"
+    assert not repeated, f"a live worker's jobs were taken: {repeated}"
+
+
+def set_back(stage: Stage, span: timedelta) -> None:
+    """What Howdah takes for the time: everything that it decides comes from this function."""
+    with psycopg.connect(stage.dsn, autocommit=True) as conn:
+        conn.execute(
+            f"CREATE OR REPLACE FUNCTION howdah.clock() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE"
+            f" RETURN now() - interval '{span.total_seconds()} seconds'".encode()
+        )
 
 
 RHYTHMS: tuple[tuple[str, Callable[[datetime], bool], bool], ...] = (

@@ -144,14 +144,14 @@ def last_attempt_death(stage: Stage) -> None:
     stage.start()[0].await_judge()
     stage.kill(victim)
     for name, id in dying.items():
-        failed = stage.queue.wait_for(id, timeout=60)
+        failed = stage.queue.wait_for(id, timeout=180)
         assert (failed.status, failed.attempts) == ("failed", failed.max_attempts)
         assert f"worker {victim.name} died" in str(failed.last_error)
         again = stage.queue.enqueue(name, key="held")
         stage.acknowledged.append(again.id)
         assert again.created, f"the key of {name} is still taken"
     stage.fleet.ledger.say("finish")
-    assert stage.queue.wait_for(next_in_lane, timeout=60).status == "completed", "the lane is free"
+    assert stage.queue.wait_for(next_in_lane, timeout=180).status == "completed", "the lane is free"
     stage.fleet.await_drained()
     assert {job["job_type"] for job in stage.fleet.jobs("status = 'failed'")} == set(dying)
     assert len(stage.fleet.jobs("status = 'failed'")) == len(dying)

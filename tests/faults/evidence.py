@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
+from howdah.wire import adapt
 from tests.worker.ledger import Entry
 
 FINAL = ("completed", "failed", "cancelled")
@@ -82,7 +83,7 @@ class Ended:
     worker_id: str | None
     current_stage: str | None
     result: Any
-    errors: list[dict[str, Any]] | None
+    errors: Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,6 +122,8 @@ def gather(dsn: str, acknowledged: Iterable[uuid.UUID], entries: Sequence[Entry]
     """Reads what the audit has written, and how the jobs are now."""
     columns = ", ".join(field.name for field in dataclasses.fields(Ended))
     with psycopg.connect(dsn) as conn:
+        # A case may have stored what Python does not read.
+        adapt(conn.adapters)
         # xid8 has no type of its own in Python, and a number is all that it is.
         moves = "SELECT n, at, xact::text::bigint AS xact, id, before, after, token_before, token, holder, worker,"
         moves += " deadline_at, lease_until, cancel_requested_at FROM audit.transitions ORDER BY n"

@@ -13,7 +13,7 @@ SPAN = 0.4
 async def snoozes(job: Job) -> dict[str, int]:
     note("START", job)
     note("END", job)
-    if job.token == 1:
+    if job.run_at == job.created_at:
         raise Snooze(SPAN)
     return said_by(job)
 

@@ -10,7 +10,7 @@ from howdah import Job
 from tests.faults.handlers import queue, said_by
 from tests.worker.ledger import note
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @queue.job(max_attempts=1)

@@ -14,7 +14,7 @@ from tests import pooler
 from tests.faults.case import case
 from tests.faults.stage import Stage
 from tests.tcp_proxy import Link, TcpProxy
-from tests.worker.processes import LEASE, PATIENCE, POLL, RECOVERY, WorkerProcess, until
+from tests.worker.processes import LEASE, PATIENCE, POLL, WorkerProcess, recovery_bound, until
 
 PICKUP = timedelta(seconds=POLL + 1)
 """How long a job may wait for somebody who looks: with the second that a recovery has, too, for whatever the machine does besides."""
@@ -99,7 +99,7 @@ def a_lost_claim_is_freed(stage: Stage, proxy: TcpProxy, mark: str) -> None:
     spans = stage.execute(HOLDS, mark)
     unheard = [each["held"] for each in spans if (each["id"], each["token"]) not in begun]
     assert unheard, "every claim was heard of"
-    assert max(unheard) <= timedelta(seconds=RECOVERY), f"a job was held by nobody for {max(unheard)}"
+    assert max(unheard) <= timedelta(seconds=recovery_bound()), f"a job was held by nobody for {max(unheard)}"
 
 
 HOLDS = """
@@ -127,6 +127,17 @@ def completions_end_once(stage: Stage, proxy: TcpProxy) -> None:
     stage.fleet.await_drained()
     strange = stage.fleet.jobs("data ->> 'mark' LIKE 'completion %%' AND (status <> 'completed' OR attempts <> 1)")
     assert not strange, f"a lost reply has changed how jobs end: {strange}"
+
+
+@case(54, "lost-reply", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_network")
+def lost_reply(stage: Stage) -> None:
+    """The reply to a completion that was committed is lost: the worker writes it again, and hears that the jobs are completed."""
+    with proxied(stage) as way:
+        (worker,) = stage.start(1, dsn=way.dsn, concurrency=10)
+        completions_end_once(stage, way.proxy)
+        stage.fault(way.proxy.answers_lost)
+        assert worker.stop() == 0
+        assert "came too late" not in worker.log, worker.log
 
 
 # Silence
@@ -192,11 +203,13 @@ def half_open_all(stage: Stage) -> None:
         back = stage.now()
         way.proxy.resume()
         took = drained_after(stage, back)
-        assert took <= MENDED, f"the network was back, and somebody went on waiting for {took:.1f} s"
+        assert took <= MENDED + recovery_bound(), f"the network was back, and somebody went on waiting for {took:.1f} s"
         gone = fall_silent(stage, way.proxy, new=False)
         # An end may be tried over two connections, and each of them be found dead by nobody but the kernel.
         took = drained_after(stage, gone)
-        assert took <= 2 * MENDED + RECOVERY, f"somebody waited for {took:.1f} s on a network that was gone for good"
+        assert took <= 2 * MENDED + recovery_bound(), (
+            f"somebody waited for {took:.1f} s on a network that was gone for good"
+        )
         assert all(worker.is_running for worker in workers)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from psycopg.conninfo import make_conninfo
 
+from howdah import Job, JobQueue, LeaseLost
 from tests.faults.case import case
+from tests.faults.checker import Verdict
 from tests.faults.small_disk import CrampedServer, SmallDisk
 from tests.faults.stage import Stage
 from tests.standby import Standby
@@ -69,6 +73,45 @@ def failover(stage: Stage) -> None:
         stage.fleet.await_drained()
         assert all(worker.is_running for worker in workers), "no worker has ended"
         stage.keep_evidence()
+
+
+@case(42, "lossy-failover", checks="I1 I2 I7", own_server=True, settings={"wal_level": "replica"}, audited=False)
+def lossy_failover(stage: Stage) -> None:
+    """A standby is promoted that lacks the last claims: what their holders write there is refused, and no token comes again."""
+    with Standby(stage.server) as standby:
+        there = make_conninfo(stage.dsn, host=str(standby.home))
+        stage.enqueue_many("work", stage.scaled(50, 8))
+        with standby.cut_off():
+            lost = stage.queue.claim(["work"], batch_size=len(stage.acknowledged), worker_id="former")
+        stage.fault()
+        with JobQueue(there) as promoted:
+            holds = {job.id: job for job in promoted.claim(["work"], batch_size=len(lost), worker_id="next")}
+            assert holds.keys() == {job.id for job in lost}
+            assert not {job.token for job in lost} & {job.token for job in holds.values()}, "a token came again"
+            for number, stale in enumerate(lost):
+                assert is_refused(promoted, stale, STALE_WRITES[number % len(STALE_WRITES)])
+                promoted.complete(holds[stale.id])
+            ended = [promoted.get(job.id) for job in lost]
+        assert {(job.status, job.attempts, job.percent) for job in ended} == {("completed", 1, 100)}
+        stage.verdict = Verdict(len(lost), 0, 0, None, ())
+
+
+Write: TypeAlias = Callable[[JobQueue, Job], object]
+STALE_WRITES: Final[tuple[Write, ...]] = (
+    lambda queue, job: queue.complete(job),
+    lambda queue, job: queue.fail(job, "of a claim that is lost"),
+    lambda queue, job: queue.progress(job, 99),
+    lambda queue, job: queue.start(job),
+    lambda queue, job: queue.release(job),
+)
+
+
+def is_refused(queue: JobQueue, job: Job, write: Write) -> bool:
+    try:
+        write(queue, job)
+    except LeaseLost:
+        return True
+    return False
 
 
 @case(39, "disk-full", checks="I1 I2 I3 I5 I7", refuses=True)

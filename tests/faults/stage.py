@@ -146,7 +146,7 @@ def prepared(case: Case, server: Server) -> str:
         conn.execute(f"CREATE DATABASE {name}".encode())
     dsn = make_conninfo(server.dsn, dbname=name)
     with JobQueue(dsn) as queue:
-        queue.migrate()
+        queue.migrate(roles=case.roles)
     if case.audited:
         evidence.install(dsn)
     return dsn

@@ -13,6 +13,7 @@ from tests.faults.case import Case, Skipped
 from tests.faults.checker import Verdict, judge
 from tests.faults.stage import Stage, staged
 from tests.servers import Server
+from tests.worker.processes import recovery_bound
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ def play(case: Case, server: Server, major: int, *, quick: bool, seed: int | Non
 
 def judged(case: Case, stage: Stage) -> Verdict:
     """By the common checks, or as a case that is not audited has judged itself; and by whether there was anything to judge."""
-    verdict = judge(stage.evidence(), case.checks, fails=case.fails) if case.audited else stage.verdict
+    verdict = (
+        judge(stage.evidence(), case.checks, recovery_bound(), fails=case.fails) if case.audited else stage.verdict
+    )
     return dataclasses.replace(verdict, violations=(*verdict.violations, *_of_the_load(case, stage, verdict)))
 
 

@@ -101,7 +101,7 @@ def aba_token(stage: Stage) -> None:
     before = of_jobs(stage, snoozed, retried)
     stage.fleet.ledger.say("overtaken")
     until(lambda: stage.fleet.ledger.count("STALE") == 2, "the first runs have ended")
-    stage.queue.wait_for(stage.enqueue("probe"), timeout=60)
+    stage.queue.wait_for(stage.enqueue("probe"), timeout=180)
     after = of_jobs(stage, snoozed, retried)
     stage.fleet.ledger.say("finish")
     stage.fleet.await_drained()
@@ -278,7 +278,7 @@ def let_go_on(stage: Stage, stale: WorkerProcess, jobs: int) -> None:
     stale.thaw()
     until(lambda: stage.fleet.ledger.count("STALE") == jobs, "the stale handlers have ended")
     # Whatever it writes is written in the order in which it was said, and nobody else runs probes.
-    stage.queue.wait_for(stage.enqueue("probe"), timeout=60)
+    stage.queue.wait_for(stage.enqueue("probe"), timeout=180)
 
 
 def started(stage: Stage, *job_types: str) -> int:

@@ -10,6 +10,7 @@ from tests.model import table
 from tests.model.rules import Rules, Scene
 from tests.model.scenes import (
     DEAD_WORKER,
+    FAILOVER,
     LAST_ATTEMPT,
     ONE_JOB,
     ONE_NAME,
@@ -142,9 +143,13 @@ VARIANTS = (
         _with(("interrupt", ("claimed",), functools.partial(_keep_token, rule=table.refund))),
     ),
     Variant(
-        "retry-into-the-past", "an operator's retry begins at token 0 again, and the old holder is still there.",
+        "retry-into-the-past", "an operator's retry begins at token 0 again, tokens are counted, and the old holder is still there.",
         "stale-write-changes-nothing", LAST_ATTEMPT,
-        dataclasses.replace(_with(("retry", ENDED, _retry_from_zero)), renumbers=False),
+        dataclasses.replace(_with(("retry", ENDED, _retry_from_zero)), renumbers=False, tokens_by_clock=False),
+    ),
+    Variant(
+        "token-by-count", "a token is one more than the row's: a standby that lacks the last claim gives it out again.",
+        "stale-write-changes-nothing", FAILOVER, Rules(tokens_by_clock=False),
     ),
     Variant(
         "prefetched-pay", "a job that had not begun loses an attempt with its worker.",

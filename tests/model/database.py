@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.model.rules import Rules, Scene
-from tests.model.state import Ask, Hold, Job, Message, State, next_claim, put
+from tests.model.state import Ask, Hold, Job, Message, State, latest_token, next_claim, put
 from tests.model.table import HELD, after
 
 
@@ -95,6 +95,8 @@ class Database:
             changed, write = self.write(jobs, place, verb, by=number, claim=claim)
             if write.accepted:
                 taken = write.after._replace(holder=name, leased=name in self._scene.plain, stray=stray, claim=claim)
+                if self._rules.tokens_by_clock:
+                    taken = taken._replace(life=taken.life._replace(token=latest_token(state, place) + 1))
                 jobs = put(changed, place, taken)
                 phase = "running" if taken.life.status == "running" else "waiting"
                 holds.append(Hold(place, self._rules.fence_of(taken.life), claim, phase, passed))

@@ -20,6 +20,7 @@ from tests.model.state import (
     Job,
     Message,
     Process,
+    Replica,
     Reply,
     Row,
     State,
@@ -81,6 +82,7 @@ class Protocol:
         yield from self._sweep(state)
         yield from self._operator(state)
         yield from self._leases_pass(state)
+        yield from self._failover(state)
 
     def _may(self, kind: str) -> bool:
         return kind in self.scene.kinds
@@ -119,6 +121,24 @@ class Protocol:
                 jobs = put(state.jobs, number, job._replace(life=job.life._replace(status="completed")))
                 yield Step(("archive", number), state._replace(jobs=jobs))
 
+    # Two timelines
+
+    def _failover(self, state: State) -> Iterator[Step]:
+        """A standby falls behind, and is promoted: what happened between is lost, but not to those whom it happened to."""
+        replica = state.replica
+        if replica is not None:
+
+            def is_lost(hold: Hold) -> bool:
+                job = replica.jobs[hold.job]
+                return hold.claim != job.claim or (hold.phase != "waiting" and job.life.status == "claimed")
+
+            processes = tuple(_unaware(_past_in(process, is_lost)) for process in state.processes)
+            promoted = state._replace(jobs=replica.jobs, rows=replica.rows, processes=processes, replica=None)
+            yield Step(("promote", 0), promoted)
+        elif self._may("failover") and all(job.acknowledged for job in state.jobs):
+            behind = state._replace(replica=Replica(state.jobs, state.rows))
+            yield Step(("fall behind", 0), behind, is_surprise=True)
+
     # The sweep, and time
 
     def _sweep(self, state: State) -> Iterator[Step]:
@@ -143,20 +163,18 @@ class Protocol:
         """A lease passes if its worker is dead or stopped, or is cut off: but a worker that is awake lets go before."""
         for name, row in enumerate(state.rows):
             if row and row.fresh and all(self._is_silent(process) for process in self._lives(state, name, row.boot)):
-                past = self._past_of(state, [number for number, _ in self._numbered(state, name, row.boot)])
+                # Also in a process that has another boot by now: a promoted standby may know it by the one before.
+                past = self._past_of(state, [n for n, its in enumerate(self.scene.names) if its == name])
                 yield Step(("lease passes", name), past._replace(rows=put(past.rows, name, Row(row.boot, False))))
 
     def _is_silent(self, process: Process) -> bool:
         let_go = process.fenced or not self.rules.fences_itself
         return process.mode == "stopped" or (process.cut and let_go)
 
-    def _numbered(self, state: State, name: int, boot: int) -> Iterator[tuple[int, Process]]:
+    def _lives(self, state: State, name: int, boot: int) -> Iterator[Process]:
         for number, process in enumerate(state.processes):
             if self.scene.names[number] == name and process.boot == boot and process.mode != "down":
-                yield number, process
-
-    def _lives(self, state: State, name: int, boot: int) -> Iterator[Process]:
-        return (process for _, process in self._numbered(state, name, boot))
+                yield process
 
     def _past_of(self, state: State, numbers: Sequence[int]) -> State:
         """The leases of these processes have passed."""
@@ -225,9 +243,7 @@ class Protocol:
         others = [n for n, other in enumerate(self.scene.names) if other == name and n != number]
         state = self._past_of(state, others)
         for other in others:
-            if state.processes[other].mode == "up":
-                unaware = state.processes[other]._replace(mode="dazed")
-                state = state._replace(processes=put(state.processes, other, unaware))
+            state = state._replace(processes=put(state.processes, other, _unaware(state.processes[other])))
         jobs, writes = self._database.take_back(state.jobs, name)
         state = state._replace(jobs=jobs, rows=put(state.rows, name, Row(process.boot, True)))
         return self._with(state, action, number, process, writes)
@@ -490,6 +506,11 @@ def _item(hold: Hold) -> Item:
 
 def _handed_out(holds: Sequence[Hold]) -> tuple[tuple[int, str], ...]:
     return tuple((hold.job, hold.phase) for hold in holds)
+
+
+def _unaware(process: Process) -> Process:
+    """Something happened to it that it has not found out yet."""
+    return process._replace(mode="dazed") if process.mode == "up" else process
 
 
 def _past_in(process: Process, chosen: Callable[[Hold], bool]) -> Process:

@@ -51,5 +51,7 @@ class Rules:
     attends_by_boot: bool = True
     beats_by_boot: bool = True
     claims_at_most_asked: bool = True
+    tokens_by_clock: bool = True
+    """A claim's token is larger than any before, on every timeline; otherwise it is one more than the row's."""
     enqueues_once: bool = True
     renumbers: bool = True

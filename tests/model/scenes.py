@@ -15,6 +15,7 @@ FULL = (
     Scene("2 workers, 2 jobs, any 1 surprise", jobs=2, room=2, endings=("complete",), kinds=ALL, surprises=1),
     Scene("2 processes of one name, 1 job, any 1 surprise", names=(0, 0), kinds=ALL, surprises=1),
     Scene("a worker and psql, 1 job, any 1 surprise", plain=frozenset({1}), kinds=ALL, endings=ENDINGS, surprises=1),
+    Scene("2 workers, 1 job, a failover and 1 fault", kinds=FAULTS | {"failover"}, endings=("complete",), surprises=2),
     Scene("2 workers, 1 job, stops and crashes without end", kinds=frozenset({"crash", "stop"}), endings=("complete", "fail")),
 )  # fmt: skip
 
@@ -22,6 +23,7 @@ SMALL = (
     Scene("2 workers, 1 job, any 1 surprise", kinds=ALL, surprises=1),
     Scene("a worker and psql, 1 job, 1 order", plain=frozenset({1}), kinds=ORDERS, surprises=1),
     Scene("1 worker, 2 jobs, 1 fault", names=(0,), jobs=2, room=2, endings=("complete",), kinds=FAULTS, surprises=1),
+    Scene("2 workers, 1 job, 1 failover", kinds=frozenset({"failover"}), endings=("complete", "fail"), surprises=1),
 )
 
 # For what is broken: as little as it takes to see it.
@@ -40,5 +42,6 @@ LAST_ATTEMPT = Scene(
     limits=Limits(1, 2, 1),
 )
 ONE_NAME = Scene("2 processes of one name, 1 job", names=(0, 0), kinds=frozenset({"late beat", "crash"}), surprises=2)
+FAILOVER = Scene("2 workers, 1 job, 1 failover", kinds=frozenset({"failover"}), endings=("complete",), surprises=1)
 TWO_JOBS = Scene("2 workers, 2 jobs", jobs=2, room=2, kinds=frozenset({"timed_out", "stop"}), surprises=1)
 SMALL_APPETITE = Scene("2 workers, 2 jobs, 1 at a time", jobs=2)

@@ -107,6 +107,13 @@ class Adrift(NamedTuple):
     """A Row stands for a heartbeat."""
 
 
+class Replica(NamedTuple):
+    """What a standby has that hears of nothing more."""
+
+    jobs: tuple[Job, ...]
+    rows: tuple[Row | None, ...]
+
+
 class State(NamedTuple):
     jobs: tuple[Job, ...]
     processes: tuple[Process, ...]
@@ -114,6 +121,7 @@ class State(NamedTuple):
     adrift: tuple[Adrift, ...] = ()
     surprises: int = 0
     """How many may still happen."""
+    replica: Replica | None = None
 
 
 Numbered: TypeAlias = Hold | Item
@@ -137,8 +145,20 @@ def items_in(state: State) -> Iterator[Numbered]:
 
 
 def next_claim(state: State, job: int) -> int:
-    known = [item.claim for item in items_in(state) if item.job == job]
-    return max(known, default=0) + 1
+    held = (item.claim for item in items_in(state) if item.job == job)
+    return max([*held, *(jobs[job].claim for jobs in _all_jobs(state))]) + 1
+
+
+def latest_token(state: State, job: int) -> int:
+    """The clock of the tokens: the largest that was ever given, as far as anything still names it."""
+    held = (item.fence for item in items_in(state) if item.job == job)
+    return max([*held, *(jobs[job].life.token for jobs in _all_jobs(state))])
+
+
+def _all_jobs(state: State) -> Iterator[tuple[Job, ...]]:
+    yield state.jobs
+    if state.replica:
+        yield state.replica.jobs
 
 
 def boots_in(state: State, names: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -147,9 +167,10 @@ def boots_in(state: State, names: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         yield number, process.boot
         if isinstance(process.ask, Ask):
             yield number, process.ask.boot
-        row = state.rows[names[number]]
-        if row:
-            yield number, row.boot
+        for rows in (state.rows, state.replica.rows) if state.replica else (state.rows,):
+            row = rows[names[number]]
+            if row:
+                yield number, row.boot
     for number, what in state.adrift:
         if isinstance(what, Ask | Row):
             yield number, what.boot
@@ -165,8 +186,8 @@ def next_boot(state: State, names: tuple[int, ...], name: int) -> int:
 
 def canonical(state: State, names: tuple[int, ...], *, alike: bool) -> State:
     """The same moment in small numbers, and with workers that are alike in one order."""
-    tokens: list[set[int]] = [{job.life.token} for job in state.jobs]
-    claims: list[set[int]] = [{0, job.claim} for job in state.jobs]
+    tokens: list[set[int]] = [{job.life.token for job in same} for same in zip(*_all_jobs(state), strict=True)]
+    claims: list[set[int]] = [{0, *(job.claim for job in same)} for same in zip(*_all_jobs(state), strict=True)]
     for item in items_in(state):
         tokens[item.job].add(item.fence)
         claims[item.job].add(item.claim)
@@ -182,14 +203,24 @@ def _in_order(state: State) -> State:
     (a, b), (row_a, row_b) = state.processes, state.rows
     if (a, row_a) == (b, row_b):
         # Then what they hold, or have sent, tells them apart.
-        return min(state, _swapped(state), key=lambda each: ([job.holder for job in each.jobs], repr(each.adrift)))
+        return min(
+            state,
+            _swapped(state),
+            key=lambda each: ([job.holder for job in each.jobs], repr(each.adrift), repr(each.replica)),
+        )
     return state if hash((a, row_a)) < hash((b, row_b)) else _swapped(state)
 
 
 def _swapped(state: State) -> State:
-    jobs = tuple(job if job.holder == NOBODY else job._replace(holder=1 - job.holder) for job in state.jobs)
     adrift = tuple(sorted((Adrift(1 - late.process, late.what) for late in state.adrift), key=repr))
-    return State(jobs, state.processes[::-1], state.rows[::-1], adrift, state.surprises)
+    replica = state.replica and Replica(_held_by_the_other(state.replica.jobs), state.replica.rows[::-1])
+    return State(
+        _held_by_the_other(state.jobs), state.processes[::-1], state.rows[::-1], adrift, state.surprises, replica
+    )
+
+
+def _held_by_the_other(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    return tuple(job if job.holder == NOBODY else job._replace(holder=1 - job.holder) for job in jobs)
 
 
 def _dense(numbers: set[int]) -> bool:
@@ -211,12 +242,19 @@ class _Renumbering:
 
     def of(self, state: State) -> State:
         return State(
-            tuple(self._job(number, job) for number, job in enumerate(state.jobs)),
+            self._jobs(state.jobs),
             tuple(self._process(self._names[number], process) for number, process in enumerate(state.processes)),
-            tuple(row and self._row(name, row) for name, row in enumerate(state.rows)),
+            self._rows(state.rows),
             tuple(sorted((self._adrift(self._names[late.process], late) for late in state.adrift), key=repr)),
             state.surprises,
+            state.replica and Replica(self._jobs(state.replica.jobs), self._rows(state.replica.rows)),
         )
+
+    def _jobs(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        return tuple(self._job(number, job) for number, job in enumerate(jobs))
+
+    def _rows(self, rows: tuple[Row | None, ...]) -> tuple[Row | None, ...]:
+        return tuple(row and self._row(name, row) for name, row in enumerate(rows))
 
     def _job(self, number: int, job: Job) -> Job:
         life = job.life._replace(token=self._tokens[number][job.life.token])

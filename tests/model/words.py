@@ -18,6 +18,8 @@ _WORDS = {
     "expire": "Job {0} expires.",
     "timed_out": "The deadline of job {0} has passed: the sweep takes it back.",
     "cancel_overdue": "Job {0} was asked to stop, and its grace has lapsed: the sweep ends it.",
+    "fall behind": "The standby hears of nothing more.",
+    "promote": "The standby is promoted: what it has not heard of is lost.",
     "archive": "Job {0} comes into the archive.",
     "sweep stray": "The sweep takes back job {0}, which nobody holds by a registration.",
     "lease_passed": "The lease of job {0} has passed: the sweep takes it back.",

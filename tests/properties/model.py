@@ -175,10 +175,12 @@ class Model:
         return job is not None
 
     def complete(self, claim: Claim) -> bool:
+        """Also true of a job that this very claim has completed before."""
         job = self._moved(claim, "complete")
         if job:
             job.note_if_it_spoke()
-        return job is not None
+        known = self._fenced(claim)
+        return known is not None and known.status == "completed"
 
     def fail(self, claim: Claim, *, give_up: bool) -> bool:
         return self._settled(self._fenced(claim), "give_up" if give_up else "fail", self.now + RETRY_AFTER)
@@ -351,7 +353,9 @@ class Model:
         life = after(verb, before, Limits(job.max_attempts, MAX_CRASHES, MAX_INTERRUPTIONS))
         if life is None:
             return False
-        job.status, job.attempts, job.token, job.crashes, job.interruptions, asked = life
+        job.status, job.attempts, token, job.crashes, job.interruptions, asked = life
+        if token > before.token:
+            job.token = max(token, round(self.now.timestamp() * 1_000_000))
         if asked != before.cancel_asked:
             job.cancel_requested_at = self.now if asked else None
         if life.status == "running" and before.status != "running":

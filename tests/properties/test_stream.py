@@ -113,7 +113,7 @@ class Stream(RuleBasedStateMachine):
 
     def connect(self, *, autocommit: bool) -> Db:
         conn = psycopg.connect(
-            self.dsn, autocommit=autocommit, row_factory=dict_row, options="-c search_path=howdah -c lock_timeout=10s"
+            self.dsn, autocommit=autocommit, row_factory=dict_row, options="-c search_path=howdah -c lock_timeout=60s"
         )
         self.opened.append(conn)
         return conn

@@ -77,7 +77,7 @@ def test_a_worker_works_as_a_worker_and_a_producer_feeds_it(tenant: Tenant, tmp_
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr

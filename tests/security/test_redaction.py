@@ -123,7 +123,7 @@ def test_a_viewer_reads_by_the_same_verbs(canaries: Tenant) -> None:
         assert updates[-1].job is not None
         assert updates[-1].job.status == "failed"
         assert CANARY not in repr(updates)
-        ended = queue.wait_for(jobs["completed"], timeout=60)
+        ended = queue.wait_for(jobs["completed"], timeout=180)
         with pytest.raises(NotPermitted, match="may not see its result"):
             ended.value()
 

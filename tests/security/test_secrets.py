@@ -244,7 +244,7 @@ def test_a_wrong_password_is_not_repeated_by_the_pool_or_a_worker(dsn: str, db: 
         logged.append(process.stdout.readline())
         assert logged[-1], logged
     process.kill()
-    logged.append(process.communicate(timeout=60)[0])
+    logged.append(process.communicate(timeout=180)[0])
     assert CANARY not in said.out + said.err + "".join(logged)
 
 
@@ -287,7 +287,7 @@ def test_no_password_is_in_the_command_line_of_psql(dsn: str) -> None:
         assert any("psql" in each for each in seen)
         assert not [each for each in seen if CANARY in each]
     finally:
-        process.communicate("\\q\n", timeout=60)
+        process.communicate("\\q\n", timeout=180)
 
 
 def test_an_exception_that_nobody_catches_shows_no_password_of_the_queue(dsn: str) -> None:
@@ -297,7 +297,7 @@ def test_an_exception_that_nobody_catches_shows_no_password_of_the_queue(dsn: st
         env=os.environ | {"HOWDAH_DSN": DSNS[0].format(CANARY)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert "DatabaseUnavailable" in done.stderr
     assert CANARY not in done.stdout + done.stderr

@@ -24,7 +24,7 @@ def work(target: str, dsn: str, *options: str, **environment: str) -> Outcome:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)

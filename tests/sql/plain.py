@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from howdah import Job, JobQueue
 from tests.conftest import Connect, Db
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 CLAIM_BY_ID = """
 UPDATE jobs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -156,7 +155,7 @@ def test_a_claim_goes_on_behind_the_last_job_that_it_has_seen_where_another_hold
     due = expected(db, ["a", "b"], 10)
     other = connect(autocommit=False)
     other.execute("SELECT id FROM live WHERE id = ANY(%s) FOR UPDATE", (due[2:4],))
-    db.execute("SET statement_timeout = '20s'")
+    db.execute("SET statement_timeout = '60s'")
     rows = db.execute("SELECT id FROM claim('w', '{a,b}', 3)").fetchall()
     assert [row["id"] for row in rows] == [due[0], due[1], due[4]]
 
@@ -284,18 +283,3 @@ def test_jobs_that_were_held_or_ended_when_their_type_became_ordered_are_not_str
         done.append(job.data["n"])
         queue.complete(job)
     assert done == [0, 1, 2, 3, "ended"]
-
-
-def test_a_job_added_while_its_type_becomes_ordered_is_not_stranded(
-    queue: JobQueue, db: Db, connect: Connect, ordered: Callable[..., None]
-) -> None:
-    adding = connect(autocommit=False)
-    adding.execute("SELECT enqueue('o')")
-    with ThreadPoolExecutor(1) as pool:
-        declaring = pool.submit(ordered)
-        blocked = "SELECT 1 FROM pg_locks WHERE relation = 'live'::regclass AND NOT granted"
-        while db.execute(blocked).fetchone() is None:
-            assert not declaring.done()
-        adding.commit()
-        declaring.result()
-    assert len(queue.claim(["o"])) == 1

@@ -195,7 +195,7 @@ def test_writers_of_different_jobs_do_not_wait_for_each_other(db: Db, connect: C
     jobs = hold(db, 4)
     writers = [connect(autocommit=False) for _ in jobs]
     for writer, job in zip(writers, jobs, strict=True):
-        writer.execute("SET lock_timeout = '1s'")
+        writer.execute("SET lock_timeout = '60s'")
         assert [tell(writer, job) for _ in range(3)] == [[1], [2], [3]]
     for writer in reversed(writers):
         writer.commit()

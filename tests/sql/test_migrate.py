@@ -314,6 +314,79 @@ def test_a_table_of_a_role_that_is_not_ones_own_is_not_adopted(plain_jobs: Db, s
         plain_jobs.execute("DROP ROLE adopt_owner, adopt_stranger")
 
 
+@pytest.mark.parametrize("roles", [False, True])
+def test_a_superuser_installs_nothing_in_a_schema_that_another_can_change(db: Db, server_dsn: str, roles: bool) -> None:
+    for statement in (
+        f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE",
+        "CREATE ROLE preparer",
+        f"CREATE SCHEMA {SCHEMA} AUTHORIZATION preparer",
+    ):
+        db.execute(statement.encode())
+    try:
+        with JobQueue(server_dsn, SCHEMA) as queue:
+            with pytest.raises(NotPermitted, match="belongs to role preparer"):
+                queue.migrate(roles=roles)
+            # Nor where it is only a function that was planted.
+            for statement in (
+                f"ALTER SCHEMA {SCHEMA} OWNER TO CURRENT_USER",
+                f"CREATE FUNCTION {SCHEMA}.clock() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
+                f"ALTER FUNCTION {SCHEMA}.clock() OWNER TO preparer",
+            ):
+                db.execute(statement.encode())
+            with pytest.raises(SchemaConflict, match="belongs to preparer"):
+                queue.migrate(roles=roles)
+        assert db.execute("SELECT FROM pg_class WHERE relnamespace = %s::regnamespace", (SCHEMA,)).fetchall() == []
+    finally:
+        db.execute(f"DROP SCHEMA {SCHEMA} CASCADE".encode())
+        db.execute("DROP ROLE preparer")
+
+
+def test_a_schema_that_a_stranger_owns_is_refused_and_not_touched(db: Db, server_dsn: str) -> None:
+    """Its owner could replace what is in it, and would be called with the rights of every login."""
+    database = db.info.dbname
+    try:
+        for statement in (
+            "CREATE ROLE schema_stranger",
+            "CREATE ROLE schema_login LOGIN",
+            f"GRANT CREATE ON DATABASE {database} TO schema_login",
+            f"CREATE SCHEMA {SCHEMA} AUTHORIZATION schema_stranger",
+            f"GRANT ALL ON SCHEMA {SCHEMA} TO schema_login",
+        ):
+            db.execute(statement.encode())
+        with JobQueue(make_conninfo(server_dsn, user="schema_login"), SCHEMA) as queue:
+            with pytest.raises(
+                NotPermitted, match=r"belongs to role schema_stranger.*GRANT schema_stranger TO schema_login"
+            ):
+                queue.migrate()
+            assert db.execute("SELECT FROM pg_class WHERE relnamespace = %s::regnamespace", (SCHEMA,)).fetchall() == []
+            db.execute("GRANT schema_stranger TO schema_login")
+            assert queue.migrate().changed
+            assert queue.check_schema() == []
+            db.execute("REVOKE schema_stranger FROM schema_login")
+            # What is up to date stays so, for whoever asks.
+            assert not queue.migrate().changed
+            with pytest.raises(NotPermitted, match="belongs to role schema_stranger"):
+                queue.migrate(reinstall=True)
+    finally:
+        db.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())
+        db.execute("DROP OWNED BY schema_login, schema_stranger CASCADE")
+        db.execute("DROP ROLE schema_login, schema_stranger")
+
+
+def test_a_schema_that_an_administrator_has_made_is_nobody_elses(db: Db, server_dsn: str) -> None:
+    try:
+        db.execute("CREATE ROLE schema_login LOGIN")
+        db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+        db.execute(f"GRANT ALL ON SCHEMA {SCHEMA} TO schema_login".encode())
+        with JobQueue(make_conninfo(server_dsn, user="schema_login"), SCHEMA) as queue:
+            assert queue.migrate().changed
+            assert not queue.migrate().changed
+    finally:
+        db.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())
+        db.execute("DROP OWNED BY schema_login CASCADE")
+        db.execute("DROP ROLE schema_login")
+
+
 def test_a_table_of_jobs_of_another_shape_cannot_be_adopted(db: Db, queue: JobQueue) -> None:
     db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
     db.execute(f"CREATE TABLE {SCHEMA}.jobs (id int)".encode())
@@ -409,6 +482,22 @@ def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(
             asyncio.run(queue.amigrate())
 
 
+def test_who_holds_the_lock_of_migrations_is_named(
+    server_dsn: str, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any login can, before there is a schema, too."""
+    monkeypatch.setattr(migrate, "PATIENCE", 0.2)
+    with psycopg.connect(server_dsn, autocommit=True, application_name="intruder") as holder:
+        holder.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f'"{SCHEMA}".migrate',))
+        pid = holder.info.backend_pid
+        told = rf"In the way is pid {pid} \(\w+, intruder.*pg_terminate_backend\({pid}\)"
+        with pytest.raises(SchemaConflict, match=told):
+            queue.migrate()
+        with pytest.raises(SchemaConflict, match=told):
+            asyncio.run(queue.amigrate())
+    assert queue.migrate().changed
+
+
 def at_pauses(plan: Plan[T], meanwhile: Callable[[], None]) -> Plan[T]:
     """A plan that does something else where it would pause."""
     answer, failure = None, None
@@ -437,7 +526,7 @@ def test_who_is_in_the_way_holds_up_the_migration_and_nobody_else(
         nonlocal pauses
         pauses += 1
         # Nothing is locked now, neither for producers nor for clients that start.
-        with JobQueue(f"{server_dsn} options='-c lock_timeout=10s'", SCHEMA) as client:
+        with JobQueue(f"{server_dsn} options='-c lock_timeout=60s'", SCHEMA) as client:
             client.enqueue("a")
         if pauses >= 2:
             reader.rollback()

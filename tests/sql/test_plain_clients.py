@@ -610,6 +610,15 @@ def test_deviation_2_a_claim_of_a_job_that_cannot_be_claimed_now_is_refused(db: 
     assert details_of(db, job.id) == before
 
 
+def test_a_refused_claim_does_not_hold_up_an_ordered_type(db: Db, connect: Connect, queue: JobQueue) -> None:
+    db.execute("SELECT declare_type('x', p_ordered => true)")
+    first, second = queue.enqueue("x"), queue.enqueue("x")
+    client = connect()
+    with client.transaction():
+        assert change(client, CLAIM_BY_ID, "w", second.id) == 0
+        assert [job.id for job in queue.claim(["x"])] == [first.id]
+
+
 def test_deviation_2_a_claim_by_an_unregistered_holder_has_a_lease_of_ten_minutes(
     db: Db, queue: JobQueue, clock: TestClock
 ) -> None:
@@ -690,6 +699,15 @@ def test_deviation_6_a_recovery_refunds_what_a_dead_worker_had_only_claimed(
     clock.advance(16)
     assert change(db, seed.RECOVER_STALE_JOBS, "-1 hour") == 1
     assert (queue.get(job).status, queue.get(job).attempts) == ("pending", 0)
+
+
+def test_a_claim_that_counted_no_attempt_has_none_to_be_given_back(db: Db, queue: JobQueue, clock: TestClock) -> None:
+    register(db, "dies")
+    (job_id,) = insert(db)
+    change(db, "UPDATE jobs SET status = 'claimed', worker_id = 'dies', claimed_at = NOW() WHERE id = $1", job_id)
+    clock.advance(16)
+    assert change(db, seed.RECOVER_STALE_JOBS, "-1 hour") == 1
+    assert (queue.get(job_id).status, queue.get(job_id).attempts) == ("pending", 0)
 
 
 def test_deviation_6_a_recovery_counts_the_crash_of_a_dead_worker(db: Db, queue: JobQueue, clock: TestClock) -> None:
@@ -813,6 +831,21 @@ def test_deviation_11_the_id_of_a_job_cannot_be_changed(db: Db) -> None:
         send(db, "UPDATE jobs SET id = gen_random_uuid() WHERE id = $1", job_id)
     assert caught.value.sqlstate == "JQ005"
     assert change(db, "UPDATE jobs SET id = id, priority = 7 WHERE id = $1", job_id) == 1
+
+
+@pytest.mark.parametrize("taken", ["key", "place"])
+def test_deviation_11_a_job_cannot_change_to_a_type_where_its_key_or_its_place_is_taken(
+    db: Db, queue: JobQueue, taken: str
+) -> None:
+    db.execute("SELECT declare_type('y', p_ordered => true)")
+    key = "k" if taken == "key" else None
+    queue.enqueue("y", key=key)
+    job = queue.enqueue("x", key=key)
+    if taken == "place":
+        assert len(queue.claim(["x"])) == len(queue.claim(["y"])) == 1
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        send(db, "UPDATE jobs SET job_type = 'y' WHERE id = $1", job.id)
+    assert row_of(db, job.id)["job_type"] == "x"
 
 
 @pytest.mark.parametrize("there", ["pending", "completed"])

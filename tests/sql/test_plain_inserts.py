@@ -135,3 +135,92 @@ def test_of_two_inserts_of_one_id_at_the_same_time_one_is_refused(db: Db, connec
         with pytest.raises(psycopg.errors.UniqueViolation):
             waiting.result()
     assert len(send(db, "SELECT FROM jobs WHERE id = $1", job_id)) == 1
+
+
+# Ids of jobs that have ended
+
+
+@pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+def test_an_id_of_ones_own_is_refused_where_an_end_cannot_be_seen(
+    db: Db, connect: Connect, isolation: psycopg.IsolationLevel
+) -> None:
+    job_id = running(db)
+    strict = connect(autocommit=False)
+    strict.commit()
+    strict.isolation_level = isolation
+    send(strict, "SELECT FROM jobs")
+    change(db, seed.COMPLETE, job_id)
+    with pytest.raises(psycopg.Error) as refused, strict.transaction():
+        send(strict, "INSERT INTO jobs (id, job_type) VALUES ($1, 'x')", job_id)
+    assert refused.value.sqlstate == "JQ001"
+    insert(strict)
+    strict.commit()
+    assert len(send(db, "SELECT FROM jobs")) == 2
+
+
+def own_trigger(db: Db, schema: str, moment: str, body: str) -> None:
+    """A trigger of the client's own, which goes with its schema. Its name comes after those of Howdah's."""
+    db.execute(
+        f"CREATE FUNCTION {schema}.own() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$".encode(),
+    )
+    db.execute(
+        f"CREATE TRIGGER zz_own {moment} ON jobs FOR EACH ROW WHEN (NEW.job_type = 'x')"
+        f" EXECUTE FUNCTION {schema}.own()".encode()
+    )
+
+
+def test_an_ended_id_is_refused_though_a_trigger_inserts_another_job(db: Db, own_schema: str) -> None:
+    job_id = running(db, "y")
+    change(db, seed.COMPLETE, job_id)
+    own_trigger(db, own_schema, "AFTER INSERT", "INSERT INTO jobs (job_type) VALUES ('z'); RETURN NULL;")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        send(db, "INSERT INTO jobs (id, job_type) VALUES ($1, 'x')", job_id)
+    insert(db)
+    assert [row["job_type"] for row in send(db, "SELECT job_type FROM jobs ORDER BY 1")] == ["x", "y", "z"]
+
+
+def test_an_ended_id_is_refused_though_a_trigger_made_it(db: Db, own_schema: str) -> None:
+    job_id = running(db, "y")
+    change(db, seed.COMPLETE, job_id)
+    own_trigger(db, own_schema, "BEFORE INSERT", f"NEW.id := '{job_id}'; RETURN NEW;")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        insert(db)
+    assert len(send(db, "SELECT FROM jobs")) == 1
+
+
+# What is written to a job from inside of its own INSERT
+
+
+WRITES = {
+    "UPDATE jobs SET priority = 7 WHERE id = p_id": {"priority": 7, "status": "pending"},
+    "UPDATE jobs SET status = 'claimed', worker_id = 'w', attempts = 1 WHERE id = p_id": {
+        "status": "claimed",
+        "worker_id": "w",
+        "attempts": 1,
+    },
+    "UPDATE jobs SET status = 'completed', progress = 100 WHERE id = p_id": {"status": "completed", "progress": 100},
+    "DELETE FROM jobs WHERE id = p_id": None,
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("by", ["RETURNING", "a trigger"])
+def test_what_is_written_to_a_job_by_its_own_insert_is_kept(db: Db, own_schema: str, by: str, write: str) -> None:
+    db.execute(
+        f"CREATE FUNCTION {own_schema}.write(p_id uuid) RETURNS uuid LANGUAGE plpgsql"
+        f" AS $$ BEGIN {write}; RETURN p_id; END $$".encode()
+    )
+    if by == "RETURNING":
+        call = f"{own_schema}.write(id)"
+    else:
+        call = "id"
+        own_trigger(db, own_schema, "AFTER INSERT", f"PERFORM {own_schema}.write(NEW.id); RETURN NULL;")
+    rows = send(db, f"INSERT INTO jobs (job_type) SELECT 'x' FROM generate_series(1, 2) RETURNING {call} AS id")
+    expected = WRITES[write]
+    if expected is None:
+        assert send(db, "SELECT FROM jobs") == []
+        return
+    for row in rows:
+        found = row_of(db, row["id"])
+        assert {column: found[column] for column in expected} == expected
+    assert len(send(db, "SELECT FROM jobs")) == 2

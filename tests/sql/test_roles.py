@@ -38,7 +38,7 @@ FUNCTIONS = decided(
     (
         WORKER,
         (
-            "abandon attend checkpoint claim claim_job_batch complete crash declare_type disown due_schedules fail fall_asleep"
+            " abandon attend checkpoint claim claim_job_batch complete crash declare_schedule declare_type declare_types disown due_schedules fail fall_asleep"
             " fire_schedule heartbeat is_held leave_worker next_due next_fire pass_over progress record_events register_worker release"
             " snooze start stay_awake"
         ),
@@ -51,16 +51,18 @@ FUNCTIONS = decided(
             " run_schedule"
         ),
     ),
-    (READERS, "place read_events start_watching stop_watching stream_position"),
+    (READERS, "moment_in place read_events start_watching stop_watching stream_position"),
     (WORKER | READERS, "channel clock lease_clock"),
     (
         NOBODYS,
         (
-            "adopt adopted_unchanged archive_deleted archive_unchanged bounded check_job_type check_options check_schedule"
-            " check_span check_worker_id claim_level claim_oldest claim_one_by_one claim_ordered claimable_unchanged"
-            " end_of_claim filled_in finish has_segments in_use_by lane_heads may_be_claimed new_id next_report open_segment"
-            " ordered_heads plain_defaults plain_delete plain_insert plain_names_error plain_truncate plain_update plain_updated retry_delay"
-            " seq_of settle somebody_sleeps somebody_watches take_back tell wake with_error with_seq"
+            "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged bounded bounded_span check_job_type check_meta"
+            " check_keys check_options check_pace check_schedule check_size check_span check_worker_id claim_level claim_levels"
+            " claim_oldest claim_one_by_one claim_ordered claimable_unchanged end_of_claim far_head filled_in finish"
+            " follow_clock has_ended has_segments in_use_by is_retry_policy lane_heads may_be_claimed may_notify new_id"
+            " make_segment next_report next_token number_in open_segment ordered_heads plain_defaults plain_delete plain_insert"
+            " plain_names_error plain_truncate plain_update plain_updated reorder restamp_events retry_delay rights seq_of"
+            " settle share_locks somebody_sleeps somebody_watches take_back tell wake with_error with_seq"
         ),
     ),
 )
@@ -76,14 +78,14 @@ RELATIONS = decided(
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_open events events_open claimable schedules id_counter",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark schedules id_counter worker_generations",
     ),
 )
 COLUMNS = {
     "jobs": ("INSERT", {"id", "job_type", "priority", "data", "created_at", "max_attempts"}),
     "settings": (
         "UPDATE",
-        {"archive_retention", "cancel_grace", "max_crashes", "max_interruptions"},
+        {"archive_retention", "cancel_grace", "max_crashes", "max_interruptions", "max_payload_bytes"},
     ),
 }
 

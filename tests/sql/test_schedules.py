@@ -270,6 +270,10 @@ def test_twenty_at_once_make_one(dsn: str, db: Db, connect: Connect) -> None:
         ({"every": timedelta(milliseconds=999)}, "JQ001"),
         ({"every": timedelta(days=40_000)}, "JQ001"),
         ({"missed": "some"}, "JQ001"),
+        ({"every": None, "cron": "0 " * 1_000}, "JQ001"),
+        ({"timezone": "x" * 101}, "JQ001"),
+        ({"next_run_at": "0044-03-15 BC"}, "JQ001"),
+        ({"retry_policy": f'{{"kind": "none", "x": "{"x" * 10_000}"}}'}, "JQ003"),
         ({"max_attempts": 0}, "JQ001"),
         ({"timeout": timedelta(0)}, "JQ001"),
         ({"retry_policy": '{"kind": "never"}'}, "JQ001"),
@@ -404,3 +408,23 @@ def test_a_run_by_hand_leaves_the_rhythm_alone(db: Db, clock: TestClock) -> None
     assert datetime.fromisoformat(job["meta"]["scheduled_for"]) == clock.now
     row = stored(db)
     assert (row["next_run_at"], row["last_run_at"], row["last_job_id"]) == (FIRST, clock.now, run["job_id"])
+
+
+def test_a_producer_cannot_keep_a_schedule_from_its_jobs(db: Db, queue: JobQueue) -> None:
+    create(db, overlap=False)
+    for call in (
+        "enqueue('report', p_key => 'schedule:nightly')",
+        "enqueue_many('report', '{1}', '{schedule:nightly}')",
+    ):
+        with pytest.raises(psycopg.Error) as refused:
+            db.execute(f"SELECT {call}".encode())
+        assert refused.value.sqlstate == "JQ001"
+    assert db.execute("SELECT created FROM run_schedule('nightly')").fetchone() == {"created": True}
+    assert db.execute("SELECT created FROM run_schedule('nightly')").fetchone() == {"created": False}
+
+
+def test_what_is_due_and_cannot_fire_is_not_looked_at_without_a_pause(db: Db, queue: JobQueue) -> None:
+    create(db)
+    db.execute("UPDATE schedules SET next_run_at = '0044-03-15 BC'")
+    report = queue._database.run(fire_due(queue._context))
+    assert (report.fired, report.next_in) == (0, 1.0)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -15,6 +16,7 @@ from psycopg.rows import dict_row
 from howdah import JobQueue
 from tests.clock import TestClock
 from tests.sql.holding import Held, claim, events, hold, tell
+from tests.sql.plain import until_blocked
 from tests.sql.repeating import beside
 from tests.sql.streaming import now, read, read_all
 
@@ -67,10 +69,10 @@ def clock(server_dsn: str, db: Db) -> Iterator[TestClock]:
 
 
 def tables(db: Db) -> list[str]:
-    """Of all segments, in the order in which they were made."""
+    """Of all segments but the next one, in the order in which they were made."""
     rows = db.execute(
         "SELECT c.relname FROM pg_class AS c JOIN pg_inherits ON inhrelid = c.oid"
-        " WHERE inhparent IN ('archive'::regclass, 'events'::regclass) ORDER BY c.oid"
+        " WHERE inhparent IN ('archive'::regclass, 'events'::regclass) AND relname !~ '_next$' ORDER BY c.oid"
     )
     return [row["relname"] for row in rows]
 
@@ -284,7 +286,7 @@ def test_what_writes_never_touches_a_closed_segment(db: Db, other: Db) -> None:
     tell_one(db)
     close(db)
     other.execute("LOCK TABLE archive_1, events_1 IN ACCESS EXCLUSIVE MODE")
-    db.execute("SET lock_timeout = '5s'")
+    db.execute("SET lock_timeout = '60s'")
     db.execute("SELECT enqueue('y')")
     (completed,) = hold(db)
     tell(db, completed)
@@ -315,7 +317,7 @@ def test_writing_goes_on_while_a_rotation_waits_for_a_reader_of_events(db: Db, o
         assert homes(db, tell_one(db)) == (["archive_open"], ["events_open"] * 2)
         written += 1
 
-    db.execute("SET lock_timeout = '5s'")
+    db.execute("SET lock_timeout = '60s'")
     assert beside(rotate_again_and_again, write) == [False] * 5
     other.rollback()
     close(db)
@@ -375,7 +377,7 @@ def test_while_one_session_works_on_segments_another_does_nothing(db: Db, other:
     close(db)
     tell_one(db)
     clock.advance(100 * DAY)
-    db.execute("SET lock_timeout = '5s'")
+    db.execute("SET lock_timeout = '60s'")
     # Which work it is does not matter.
     for begun in ("rotate('0')", "bound_segments()", "prune('1000 days')", "compact_counts(1)"):
         other.execute(f"SELECT {begun}".encode())
@@ -498,3 +500,56 @@ def test_what_read_jobs_before_a_drop_goes_on_after_it(db: Db, clock: TestClock,
     assert veteran.execute(read_jobs, prepare=True).fetchall() == [{"n": 0}]
     tell_one(veteran)
     assert veteran.execute(read_jobs, prepare=True).fetchall() == [{"n": 1}]
+
+
+# A reader that waits for a rotation. It has listed the tables to read before it waits, and takes its snapshot after it.
+
+
+READERS = {
+    "jobs": "SELECT id FROM jobs",
+    "job_details": "SELECT id FROM job_details",
+    "the archive": "SELECT id FROM archive",
+}
+
+
+@pytest.mark.parametrize("prepare", [False, True], ids=["once", "prepared"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_that_waited_for_a_rotation_misses_no_job(
+    db: Db, other: Db, connect: Connect, reader: str, prepare: bool
+) -> None:
+    tell_one(db)
+    (job,) = hold(db)
+    waiting = connect()
+    if prepare:
+        waiting.execute("SET plan_cache_mode = force_generic_plan")
+
+    def found() -> set[UUID]:
+        return {row["id"] for row in waiting.execute(READERS[reader].encode(), prepare=prepare)}
+
+    with ThreadPoolExecutor(1) as pool:
+        close(other)
+        complete(other, job)
+        reading = pool.submit(found)
+        until_blocked(db, waiting)
+        other.commit()
+        assert job.id in reading.result()
+    # Neither does a plan that was made while it waited.
+    (late,) = hold(db)
+    complete(db, late)
+    assert {job.id, late.id} <= found()
+
+
+def test_a_watcher_that_waited_for_a_rotation_misses_no_event(db: Db, other: Db, connect: Connect) -> None:
+    tell_one(db)
+    (job,) = hold(db)
+    _, position = read(db)
+    waiting = connect()
+    with ThreadPoolExecutor(1) as pool:
+        close(other)
+        tell(other, job)
+        reading = pool.submit(read, waiting, position)
+        until_blocked(db, waiting)
+        other.commit()
+        told, position = reading.result()
+    complete(db, job)
+    assert [event["seq"] for event in [*told, *read(waiting, position)[0]]] == [1, 2]

@@ -37,7 +37,8 @@ def stalled(db: Db) -> set[object]:
         ("before", "statuses", "job_types", "least_priority", "most_priority", "since", "until", "data")
     )
     listed = db.execute(
-        read_statement("howdah", "list"), {**nothing, "stalled": True, "window": 1000, "limit": 1000}
+        read_statement("howdah", "list"),
+        {**nothing, "stalled": True, "window": 1000, "limit": 1000, "whole": True, "most_bytes": 1 << 30},
     ).fetchall()
     assert {row["id"] for row in listed} == found
     assert sum(row["stalled"] for row in db.execute(read_statement("howdah", "stats"))) == len(found)

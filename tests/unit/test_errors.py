@@ -44,7 +44,7 @@ def test_an_exception_can_be_caught_by_what_it_means(
 
 def test_an_outage_is_no_mistake_and_a_mistake_no_outage() -> None:
     for each in EXCEPTIONS:
-        if each is not errors.DatabaseUnavailable:
+        if not issubclass(each, errors.DatabaseUnavailable):
             assert not issubclass(each, ConnectionError)
     assert not issubclass(errors.DatabaseUnavailable, ValueError | errors.SchemaError)
 

@@ -19,7 +19,7 @@ FUNCTIONS = statements.names("functions")
 def test_the_files_are_found_as_the_package_finds_them() -> None:
     assert {
         f"{folder}/{name}"
-        for folder in ("tables", "views", "functions", "roles", "reads")
+        for folder in ("tables", "views", "functions", "roles", "reads", "writes")
         for name in statements.names(folder)
     } <= set(FILES)
     assert len(FUNCTIONS) > 30

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from howdah import migrate
 from howdah.migrate import SCHEMA_VERSION, Migration
 from howdah.plan import Plan
 
+_migrate = migrate.migrate
 
-def _leave_it(schema: str, **options: bool | None) -> Plan[Migration]:
+
+def _leave_it(schema: str, **options: Any) -> Plan[Migration]:
+    if schema != "howdah":
+        # One that the test makes for itself.
+        return (yield from _migrate(schema, **options))
     yield from migrate.check_version(schema)
     return Migration(schema, SCHEMA_VERSION, SCHEMA_VERSION, changed=False)
 

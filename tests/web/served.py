@@ -22,5 +22,5 @@ def served(app: Any) -> Iterator[int]:
         yield listener.getsockname()[1]
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(120)
         listener.close()

@@ -35,7 +35,7 @@ def messages(response: httpx.Response) -> Iterator[Message]:
 
 def read(url: str, count: int, **options: Any) -> list[Message]:
     """The first messages of a stream."""
-    with httpx.stream("GET", url, timeout=30, **options) as response:
+    with httpx.stream("GET", url, timeout=120, **options) as response:
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
         stream = messages(response)
@@ -61,7 +61,7 @@ def test_a_job_is_streamed_until_it_has_ended(queue: JobQueue, base: str) -> Non
     queue.progress(job, 40, "loading")
     queue.event(job, "row", {"n": 1})
     queue.complete(job, {"secret": "result"})
-    with httpx.stream("GET", f"{base}/{job.id}", timeout=30) as response:
+    with httpx.stream("GET", f"{base}/{job.id}", timeout=120) as response:
         seen = list(messages(response))
     kinds = [message["event"] for message in seen]
     assert kinds[0] == "progress"
@@ -75,7 +75,7 @@ def test_a_job_is_streamed_until_it_has_ended(queue: JobQueue, base: str) -> Non
 def test_neither_payload_nor_result_nor_error_nor_log_reaches_the_browser(queue: JobQueue, base: str) -> None:
     job = running(queue)
     queue.fail(job, "secret error", give_up=True)
-    with httpx.stream("GET", f"{base}/{job.id}?kinds=log,event,status,progress", timeout=30) as response:
+    with httpx.stream("GET", f"{base}/{job.id}?kinds=log,event,status,progress", timeout=120) as response:
         assert "secret" not in response.read().decode()
 
 
@@ -86,7 +86,7 @@ def test_it_goes_on_where_it_was_cut_off(queue: JobQueue, base: str) -> None:
     seen = read(f"{base}/{job.id}?kinds=event", 3)
     queue.complete(job)
     resumed = {"last-event-id": seen[-1]["id"]}
-    with httpx.stream("GET", f"{base}/{job.id}?kinds=event", headers=resumed, timeout=30) as response:
+    with httpx.stream("GET", f"{base}/{job.id}?kinds=event", headers=resumed, timeout=120) as response:
         seen += [message for message in messages(response) if message["event"] == "event"]
     assert [json.loads(message["data"])["data"]["n"] for message in seen] == [0, 1, 2, 3, 4]
 
@@ -94,7 +94,7 @@ def test_it_goes_on_where_it_was_cut_off(queue: JobQueue, base: str) -> None:
 def test_whoever_has_seen_the_end_is_told_not_to_ask_again(queue: JobQueue, base: str) -> None:
     job = running(queue)
     queue.complete(job)
-    with httpx.stream("GET", f"{base}/{job.id}", timeout=30) as response:
+    with httpx.stream("GET", f"{base}/{job.id}", timeout=120) as response:
         end = [message["id"] for message in messages(response) if "id" in message][-1]
     assert httpx.get(f"{base}/{job.id}", headers={"last-event-id": end}).status_code == 204
 
@@ -114,7 +114,7 @@ def test_all_jobs_of_some_types_are_streamed_and_resumed(queue: JobQueue, base: 
 
 def test_whoever_is_cut_off_before_the_first_event_has_a_place_to_go_on_from(queue: JobQueue, base: str) -> None:
     job = running(queue)
-    with httpx.stream("GET", f"{base}/?kinds=event", timeout=30) as response:
+    with httpx.stream("GET", f"{base}/?kinds=event", timeout=120) as response:
         lines = response.iter_lines()
         place = next(line.removeprefix("id: ") for line in lines if line.startswith("id: "))
     queue.event(job, "meanwhile")
@@ -124,7 +124,7 @@ def test_whoever_is_cut_off_before_the_first_event_has_a_place_to_go_on_from(que
 
 def test_a_position_that_is_of_no_use_is_said_and_the_stream_goes_on(queue: JobQueue, base: str) -> None:
     job = running(queue)
-    with httpx.stream("GET", f"{base}/?kinds=event", headers={"last-event-id": "nonsense"}, timeout=30) as response:
+    with httpx.stream("GET", f"{base}/?kinds=event", headers={"last-event-id": "99"}, timeout=120) as response:
         stream = messages(response)
         assert next(stream)["event"] == "reset"
         queue.event(job, "after")
@@ -142,15 +142,73 @@ def test_what_is_not_there_is_refused(base: str, path: str, status: int) -> None
 def test_a_bad_position_of_one_job_is_said_and_it_begins_anew(queue: JobQueue, base: str) -> None:
     job = running(queue)
     queue.event(job, "row")
-    seen = read(f"{base}/{job.id}?after=nonsense&kinds=event", 2)
+    seen = read(f"{base}/{job.id}?after=7:7:@7&kinds=event", 2)
     assert [message["event"] for message in seen] == ["reset", "event"]
+
+
+@pytest.mark.parametrize(
+    "position", ["nonsense", "1-", "-1", "1;2", "7:7@7", "1" * 20_000, "7:7:" + "1," * 10_000 + "@7", "é"]
+)
+@pytest.mark.parametrize("path", ["/", f"/{uuid.UUID(int=7)}"])
+def test_what_cannot_be_a_position_is_refused(base: str, path: str, position: str) -> None:
+    by_query = httpx.get(f"{base}{path}", params={"after": position}, timeout=30)
+    by_header = httpx.get(f"{base}{path}", headers=[(b"last-event-id", position.encode("latin-1"))], timeout=30)
+    for answer in (by_query, by_header):
+        assert (answer.status_code, answer.text.startswith("this is not a position")) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "localhost:8000"}, 200),
+        ({"host": "web.localhost"}, 200),
+        ({"host": "[::1]:8000"}, 200),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": "evil.example"}, 403),
+        ({"host": "localhost.evil.example:80"}, 403),
+        ({"host": "localhost@evil.example"}, 403),
+        ({"host": ""}, 403),
+        ({"host": "jobs.example.com"}, 200),
+        ({"host": "JOBS.example.com:8443"}, 200),
+        ({"host": "jobs.example.com", "origin": "https://jobs.example.com"}, 200),
+        ({"host": "jobs.example.com", "origin": "https://www.example.com", "sec-fetch-site": "same-site"}, 200),
+        ({"host": "jobs.example.com", "origin": "https://evil.example"}, 403),
+        ({"host": "jobs.example.com", "origin": "null"}, 403),
+        ({"host": "jobs.example.com", "origin": "http://[::1"}, 403),
+        ({"host": "jobs.example.com", "sec-fetch-site": "same-origin"}, 200),
+        ({"host": "jobs.example.com", "sec-fetch-site": "none"}, 200),
+        ({"host": "jobs.example.com", "sec-fetch-site": "same-site"}, 403),
+        ({"host": "jobs.example.com", "sec-fetch-site": "cross-site"}, 403),
+    ],
+)
+def test_only_known_hosts_are_served_and_only_to_known_origins(
+    queue: JobQueue, headers: dict[str, str], status: int
+) -> None:
+    stream = EventStream(queue, hosts=["jobs.example.com"], origins=["https://www.example.com/"])
+    with served(stream) as port:
+        answer = httpx.head(f"http://127.0.0.1:{port}/", headers=headers)
+    assert answer.status_code == status
+    assert answer.headers.get("access-control-allow-origin") == (headers.get("origin") if status == 200 else None)
+
+
+def test_a_refusal_says_what_to_name(queue: JobQueue) -> None:
+    with served(EventStream(queue)) as port:
+        url = f"http://127.0.0.1:{port}/"
+        assert "EventStream(hosts=" in httpx.get(url, headers={"host": "jobs.example.com"}).text
+        assert "EventStream(origins=" in httpx.get(url, headers={"origin": "https://www.example.com"}).text
+
+
+def test_any_host_and_any_origin_can_be_asked_for(queue: JobQueue) -> None:
+    with served(EventStream(queue, hosts=["*"], origins=["*"])) as port:
+        headers = {"host": "whatever.example", "origin": "null", "sec-fetch-site": "cross-site"}
+        assert httpx.head(f"http://127.0.0.1:{port}/", headers=headers).status_code == 200
 
 
 def test_a_job_that_has_nothing_to_tell_yet_is_answered_at_once(queue: JobQueue) -> None:
     job = running(queue)
     with served(EventStream(queue, max_streams=1)) as port:
         url = f"http://127.0.0.1:{port}/{job.id}?kinds=event"
-        with httpx.stream("GET", url, timeout=30) as response:
+        with httpx.stream("GET", url, timeout=120) as response:
             assert response.status_code == 200
         # Whoever leaves while it is silent makes room.
         while httpx.head(url).status_code == 503:
@@ -170,9 +228,9 @@ def test_the_end_is_known_to_those_who_asked_for_events_only(queue: JobQueue, ba
 def test_a_browser_that_comes_while_the_database_is_away_is_told_to_come_back(tmp_path: Path) -> None:
     with JobQueue(f"host={tmp_path} dbname=gone", timeout=1) as queue, served(EventStream(queue)) as port:
         url = f"http://127.0.0.1:{port}/{uuid.UUID(int=7)}"
-        browser = httpx.get(url, headers={"accept": "text/event-stream"}, timeout=30)
+        browser = httpx.get(url, headers={"accept": "text/event-stream"}, timeout=120)
         assert (browser.status_code, browser.text) == (200, "retry: 5000\n\n")
-        assert httpx.get(url, timeout=30).status_code == 503
+        assert httpx.get(url, timeout=120).status_code == 503
 
 
 def test_streams_can_be_ended_so_that_the_server_can_stop(queue: JobQueue) -> None:
@@ -186,7 +244,7 @@ def test_streams_can_be_ended_so_that_the_server_can_stop(queue: JobQueue) -> No
     app = Starlette(routes=[Mount("/close", close), Mount("/", stream)])
     with served(app) as port:
         base = f"http://127.0.0.1:{port}"
-        with httpx.stream("GET", f"{base}/{job.id}", timeout=30) as response:
+        with httpx.stream("GET", f"{base}/{job.id}", timeout=120) as response:
             seen = messages(response)
             next(seen)
             assert httpx.get(f"{base}/close/").text == "closed"
@@ -217,7 +275,7 @@ def test_there_is_a_limit_to_the_streams_that_are_open(queue: JobQueue) -> None:
     job = running(queue)
     with served(EventStream(queue, max_streams=1)) as port:
         url = f"http://127.0.0.1:{port}/{job.id}"
-        with httpx.stream("GET", url, timeout=30) as response:
+        with httpx.stream("GET", url, timeout=120) as response:
             stream = messages(response)
             next(stream)
             assert httpx.get(url).status_code == 503
@@ -230,6 +288,6 @@ def test_silence_is_filled_with_comments(queue: JobQueue) -> None:
     job = running(queue)
     with (
         served(EventStream(queue, keepalive=0.05)) as port,
-        httpx.stream("GET", f"http://127.0.0.1:{port}/{job.id}", timeout=30) as response,
+        httpx.stream("GET", f"http://127.0.0.1:{port}/{job.id}", timeout=120) as response,
     ):
         assert next(line for line in response.iter_lines() if line.startswith(":")) == ": still here"

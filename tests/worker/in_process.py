@@ -18,7 +18,7 @@ from tests.conftest import Db
 
 R = TypeVar("R")
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds until a test gives up. Only failures get there."""
 
 

@@ -21,7 +21,7 @@ from howdah.worker.run import hold_of
 from howdah.worker.tracker import Tracker
 from tests.conftest import Db
 from tests.worker import crew_handlers
-from tests.worker.in_process import drain, ended, happened, run, statuses, until, working
+from tests.worker.in_process import PATIENCE, drain, ended, happened, run, statuses, until, working
 
 # Endings
 
@@ -316,7 +316,7 @@ def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch:
         for thread in threads:
             thread.start()
         await until(lambda: not any(thread.is_alive() for thread in threads))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE / 2):
             await writer.flush()
         await writer.close()
         return link
@@ -335,7 +335,7 @@ def test_what_a_lost_job_reports_changes_nothing(queue: JobQueue, db: Db) -> Non
 
     @queue.job
     def work(job: Job) -> None:
-        if job.token == 1:
+        if not started.is_set():
             started.set()
             go_on.wait()
             job.progress(66, "stale")
@@ -345,7 +345,9 @@ def test_what_a_lost_job_reports_changes_nothing(queue: JobQueue, db: Db) -> Non
         job = await work.aenqueue()
         async with working(queue):
             await happened(started)
-            db.execute("SELECT * FROM howdah.release(ARRAY[%s], ARRAY[1]::bigint[], true)", (job.id,))
+            db.execute(
+                "SELECT * FROM howdah.release(ARRAY[%s], ARRAY[%s]::bigint[], true)", (job.id, queue.get(job).token)
+            )
             done = await ended(queue, job)
             go_on.set()
             await happened(reported)

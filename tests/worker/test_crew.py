@@ -19,7 +19,7 @@ from howdah import Job, JobQueue
 from howdah.outcome import Retry
 from tests.conftest import Db
 from tests.worker import crew_handlers
-from tests.worker.in_process import asleep, drain, ended, run, sleeps, statuses, until, working
+from tests.worker.in_process import PATIENCE, asleep, drain, ended, run, sleeps, statuses, until, working
 
 # How many at once
 
@@ -423,12 +423,12 @@ def test_the_threads_of_a_worker_end_with_it(queue: JobQueue) -> None:
     queue.enqueue_many("work", [{} for _ in range(20)])
     drain(queue, threads=4)
     for thread in mine:
-        thread.join(5)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
 def test_two_workers_share_the_work(dsn: str, queue: JobQueue) -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=PATIENCE)
     done: list[str] = []
 
     def register(queue: JobQueue, name: str) -> None:
@@ -446,7 +446,7 @@ def test_two_workers_share_the_work(dsn: str, queue: JobQueue) -> None:
             jobs = queue.enqueue_many("work", [{} for _ in range(10)], return_ids=True)
             async with working(queue, threads=1), working(other, threads=1):
                 for id in jobs.ids or ():
-                    await queue.await_for(id, timeout=30)
+                    await queue.await_for(id, timeout=PATIENCE)
 
     run(main())
     assert sorted(done) == ["first"] * 5 + ["second"] * 5

@@ -9,7 +9,7 @@ from typing import Any
 
 from howdah import JobQueue
 from tests.worker.ledger import by_job, times
-from tests.worker.processes import RECOVERY, Fleet, WorkerProcess, until
+from tests.worker.processes import Fleet, WorkerProcess, recovery_bound, until
 
 JOBS = 500
 
@@ -34,7 +34,7 @@ def test_a_killed_workers_jobs_are_back_within_the_bound(dsn: str, queue: JobQue
         back = {id: jobs[id]["claimed_at"] for id in prefetched} | {id: taken_back_at(queue, id) for id in begun}
         for id, moment in back.items():
             assert jobs[id]["worker_id"] == "other"
-            assert moment - killed_at <= timedelta(seconds=RECOVERY)
+            assert moment - killed_at <= timedelta(seconds=recovery_bound())
         for id in prefetched:
             assert (jobs[id]["attempts"], jobs[id]["crashes"], started[id]) == (1, 0, 1)
         for id in begun:

@@ -380,7 +380,7 @@ drain(queue)
 
 
 def test_a_plain_script_keeps_what_it_logs_and_shows_what_it_would(dsn: str, db: Db) -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, dsn], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", SCRIPT, dsn], capture_output=True, text=True, timeout=180, check=True)
     rows = db.execute(
         "SELECT data ->> 'message' AS message FROM howdah.events WHERE kind = 'log' ORDER BY seq"
     ).fetchall()

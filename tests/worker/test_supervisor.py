@@ -104,8 +104,8 @@ def test_even_a_child_that_will_not_end_outlives_its_supervisor_only_for_its_gra
         assert run.ended() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("code", [2, 3])
-def test_a_wrong_call_or_schema_ends_everything_with_that_code(tmp_path: Path, code: int) -> None:
+@pytest.mark.parametrize("code", [2, 3, 4])
+def test_a_wrong_call_schema_or_login_ends_everything_with_that_code(tmp_path: Path, code: int) -> None:
     behave(tmp_path, "leave", code)
     behave(tmp_path, "unready", child=2)
     with supervise(tmp_path, 2) as run:
@@ -114,9 +114,9 @@ def test_a_wrong_call_or_schema_ends_everything_with_that_code(tmp_path: Path, c
 
 
 def test_other_codes_are_reasons_to_try_again(tmp_path: Path) -> None:
-    behave(tmp_path, "leave", 4)
+    behave(tmp_path, "leave", 5)
     with supervise(tmp_path) as run:
-        run.await_line("ended with 4; starting it again in")
+        run.await_line("ended with 5; starting it again in")
         run.behave("polite")
         run.await_words("ready", 1)
         run.signal(signal.SIGTERM)

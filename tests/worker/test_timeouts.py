@@ -14,7 +14,7 @@ from howdah.retry import Immediately
 from howdah.worker import executor
 from tests.conftest import Db
 from tests.worker import crew_handlers
-from tests.worker.in_process import drain, ended, happened, run, until, working
+from tests.worker.in_process import PATIENCE, drain, ended, happened, run, until, working
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_handlers_that_fill_the_loops_own_threads_do_not_keep_a_worker_from_endi
         for _ in range(count):
             await started.acquire()
         task.cancel()
-        done, _ = await asyncio.wait({task}, timeout=6)
+        done, _ = await asyncio.wait({task}, timeout=PATIENCE / 2)
         go_on.set()
         assert done, "it waits for a thread that others have"
         assert [(await queue.aget(job)).status for job in jobs] == ["pending"] * count

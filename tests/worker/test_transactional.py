@@ -252,7 +252,7 @@ def test_a_completion_after_the_lease_was_lost_raises_and_rolls_the_effect_back(
 
     @queue.job
     def pays(job: Job) -> None:
-        if job.token == 1:
+        if not started.is_set():
             started.set()
             go_on.wait()
         try:
@@ -267,7 +267,9 @@ def test_a_completion_after_the_lease_was_lost_raises_and_rolls_the_effect_back(
         job = await pays.aenqueue()
         async with working(queue) as worker:
             await happened(started)
-            db.execute("SELECT * FROM howdah.release(ARRAY[%s], ARRAY[1]::bigint[], true)", (job.id,))
+            db.execute(
+                "SELECT * FROM howdah.release(ARRAY[%s], ARRAY[%s]::bigint[], true)", (job.id, queue.get(job).token)
+            )
             done = await ended(queue, job)
             go_on.set()
             await until(lambda: caught)
@@ -275,7 +277,7 @@ def test_a_completion_after_the_lease_was_lost_raises_and_rolls_the_effect_back(
         return done
 
     done = run(main())
-    assert (done.status, done.result) == ("completed", "token 3")
+    assert (done.status, done.result) == ("completed", f"token {done.token}")
     assert counted(db) == 1, "the effect of the one that was too late is gone"
 
 

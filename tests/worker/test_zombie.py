@@ -67,7 +67,7 @@ def test_a_stale_worker_does_not_take_its_name_back_from_the_one_that_replaced_i
             "both had time to beat",
         )
         fleet.ledger.say("finish")
-        ended = queue.wait_for(job, timeout=60)
+        ended = queue.wait_for(job, timeout=180)
         assert (ended.status, ended.attempts, ended.crashes) == ("completed", 2, 1)
         assert fleet.ledger.count("START") == 2
         assert replacement.is_running

@@ -103,8 +103,9 @@ class Arena:
         conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         row = conn.execute(statement("take", self.schema)).fetchone()
         if row is None or not row["taken"]:
+            pid = f" (pid {row['held_by']})" if row and row["held_by"] else ""
             raise InvalidInput(
-                f"another bench is at work in schema {self.schema}: wait for its end, or name another schema by --schema"
+                f"another bench is at work in schema {self.schema}{pid}: wait for its end, or name another schema by --schema"
             )
 
     def _refuse_what_is_not_ours(self) -> None:

@@ -10,7 +10,7 @@ from howdah.cli.output import readable_json
 from howdah.cli.sealed import ENCRYPTED, first_line, is_sealed
 from howdah.cli.span import format_span
 from howdah.cli.status import STYLES
-from howdah.job import FINAL_STATUSES
+from howdah.job import FINAL_STATUSES, moment_in
 
 LEFT_OUT: Final = "howdah.left_out"
 """The event that a worker tells when there was more than it keeps."""
@@ -115,7 +115,7 @@ def _status_text(happening: Happening) -> str:
 def _again(happening: Happening, data: dict[str, Any]) -> str:
     if happening.name != "pending" or "run_at" not in data:
         return ""
-    run_at = parsed_moment(data["run_at"])
+    run_at = moment_in(data["run_at"])
     if run_at is None:
         return ""
     wait = run_at - happening.at
@@ -123,12 +123,5 @@ def _again(happening: Happening, data: dict[str, Any]) -> str:
 
 
 def _span_between(begin: object, end: datetime) -> str:
-    began = parsed_moment(begin)
+    began = moment_in(begin)
     return "" if began is None else format_span(end - began)
-
-
-def parsed_moment(written: object) -> datetime | None:
-    try:
-        return datetime.fromisoformat(written) if isinstance(written, str) else None
-    except ValueError:
-        return None

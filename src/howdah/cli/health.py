@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import re
 import socket
@@ -15,6 +16,7 @@ from rich.text import Text
 from howdah.cli.command import Command
 from howdah.cli.output import answers, plain, print_json, remark, table, text
 from howdah.cli.span import format_span, parse_span
+from howdah.errors import DatabaseUnavailable
 from howdah.queue import JobQueue
 from howdah.workers import WorkerInfo
 
@@ -44,15 +46,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     with JobQueue(args.dsn, args.schema, pool_size=1, timeout=_CONNECT_TIMEOUT) as queue:
         workers = [_aged(worker, args.max_age) for worker in queue.workers() if _is_meant(worker, args)]
+        warnings = list(_warnings(queue))
     problem = _problem(workers, args)
     if args.json:
         shown = [plain(worker) | {"ready": worker.ready} for worker in workers]
-        print_json({"healthy": problem is None, "problem": problem, "workers": shown})
+        print_json({"healthy": problem is None, "problem": problem, "warnings": warnings, "workers": shown})
     else:
         _print_workers(workers)
-        if problem is not None:
-            remark(f"howdah: {problem}")
+        for said in (*warnings, *([] if problem is None else [problem])):
+            remark(f"howdah: {said}")
     return 0 if problem is None else 1
+
+
+def _warnings(queue: JobQueue) -> Iterator[str]:
+    """What slows workers that are alive. No reason to end a container: a new one would find the same."""
+    # Where there is no connection left for it, this is not what is asked.
+    with contextlib.suppress(DatabaseUnavailable):
+        for finding in queue.doctor(only=["advisory-lock-held"], patience=1):
+            yield f"{finding.what}: {finding.culprit}. To end it: {finding.remedy}"
 
 
 def _host(args: argparse.Namespace) -> str | None:
@@ -147,7 +158,8 @@ COMMAND = Command(
         Exits with 0 if a worker of this host is alive, and with 1 and the reason if none is: what a container's
         health check asks. A worker is alive while its last heartbeat is younger than its lease, and ready when it
         has begun to ask for jobs. A heartbeat comes from a thread of its own, so that a long loop lag beside a
-        fresh heartbeat means that a handler blocks the others.
+        fresh heartbeat means that a handler blocks the others. A session that keeps an advisory lock of the queue to
+        itself is named, too: workers then poll, so that the exit code stays what it is.
     """,
     examples=(
         ("howdah health", "the workers of this host, and whether one lives"),

@@ -79,6 +79,7 @@ def _filters(args: argparse.Namespace) -> dict[str, Any]:
         "since": args.since,
         "until": args.until,
         "scan_limit": SCAN_LIMIT,
+        "brief": args.ids or not args.json,
     }
 
 

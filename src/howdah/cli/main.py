@@ -16,6 +16,7 @@ from howdah.cli.output import be_lenient, forget, remark, say
 from howdah.cli.safe import presentable
 from howdah.errors import DatabaseUnavailable, EmbeddedServerError, HowdahError, InvalidInput, SchemaError
 from howdah.failure import loggable
+from howdah.standard_streams import open_closed_ones
 
 NOT_DONE: Final = 1
 INTERRUPTED: Final = 130
@@ -31,6 +32,7 @@ _EXIT_CODES: Final[dict[type[Exception], int]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code."""
+    open_closed_ones()
     be_lenient()
     try:
         return _run(argv)

@@ -121,6 +121,12 @@ def _show_differences(schema: str, differences: Sequence[Difference]) -> None:
     answers().print(listed)
     count = "1 difference" if len(differences) == 1 else f"{len(differences):,} differences"
     say(f"\n{count} from what this Howdah installs in schema {schema}")
+    if any(each.ends_by_reinstalling for each in differences):
+        say(f"functions, views, triggers, rows and rights are put right by: {migrate.command(schema)} --reinstall")
+    if any(each.problem == migrate.STRANGERS for each in differences):
+        say(
+            f"what belongs to a stranger: ALTER … OWNER TO the owner of schema {schema}, or DROP it, and then reinstall"
+        )
 
 
 COMMAND = Command(

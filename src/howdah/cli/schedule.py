@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -75,6 +76,9 @@ def _list(args: argparse.Namespace) -> int:
             print_json(_as_json(schedule))
     elif schedules:
         _print_table(schedules)
+        for schedule in schedules:
+            if schedule.left_code:
+                remark(_left_code(schedule))
     else:
         remark("there are no schedules")
     return 0
@@ -180,7 +184,7 @@ def _as_json(schedule: Schedule) -> dict[str, Any]:
 
 
 def _print_table(schedules: Sequence[Schedule]) -> None:
-    made = table("name", "type", "rhythm", "zone", "next", "last", "paused", flexible=("name", "type"))
+    made = table("name", "type", "rhythm", "zone", "next", "last", "state", flexible=("name", "type"))
     for schedule in schedules:
         made.add_row(
             text(schedule.name, "bold"),
@@ -189,9 +193,20 @@ def _print_table(schedules: Sequence[Schedule]) -> None:
             text(schedule.timezone),
             text("" if schedule.next_run_at is None or schedule.paused else relative(schedule.next_run_at)),
             text("" if schedule.last_run_at is None else relative(schedule.last_run_at)),
-            text("paused" if schedule.paused else "", "yellow"),
+            text(_state(schedule), "yellow"),
         )
     answers().print(made)
+
+
+def _state(schedule: Schedule) -> str:
+    return ", ".join(["paused"] * schedule.paused + ["not in code"] * schedule.left_code)
+
+
+def _left_code(schedule: Schedule) -> str:
+    return (
+        f"{schedule.name} was made by @queue.periodic, and no live worker has it in its code any more."
+        f" It still fires. To remove it: howdah schedule delete {shlex.quote(schedule.name)}"
+    )
 
 
 def _print_schedule(schedule: Schedule) -> None:
@@ -204,6 +219,8 @@ def _print_schedule(schedule: Schedule) -> None:
         if value is not None:
             grid.add_row(text(name), text(value))
     answers().print(Padding(grid, (0, 0, 0, 2), expand=False))
+    if schedule.left_code:
+        remark(_left_code(schedule))
     say(text("data", "bold"))
     for line in safe_lines(readable_json(schedule.data, indent=2)).split("\n"):
         answers().print(Text(f"    {line}"), soft_wrap=True)
@@ -222,6 +239,7 @@ def _facts(schedule: Schedule) -> Iterator[tuple[str, object]]:
     for name, value in schedule.options.items():
         yield name.replace("_", " "), _option(name, value)
     yield "created", full(schedule.created_at)
+    yield "in code", schedule.declared_at and f"said last at {full(schedule.declared_at)}"
 
 
 def _option(name: str, value: Any) -> str:

@@ -28,7 +28,7 @@ from howdah.cli.terminal import Terminal
 log = logging.getLogger("howdah.supervisor")
 
 WRONG_CALL: Final = 2
-_NOT_TO_BE_HAD: Final = (WRONG_CALL, 3)
+_NOT_TO_BE_HAD: Final = (WRONG_CALL, 3, 4)
 """The call or the schema is wrong: the next try would end in the same way."""
 _SHED: Final = 7
 _ASKED_TO_END: Final = (0, 128 + signal.SIGTERM, 128 + signal.SIGINT)

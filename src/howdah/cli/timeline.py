@@ -12,14 +12,14 @@ from typing import Any, Final
 from rich.console import Console
 from rich.padding import Padding
 
-from howdah.cli.happening import brief, in_words, parsed_moment, style_of
+from howdah.cli.happening import brief, in_words, style_of
 from howdah.cli.moment import is_endless, stamp
 from howdah.cli.output import table, text
 from howdah.cli.sealed import first_line
 from howdah.cli.span import format_span
 from howdah.cli.status import STYLES
 from howdah.event import Event
-from howdah.job import Job
+from howdah.job import Job, moment_in
 
 EDGE: Final = 50
 """So many entries are shown from the beginning, and as many from the end."""
@@ -152,7 +152,7 @@ def _starts(job: Job, ends: list[Event]) -> Iterator[Entry]:
             starts.setdefault(error.started_at, (error.attempt, error.worker))
     for end in ends:
         data = end.data if isinstance(end.data, dict) else {}
-        if (began := parsed_moment(data.get("started_at"))) is not None:
+        if (began := moment_in(data.get("started_at"))) is not None:
             starts.setdefault(began, (end.attempt, data.get("worker")))
     if job.started_at is not None:
         starts.setdefault(job.started_at, (job.attempts, job.worker_id))

@@ -34,6 +34,12 @@ _ENTRIES: Final = (
         "something is not as this Howdah installs it",
         "run howdah migrate --reinstall; what was changed in tables, undo by hand",
     ),
+    Entry(
+        "open-to-public",
+        "error",
+        "every login of the database may call functions of the queue, or read its tables",
+        "run howdah migrate",
+    ),
     Entry("index-missing", "error", "an index is not there, so that claims read whole tables", "create it again"),
     Entry("index-invalid", "error", "an index is not used, because making it has failed", "make it anew, or drop it"),
     # The server
@@ -91,6 +97,12 @@ _ENTRIES: Final = (
     # What is in the way
     Entry("xmin-held", "warning", "an old transaction keeps dead rows from being removed", "end it"),
     Entry("table-locked", "error", "somebody has locked a table that workers need", "end that session"),
+    Entry(
+        "advisory-lock-held",
+        "warning",
+        "a session keeps an advisory lock of the queue to itself: others poll, or cannot migrate",
+        "end that session",
+    ),
     Entry("autovacuum-off", "error", "dead rows of a table of the queue are never removed", "turn autovacuum on"),
     Entry(
         "vacuum-behind",
@@ -160,6 +172,12 @@ _ENTRIES: Final = (
         "warning",
         "no living worker handles the type of a schedule",
         "start a worker that has the handler",
+    ),
+    Entry(
+        "schedule-left-code",
+        "warning",
+        "a schedule was made by @queue.periodic, and no live worker has it in its code any more",
+        "delete it, or start a worker whose code has it",
     ),
     # Workers
     Entry(

@@ -49,6 +49,10 @@ def _settings(_: Patient) -> dict[str, Any]:
     return {"names": list(server.SETTINGS)}
 
 
+def _ours(_: Patient) -> dict[str, Any]:
+    return {"relations": migrate.RELATIONS, "functions": list(statements.names("functions"))}
+
+
 _OF_SETTINGS: Final = (*dict.fromkeys(code for _, code in server.SWITCHES.values()), "settings-harmful")
 
 OF_THE_SERVER: Final = (
@@ -65,6 +69,13 @@ OF_THE_QUEUE: Final = (
         "locks",
         ("table-locked",),
         sessions.locks,
+        lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
+        of_sessions=True,
+    ),
+    Check(
+        "advisory_locks",
+        ("advisory-lock-held",),
+        sessions.advisory_locks,
         lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
         of_sessions=True,
     ),
@@ -91,7 +102,7 @@ OF_THE_QUEUE: Final = (
         lanes.overdue,
     ),
     Check("failures", ("type-failing",), lanes.failures),
-    Check("schedules", ("schedule-overdue", "schedule-unhandled"), lanes.schedules),
+    Check("schedules", ("schedule-overdue", "schedule-unhandled", "schedule-left-code"), lanes.schedules),
     Check("workers", ("worker-dead", "loop-blocked", "handlers-leaked", "versions-mixed"), workers.workers),
 )
 _VERSION: Final = Check(
@@ -104,8 +115,9 @@ _OBJECTS: Final = Check(
     "objects",
     ("schema-drift",),
     storage.objects,
-    lambda _: {"relations": migrate.RELATIONS, "functions": list(statements.names("functions"))},
+    _ours,
 )
+_RIGHTS: Final = Check("rights", ("open-to-public",), storage.rights, _ours)
 
 
 def chosen(only: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
@@ -156,6 +168,7 @@ class _Examination:
             self._run(check)
         if self._server["installed"]:
             self._compare()
+            self._run(_RIGHTS)
             for check in OF_THE_QUEUE:
                 self._run(check)
         else:
@@ -182,7 +195,11 @@ class _Examination:
     def _compare(self) -> None:
         """With what a fresh installation would be, where one can be made; else by names alone."""
         rows = self._run(_VERSION)
-        if rows is None or not storage.is_as_installed(rows) or "schema-drift" not in self._wanted:
+        if (
+            rows is None
+            or not storage.is_as_installed(rows, self._patient.schema)
+            or "schema-drift" not in self._wanted
+        ):
             return
         patient = self._patient
         to_compare = (
@@ -275,4 +292,4 @@ def _sessions(database: Database, conn: SyncConnection) -> set[int]:
 
 def checks() -> Iterator[Check]:
     """All of them."""
-    yield from (*OF_THE_SERVER, _VERSION, _OBJECTS, *OF_THE_QUEUE)
+    yield from (*OF_THE_SERVER, _VERSION, _OBJECTS, _RIGHTS, *OF_THE_QUEUE)

@@ -145,6 +145,15 @@ def schedules(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
                 schedule=row["name"],
                 job_type=row["job_type"],
             )
+        if row["left_code"] and row["declared"] >= patient.patience:
+            yield finding(
+                "schedule-left-code",
+                what=f"schedule {row['name']} was made by @queue.periodic, and no live worker has it in its code any more; it goes on firing",
+                culprit=f"schedule {row['name']}",
+                remedy=f"{patient.command('schedule', 'delete', row['name'])}  # or start a worker whose code has it",
+                schedule=row["name"],
+                job_type=row["job_type"],
+            )
 
 
 def _late(patient: Patient, row: Row) -> Finding:

@@ -40,15 +40,14 @@ def old_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]
     )
 
 
-def prepared_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+def prepared_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
     for row in rows:
         yield finding(
             "xmin-held",
             what=f"a prepared transaction has waited for its end for {span(row['seconds'])}: what has died since then"
             " cannot be removed, and what it has locked stays locked",
             culprit=f"prepared transaction {row['gid']} of role {row['role']}",
-            remedy=f"COMMIT PREPARED {literal(row['gid'])}; -- in database {patient.database}; or: ROLLBACK PREPARED"
-            f" {literal(row['gid'])};",
+            remedy=f"COMMIT PREPARED {literal(row['gid'])}; -- or ROLLBACK PREPARED, in this database",
             transactions=row["transactions"],
             seconds=row["seconds"],
         )
@@ -91,14 +90,30 @@ def locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         tables = listed([quoted(patient.schema, name) for name in row["relations"]])
         waiting = f", and {count(row['waiting'], 'session')} {'waits' if row['waiting'] == 1 else 'wait'} for it"
+        asked = f", which itself waits for pid {listed([str(pid) for pid in row['behind']])}" if row["behind"] else ""
         yield finding(
             "table-locked",
             what=f"{tables} {'is' if len(row['relations']) == 1 else 'are'} locked by a transaction that has been open"
-            f" for {span(row['seconds'])}{waiting if row['waiting'] else ''}",
+            f" for {span(row['seconds'])}{asked}{waiting if row['waiting'] else ''}",
             culprit=_session(row),
             remedy=f"SELECT pg_terminate_backend({row['pid']});",
             modes=row["modes"],
+            granted=row["granted"],
+            behind=row["behind"],
             waiting=row["waiting"],
+            **_facts(row),
+        )
+
+
+def advisory_locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+    for row in rows:
+        since = "" if row["seconds"] is None else f", for {span(row['seconds'])} at least"
+        yield finding(
+            "advisory-lock-held",
+            what=f"a session that is none of Howdah's keeps the advisory locks by which others {listed(row['purposes'])}{since}",
+            culprit=_session(row),
+            remedy=f"SELECT pg_terminate_backend({row['pid']});",
+            purposes=row["purposes"],
             **_facts(row),
         )
 

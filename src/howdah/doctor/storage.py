@@ -38,7 +38,12 @@ def missing(patient: Patient) -> Finding:
 
 
 def version(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    if not rows:
+        yield _without_rows(patient)
+        return
     (row,) = rows
+    if row["functions_name"] not in (None, patient.schema):
+        yield _renamed(patient, row["functions_name"])
     there, by = row["version"], row["installed_by"]
     facts = {"version": there, "known": SCHEMA_VERSION, "installed_by": by, "oldest_client": row["oldest_client"]}
     if there > SCHEMA_VERSION or (there == SCHEMA_VERSION and not row["is_current"] and _is_later(by)):
@@ -63,9 +68,44 @@ def version(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         )
 
 
-def is_as_installed(rows: Sequence[Row]) -> bool:
+def is_as_installed(rows: Sequence[Row], schema: str) -> bool:
     """Whether a comparison with a fresh installation says anything."""
-    return bool(rows[0]["version"] == SCHEMA_VERSION and rows[0]["is_current"])
+    return bool(
+        rows
+        and rows[0]["version"] == SCHEMA_VERSION
+        and rows[0]["is_current"]
+        and rows[0]["functions_name"] in (None, schema)
+    )
+
+
+def _without_rows(patient: Patient) -> Finding:
+    return finding(
+        "schema-outdated",
+        what=f"schema {patient.schema} has its tables, and not the rows that Howdah needs",
+        culprit="a restore without data",
+        remedy=patient.command("migrate"),
+    )
+
+
+def _renamed(patient: Patient, before: str) -> Finding:
+    return finding(
+        "schema-drift",
+        what=f"schema {patient.schema} was renamed, and its functions still work on schema {before}",
+        culprit=f"ALTER SCHEMA {quoted(before)} RENAME TO {quoted(patient.schema)}",
+        remedy=patient.command("migrate"),
+    )
+
+
+def rights(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    if rows:
+        names = [f"{row['kind']} {row['name']}" for row in rows]
+        yield finding(
+            "open-to-public",
+            what=f"every login of this database may use {count(len(rows), 'part')} of schema {patient.schema}",
+            culprit=listed(names),
+            remedy=f"{patient.command('migrate')}  # what was lost by a restore; what was granted by hand, revoke by hand",
+            granted=names,
+        )
 
 
 def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Finding]:
@@ -142,7 +182,9 @@ def _index_statements() -> dict[str, str]:
     made = {}
     for file in statements.names("tables"):
         for match in re.finditer(
-            r"^CREATE (UNIQUE )?INDEX (\w+) ON (\S+) [^;]+;", statements.source(f"tables/{file}"), re.M
+            r"^CREATE (UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+) ON (\S+) [^;]+;",
+            statements.source(f"tables/{file}"),
+            re.M,
         ):
             head = f"CREATE {match[1] or ''}INDEX"
             made[match[2]] = " ".join(match[0].split()).replace(head, f"{head} CONCURRENTLY", 1)

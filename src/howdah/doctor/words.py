@@ -54,8 +54,12 @@ def quoted(*names: str) -> str:
     return ".".join(name if plain.fullmatch(name) else sql.Identifier(name).as_string() for name in names)
 
 
-def literal(value: object) -> str:
-    return sql.Literal(value).as_string()
+def literal(value: str) -> str:
+    """A string for a statement, on one line: what people paste, or programs pipe, must not end before it does."""
+    if value.isprintable():
+        return sql.Literal(value).as_string()
+    plain = value.replace("\\", "\\\\").replace("'", "''")
+    return "E'" + "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in plain) + "'"
 
 
 def command(schema: str, *words: str) -> str:

@@ -1,1 +1,1 @@
-SET LOCAL search_path = howdah, pg_catalog;
+SET LOCAL search_path = pg_catalog, howdah, pg_temp;

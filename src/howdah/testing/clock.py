@@ -31,7 +31,7 @@ class Clock:
     def __enter__(self) -> Self:
         # A definition takes no parameters: this cursor writes them into it.
         self._conn = psycopg.connect(self._dsn, autocommit=True, cursor_factory=psycopg.ClientCursor)
-        self.travel_to(only_value(self._conn, "read_clock", self._schema))
+        self.travel_to(datetime.fromisoformat(only_value(self._conn, "read_clock", self._schema)))
         return self
 
     def __exit__(

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from howdah.context import Context
 from howdah.job import Job, unread
 from howdah.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
-from howdah.plan import Begin, Plan, Row, call, call_within, read, wire
+from howdah.plan import Begin, Plan, Row, call, call_within, read, wire, write
 from howdah.stored import stored_mapping, stored_text
 from howdah.wire import Ids, JsonTexts, Tokens
 from howdah.worker.claimed import ClaimedRows
@@ -24,6 +24,9 @@ Hold: TypeAlias = tuple[uuid.UUID, int]
 
 LOCK_TIMEOUT: Final = "100ms"
 """How long a batch waits for a row that another transaction has locked, before it passes that row over."""
+
+DECLARED_AT_ONCE: Final = 500
+"""Types. One by one, ten thousand of them would keep a worker from its first job for many seconds."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -83,14 +86,24 @@ class Claim(NamedTuple):
     """There is more, but the next one may not wait."""
 
 
-def declare(context: Context, declaration: Mapping[str, Any]) -> Plan[None]:
-    policy = declaration["retry_policy"]
-    stored = None if policy is None else stored_mapping(policy, "retry_policy")
-    yield from call("declare_type", **{**declaration, "retry_policy": stored})
+def declare(context: Context, declarations: Sequence[Mapping[str, Any]]) -> Plan[None]:
+    for first in range(0, len(declarations), DECLARED_AT_ONCE):
+        some = [_declared(each) for each in declarations[first : first + DECLARED_AT_ONCE]]
+        yield from call("declare_types", types=Jsonb(some))
 
 
-def register(context: Context, boot: uuid.UUID, **facts: Any) -> Plan[None]:
-    yield from call("register_worker", worker_id=context.worker_id, boot=boot, **facts)
+def _declared(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of a type, as JSON has it."""
+    if (policy := declaration["retry_policy"]) is not None:
+        stored_mapping(policy, "retry_policy")  # refuses what cannot be stored
+    spans = {name: f"{v.total_seconds():.6f} s" for name, v in declaration.items() if isinstance(v, timedelta)}
+    return {**declaration, **spans}
+
+
+def register(context: Context, boot: uuid.UUID, *, schedules: Sequence[str] = (), **facts: Any) -> Plan[None]:
+    """schedules: those that the worker's code has."""
+    meta = Jsonb({"schedules": list(schedules)}) if schedules else None
+    yield from call("register_worker", worker_id=context.worker_id, boot=boot, meta=meta, **facts)
 
 
 def heartbeat(context: Context, boot: uuid.UUID, *, pace: Mapping[str, Any] | None = None, **facts: Any) -> Plan[bool]:
@@ -145,7 +158,13 @@ def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:
 
 
 def fall_asleep(context: Context, types: Sequence[str]) -> Plan[frozenset[int]]:
+    """The buckets that wake-ups will name; none if another session keeps a lock that sleepers share."""
     return frozenset((yield from call("fall_asleep", job_types=list(types)))[0]["fall_asleep"])
+
+
+def lock_holders(context: Context) -> Plan[list[Row]]:
+    """Who keeps an advisory lock of ours from us."""
+    return (yield from read("doctor/advisory_locks", seconds=0))
 
 
 def stay_awake(context: Context, types: Sequence[str]) -> Plan[None]:
@@ -157,7 +176,7 @@ def channel(context: Context) -> Plan[str]:
 
 
 def echo(context: Context, payload: str) -> Plan[None]:
-    yield from read("echo", payload=payload)
+    yield from write("echo", payload=payload)
 
 
 def attend(context: Context, holds: Sequence[Hold]) -> Plan[list[Word]]:
@@ -171,11 +190,13 @@ def is_held(hold: Hold) -> Plan[bool]:
 
 
 def disown(context: Context, boot: uuid.UUID, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
-    return _ids((yield from call("disown", worker_id=context.worker_id, boot=boot, **_fences(holds))))
+    return _ids(
+        (yield from call_within(LOCK_TIMEOUT, "disown", worker_id=context.worker_id, boot=boot, **_fences(holds)))
+    )
 
 
-def sweep(context: Context) -> Plan[list[Row]]:
-    return (yield from call("recover", worker_id=context.worker_id))
+def sweep(context: Context, limit: int) -> Plan[list[Row]]:
+    return (yield from call("recover", limit=limit, worker_id=context.worker_id))
 
 
 def passing_over(
@@ -198,7 +219,7 @@ def start(context: Context, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
 
 def _start(holds: Sequence[Hold]) -> Plan[Iterable[uuid.UUID]]:
     fences = _fences(holds)
-    return _changed((yield from read("start", **fences, lock_timeout=LOCK_TIMEOUT)), fences["ids"])
+    return _changed((yield from write("start", **fences, lock_timeout=LOCK_TIMEOUT)), fences["ids"])
 
 
 def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[Batch]:
@@ -246,7 +267,7 @@ def complete(context: Context, ended: Sequence[tuple[Hold, Completed]]) -> Plan[
     results = [end.result for _, end in ended]
     given = JsonTexts(results) if any(result is not None for result in results) else None
     fences = _fences(_holds(ended))
-    rows = yield from read("complete", **fences, results=given, lock_timeout=LOCK_TIMEOUT)
+    rows = yield from write("complete", **fences, results=given, lock_timeout=LOCK_TIMEOUT)
     return dict.fromkeys(_changed(rows, fences["ids"]), "completed")
 
 

@@ -24,12 +24,14 @@ from typing import Any
 
 import msgspec
 
+from howdah import forks
 from howdah.errors import HowdahError, InvalidArguments
 from howdah.failure import describe
 from howdah.handler import Handler
 from howdah.job import Job
 from howdah.outcome import Completed, Ending, Failed, Interrupted
 from howdah.plan import Plan
+from howdah.standard_streams import open_closed_ones
 from howdah.worker import endings, log_capture
 from howdah.worker.binding import bound
 from howdah.worker.calls import Hold, Told
@@ -88,6 +90,8 @@ class Stopped(BaseException):
 
 def main(pipe: Connection, module: str, begin: Callable[[], None] | None) -> None:
     """The child's life. It is ready once it has imported the module that its worker will probably ask for."""
+    open_closed_ones()
+    forks.keep_channel(pipe)
     if begin is not None:
         begin()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -99,6 +103,7 @@ def main(pipe: Connection, module: str, begin: Callable[[], None] | None) -> Non
     inbox: asyncio.Queue[bytes] = asyncio.Queue()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
+        forks.keep_loop(loop)
         threading.Thread(target=_receive, args=(pipe, loop, inbox, child.post), daemon=True).start()
         with contextlib.suppress(OSError):  # the worker is gone already
             child.send({"ready": os.getpid()})
@@ -292,22 +297,28 @@ class _Child:
             return endings.of_error(run.handler, job, error)
         try:
             value = run.handler.function(**arguments)
+            run.end_copy()
             if asyncio.iscoroutine(value):
-                value = runner.run(self._awaited(value), context=contextvars.copy_context())
+                value = runner.run(self._awaited(value, run), context=contextvars.copy_context())
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001
+            run.end_copy(error)
             self._used_up = isinstance(error, MemoryError)
             return Interrupted() if run.cancelled else endings.of_error(run.handler, job, error)
         if run.handler.batch is not None:
             return endings.of_batch(run.handler, run.jobs, value)[0]
         return endings.of_value(run.handler, job, value)
 
-    async def _awaited(self, value: Coroutine[Any, Any, Any]) -> Any:
+    async def _awaited(self, value: Coroutine[Any, Any, Any], run: Run) -> Any:
         self._task = asyncio.current_task()
         try:
             return await value
+        except BaseException as error:
+            run.end_copy(error)
+            raise
         finally:
+            run.end_copy()
             self._task = None
 
     def _stopper(self, runner: asyncio.Runner, run: Run) -> Callable[[int, Any], None]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from howdah import outcome
+from howdah import forks, outcome
 from howdah.database import Database
 from howdah.errors import HowdahError
 from howdah.handler import Handler
@@ -165,6 +165,7 @@ class Child:
     ) -> None:
         self._pipe: Connection
         self._pipe, theirs = context.Pipe()
+        forks.keep_channel(self._pipe)
         self._process = context.Process(target=main, args=(theirs, module, begin), name="howdah-child")
         self._process.start()
         theirs.close()

@@ -1,4 +1,4 @@
-"""What a claim brought, as ``reads/claim.sql`` packs it: the columns of each job, for whoever asks for one."""
+"""What a claim brought, as ``writes/claim.sql`` packs it: the columns of each job, for whoever asks for one."""
 
 from __future__ import annotations
 

@@ -18,17 +18,23 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
+
+import psycopg
 
 from howdah.context import Context
 from howdah.errors import DatabaseUnavailable, WorkerUnknown
 from howdah.job import Job
+from howdah.outage import is_cut_short
+from howdah.portion import Portion
 from howdah.worker import calls
 from howdah.worker.calls import Claim, Cursor
 from howdah.worker.crew import Crew, Demand
 from howdah.worker.link import Link
 from howdah.worker.service import Service, happens
+from howdah.worker.sleep_locks import SleepLocks
 
 LOOK_BEHIND = 0.2
 LOOK_BEHIND_SHARE = 0.1
@@ -40,6 +46,8 @@ STANDSTILL = 0.05
 SHORT_NAP = 0.01
 LINGER = 0.005
 """Seconds between looks, where jobs come so often that whoever enqueues them would have to wake somebody each time."""
+LARGEST_CLAIM = 100_000
+"""That the database takes."""
 EMPTY_LOOKS = 5
 """In a row, after which it is no longer so."""
 
@@ -63,6 +71,7 @@ class Claimer(Service):
         may_claim: Callable[[], bool],
         wants_suspects: Callable[[], bool],
         hears: Callable[[], bool],
+        sleep_locks: SleepLocks,
         arrived: Arrived,
         found_nothing: Callable[[], None],
     ) -> None:
@@ -82,6 +91,7 @@ class Claimer(Service):
         self._may_claim = may_claim
         self._wants_suspects = wants_suspects
         self._hears = hears
+        self._sleep_locks = sleep_locks
         self._arrived = arrived
         self._found_nothing = found_nothing
         self._cursors: dict[tuple[str, int], Cursor] = {}
@@ -90,6 +100,7 @@ class Claimer(Service):
         self._wake = asyncio.Event()
         self._looks_left = 0
         self._types = sorted(crew.handlers)
+        self._portion = Portion(LARGEST_CLAIM)
         self._asleep_on: frozenset[int] = frozenset()
         self._asleep_in: int | None = None
         crew.on_unbound = self.wake
@@ -111,13 +122,13 @@ class Claimer(Service):
             await self.pause(STANDSTILL)
             return
         self.crew.room.clear()
-        demand = self.crew.demand()
+        demand = self._demand()
         if demand is None:
             await self.crew.room.wait()
             return
         self._wake.clear()
         if await self._fair_claim(demand):
-            demand = self.crew.demand()
+            demand = self._demand()
             if demand is None:
                 return
         found = await self._claim(demand, exact=self._is_time_to_look_behind())
@@ -135,7 +146,7 @@ class Claimer(Service):
                 # Before it can be told: who tells it while it falls asleep has woken it.
                 self._wake.clear()
                 await self._record_sleep()
-                demand = self.crew.demand() if self._goes_on() else None
+                demand = self._demand() if self._goes_on() else None
                 activity = self.activity
                 now = time.monotonic()
                 found = 0 if demand is None else await self._claim(demand, exact=True)
@@ -162,10 +173,14 @@ class Claimer(Service):
         return not self.stopping.is_set() and self._may_claim()
 
     async def _record_sleep(self) -> None:
-        if self._hears() and self._asleep_in != self._link.generation:
-            buckets = await self._link.run_here(calls.fall_asleep(self._context, self._types))
-            if buckets is not None:
-                self._asleep_on, self._asleep_in = buckets, self._link.generation
+        if self._asleep_in == self._link.generation or not (self._hears() and self._sleep_locks.may_be_asked_for()):
+            return
+        buckets = await self._link.run_here(calls.fall_asleep(self._context, self._types))
+        if buckets:
+            self._asleep_on, self._asleep_in = buckets, self._link.generation
+            self._sleep_locks.granted()
+        elif buckets is not None:
+            self._sleep_locks.refused(await self._link.run(calls.lock_holders(self._context)))
 
     async def _forget_sleep(self) -> None:
         recorded_in, self._asleep_in, self._asleep_on = self._asleep_in, None, frozenset()
@@ -174,14 +189,21 @@ class Claimer(Service):
 
     # A claim
 
+    def _demand(self) -> Demand | None:
+        """What there is room for, as far as the server lets a claim of it pass."""
+        demand = self.crew.demand()
+        return None if demand is None else _at_most(self._portion.size, demand)
+
     async def _claim(self, demand: Demand, *, exact: bool) -> int:
         self.in_flight = True
         try:
             began = time.monotonic()
-            claim = await self._ask(demand, [] if exact else list(self._cursors_of(demand.types)))
-            if exact:
-                self._looked_behind = time.monotonic()
-                self._look_cost = self._looked_behind - began
+            try:
+                claim = await self._ask(demand, [] if exact else list(self._cursors_of(demand.types)))
+            finally:
+                if exact:  # one that was cut short, too: the next, from the cursors on, may be done in time
+                    self._looked_behind = time.monotonic()
+                    self._look_cost = self._looked_behind - began
             self._take(claim)
         finally:
             self.in_flight = False
@@ -189,6 +211,22 @@ class Claimer(Service):
         return demand.batch_size if claim.cut else len(claim.jobs)
 
     async def _ask(self, demand: Demand, cursors: Sequence[Cursor], *, oldest: bool = False) -> Claim:
+        """Claims; less than that, if the server cuts it short."""
+        while True:
+            asked = _at_most(self._portion.size, demand)
+            try:
+                claim = await self._ask_once(asked, cursors, oldest=oldest)
+            except psycopg.Error as error:
+                if not is_cut_short(error):
+                    raise
+                self._portion.was_cut_short(asked.batch_size)
+                if asked.batch_size == 1:
+                    raise
+            else:
+                self._portion.went_well(asked.batch_size)
+                return claim
+
+    async def _ask_once(self, demand: Demand, cursors: Sequence[Cursor], *, oldest: bool) -> Claim:
         try:
             claim = await self._link.run(
                 calls.claim(
@@ -252,4 +290,18 @@ class Claimer(Service):
                 seen.add(key)
                 self._cursors[key] = Cursor(*key, job.run_at, job.id)
         if len(self._cursors) > MOST_CURSORS:
-            self._cursors.clear()
+            self._forget_cursors()
+
+    def _forget_cursors(self) -> None:
+        """Of the types with the most priorities: there, the next claim reads across priorities, and without cursors."""
+        for job_type, _ in Counter(job_type for job_type, _ in self._cursors).most_common():
+            for key in [key for key in self._cursors if key[0] == job_type]:
+                del self._cursors[key]
+            if len(self._cursors) <= MOST_CURSORS // 2:
+                return
+
+
+def _at_most(size: int, demand: Demand) -> Demand:
+    if demand.batch_size <= size:
+        return demand
+    return demand._replace(batch_size=size, start=min(demand.start, size))

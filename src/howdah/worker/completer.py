@@ -3,7 +3,8 @@
 One batch is written while the next one gathers: alone, an ending is written at once; under load, batches
 grow by themselves. A batch that the database refuses as a whole is halved until the culprit is found, so that one
 bad row never keeps its neighbours from ending. The culprit is written on its own. A job that another transaction has
-locked is passed over, and tried again in short intervals until the lock is gone.
+locked is passed over, and tried again in short intervals until the lock is gone. A batch that the server cuts short
+(statement_timeout) is halved, too, and those that follow stay small for a while.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ from typing import Any, NamedTuple, TypeVar
 
 from howdah.context import Context
 from howdah.database import Database
-from howdah.errors import DatabaseUnavailable
+from howdah.errors import DatabaseUnavailable, InvalidInput
 from howdah.failure import describe, loggable
 from howdah.job import Job
-from howdah.outage import Backoff
-from howdah.outcome import Ending, Failed
+from howdah.outage import Backoff, is_cut_short
+from howdah.outcome import Ending, Failed, in_ascii
 from howdah.plan import Begin, Plan
+from howdah.portion import Portion
 from howdah.worker import calls
 from howdah.worker.calls import Hold
 from howdah.worker.link import Link
 from howdah.worker.reports import Persist, Reports, is_about_the_value
 from howdah.worker.run import hold_of
+from howdah.worker.service import Complaint
 from howdah.worker.tracker import Tracker
 
 log = logging.getLogger("howdah.worker")
@@ -87,13 +90,18 @@ class Completer:
         self._stragglers: set[asyncio.Task[None]] = set()
         self._locked: list[Ended] = []
         self._waiting_for_locks = False
+        self._slow: list[Ended] = []
+        """Those that the server cuts short although they are alone."""
+        self._trying_slow = False
+        self._portion = Portion(BATCH)
+        self._complaint = Complaint()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._task = asyncio.create_task(self._work(), name="howdah completer")
 
     @property
     def backlog(self) -> int:
-        return len(self._endings) + len(self._locked)
+        return len(self._endings) + len(self._locked) + len(self._slow)
 
     def end(self, job: Job, ending: Ending) -> None:
         self._endings.append(Ended(job, ending))
@@ -201,16 +209,35 @@ class Completer:
 
     async def _started(self, holds: Sequence[Hold]) -> set[uuid.UUID]:
         """Those that were started."""
-        begun = await self._persist(lambda: calls.start(self._context, holds))
-        if begun is not None or len(holds) == 1:
-            return begun or set()
-        half = len(holds) // 2
-        return await self._started(holds[:half]) | await self._started(holds[half:])
+        size = min(self._portion.size, len(holds))
+        if size < len(holds):
+            return await self._started(holds[:size]) | await self._started(holds[size:])
+        try:
+            begun = await self._until_reached(lambda: calls.start(self._context, holds))
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001
+            self._start_failed(holds, error)
+        else:
+            self._portion.went_well(size)
+            return begun
+        if size == 1:
+            return set()
+        return await self._started(holds[: size // 2]) | await self._started(holds[size // 2 :])
+
+    def _start_failed(self, holds: Sequence[Hold], error: Exception) -> None:
+        if is_cut_short(error):
+            self._portion.was_cut_short(len(holds))
+            if len(holds) == 1:
+                self._complaint.say(f"job {holds[0][0]} is not started, and goes back")
+        elif not isinstance(error, TimeoutError):
+            log.error("a write was refused by the database", exc_info=loggable(error))
 
     async def _write_endings(self) -> None:
         while self._more_comes() and 0 < len(self._endings) < GATHERED:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        batch, self._endings = self._endings[:BATCH], self._endings[BATCH:]
+        size = self._portion.size
+        batch, self._endings = self._endings[:size], self._endings[size:]
         await self._write_batch(batch, self._until_reached)
 
     async def _write_batch(self, batch: Sequence[Ended], persist: Persist) -> None:
@@ -227,6 +254,11 @@ class Completer:
         return [ended for ended in batch if hold_of(ended.job) not in waiting]
 
     async def _write(self, group: Sequence[Ended], persist: Persist) -> None:
+        size = min(self._portion.size, len(group))
+        if size < len(group):
+            await self._write(group[:size], persist)
+            await self._write(group[size:], persist)
+            return
         pairs = [(hold_of(job), ending) for job, ending in group]
         try:
             statuses, locked = await persist(lambda: calls.end(self._context, pairs))
@@ -234,13 +266,17 @@ class Completer:
             raise
         except Exception as error:  # noqa: BLE001
             # Whatever it was: an ending that is dropped here would leave its job held for ever.
-            if len(group) == 1:
-                self._write_alone(group[0], error)
+            if is_cut_short(error):
+                self._portion.was_cut_short(size)
+            if size > 1:
+                await self._write(group[: size // 2], persist)
+                await self._write(group[size // 2 :], persist)
+            elif is_cut_short(error):
+                self._is_slow(group[0])
             else:
-                half = len(group) // 2
-                await self._write(group[:half], persist)
-                await self._write(group[half:], persist)
+                self._write_alone(group[0], error)
             return
+        self._portion.went_well(size)
         self._put_off([ended for ended in group if ended.job.id in locked])
         self._tell([Written(job, ending, statuses.get(job.id)) for job, ending in group if job.id not in locked])
 
@@ -266,6 +302,32 @@ class Completer:
         finally:
             self._waiting_for_locks = False
 
+    def _is_slow(self, ended: Ended) -> None:
+        """Keeps an ending that takes longer than the server allows. Its job stays held."""
+        self._complaint.say(f"the end of {ended.job.job_type} {ended.job.id} is tried again, and the job stays held")
+        self._slow.append(ended)
+        if not self._trying_slow:
+            self._trying_slow = True
+            self._begin(self._write_slow())
+
+    async def _write_slow(self) -> None:
+        """One at a time, and more once one gets through: each that does not has cost the server all the time that it allows."""
+        backoff, size = Backoff(longest=10), 1
+        try:
+            while self._slow and not self._closing:
+                await asyncio.sleep(backoff.next())
+                before = len(self._slow)
+                batch, self._slow = self._slow[:size], self._slow[size:]
+                try:
+                    await self._write_batch(batch, self._through_pool)
+                except DatabaseUnavailable:
+                    self._slow += batch
+                size = 2 * size if len(self._slow) < before else 1
+                if size > 1:
+                    backoff.reset()
+        finally:
+            self._trying_slow = False
+
     def _write_alone(self, ended: Ended, error: Exception) -> None:
         self._begin(self._insist(ended, error))
 
@@ -279,7 +341,10 @@ class Completer:
         job, ending = ended
         backoff, refusals = Backoff(), 0
         while True:
-            if is_about_the_value(error) and refusals < 2:
+            if isinstance(error, InvalidInput) and (plainer := in_ascii(ending)) != ending:
+                # The database's encoding lacks a character of it.
+                ending = plainer
+            elif is_about_the_value(error) and refusals < 2:
                 refusals += 1
                 reason = describe(loggable(error))
                 log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, reason)
@@ -334,17 +399,6 @@ class Completer:
         self._report_timer = None if wait is None else self._loop.call_later(wait, self._something.set)
 
     # Calls
-
-    async def _persist(self, plan: Callable[[], Plan[R]]) -> R | None:
-        try:
-            return await self._until_reached(plan)
-        except DatabaseUnavailable:
-            raise
-        except TimeoutError:
-            return None
-        except Exception as error:
-            log.error("a write was refused by the database", exc_info=loggable(error))
-            return None
 
     async def _through_pool(self, plan: Callable[[], Plan[R]]) -> R:
         async with asyncio.timeout(PATIENCE):

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from howdah.handler import AnyHandler, Kind
@@ -48,6 +48,8 @@ class Crew:
         """Called when a type that the last claim could not ask for freely can be asked for again."""
         self.on_time: Callable[[], None] = lambda: None
         """Called when what waits here has waited long enough."""
+        self.undeclared: Set[str] = frozenset()
+        """Types that are not claimed yet: see Declarations."""
         self._limited = {handler.name for handler in handlers if handler.concurrency is not None}
         self._held = Counter[str]()
         """Of the types with a limit of their own."""
@@ -117,6 +119,8 @@ class Crew:
 
     def _limit(self, handler: AnyHandler, free: int, most: int) -> int:
         """All that is asked for, or what the handler's own concurrency leaves of the free slots."""
+        if handler.name in self.undeclared:
+            return 0
         if handler.concurrency is None:
             return most
         return max(min(handler.concurrency - self._held[handler.name], free, most), 0)
@@ -181,7 +185,7 @@ class BatchCrew(Crew):
 
     def demand(self) -> Demand | None:
         free = self.free
-        if not free:
+        if not free or not self.undeclared.isdisjoint(self.handlers):
             return None
         # Without a wait the claim itself makes the batch, and starts it in the same write.
         start = free if not self.batch.wait and not self.waiting else 0

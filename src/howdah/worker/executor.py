@@ -90,7 +90,13 @@ class Executor:
                 raise endings.EndedInChild(ending)
             return ending.result
         if run.handler.kind == "async":
-            return await run.handler.function(**arguments)
+            try:
+                value = await run.handler.function(**arguments)
+            except BaseException as error:
+                run.end_copy(error)
+                raise
+            run.end_copy()
+            return value
         future: asyncio.Future[Any] = self._loop.create_future()
         self.call_in_thread(flight, arguments, functools.partial(_answer, future), contextvars.copy_context())
         try:
@@ -184,11 +190,13 @@ class _Flight:
                 raise asyncio.CancelledError
             if self.child is None and self.run.handler.kind == "async" and not self._executor.has_middleware:
                 value = await self.run.handler.function(**self.bound())
+                self.run.end_copy()
             else:
                 value = await self._executor.call(self)
         except BaseException as raised:  # noqa: BLE001
             # Whatever a handler raises, SystemExit included, is about its job alone.
             error = raised
+            self.run.end_copy(error)
         finally:
             if self.child is not None:
                 self._executor._children.put_back(self.child)
@@ -293,7 +301,9 @@ def _begun(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], run
     """The task of a run. Its first step is taken at once: one that never waits costs the loop nothing."""
     if CAN_BE_EAGER and loop.get_task_factory() is None:
         name = run.handler.name  # more would cost more than all the rest; log_capture knows the run of a task
-        return asyncio.Task(work, loop=loop, name=name, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+        task = asyncio.Task(work, loop=loop, name=name, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+        run.end_copy()
+        return task
     return loop.create_task(work, name=f"job {run.label}")
 
 

@@ -17,7 +17,7 @@ import psycopg
 
 from howdah.database import AsyncConnection, Database
 from howdah.errors import DatabaseUnavailable
-from howdah.outage import Backoff, Outage, is_temporary
+from howdah.outage import Backoff, Locked, Outage, is_cut_short, is_temporary
 from howdah.plan import Plan
 
 R = TypeVar("R")
@@ -42,7 +42,8 @@ class Link:
         """Grows with each new connection: what a session holds (locks) is gone with the old one."""
 
     async def run(self, plan: Plan[R]) -> R:
-        """Runs a plan. Raises DatabaseUnavailable in an outage; the next call tries again."""
+        """Runs a plan. Raises DatabaseUnavailable in an outage; the next call tries again. A statement that the server has
+        cut short raises the driver's error."""
         async with self._lock:
             if (other := await self._other_if_lost()) is None:
                 return await self._run(plan)
@@ -74,9 +75,13 @@ class Link:
             self._outage.began(error)
             await self._drop()
             raise
+        except psycopg.errors.LockNotAvailable as error:
+            await self._drop_if_broken()
+            raise Locked(error) from error
         except psycopg.Error as error:
             await self._drop_if_broken()
-            if not is_temporary(error):
+            # The server is there; whoever asked may ask for less.
+            if is_cut_short(error) or not is_temporary(error):
                 raise
             if (error.sqlstate or "").startswith(_ELSEWHERE):
                 await self._drop()

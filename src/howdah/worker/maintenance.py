@@ -10,10 +10,15 @@ import asyncio
 import logging
 import random
 
+import psycopg
+
 from howdah import calls as verbs
 from howdah import schedules
 from howdah.context import Context
 from howdah.database import Database
+from howdah.outage import is_cut_short
+from howdah.plan import Row
+from howdah.portion import Portion
 from howdah.worker import calls
 from howdah.worker.link import Link
 from howdah.worker.service import Service
@@ -21,6 +26,8 @@ from howdah.worker.service import Service
 log = logging.getLogger("howdah.worker")
 
 PRUNE_EVERY = 300.0
+SWEPT_AT_ONCE = 1_000
+"""Jobs, for each reason to take them back."""
 
 
 class Maintenance:
@@ -32,6 +39,7 @@ class Maintenance:
         self._writes = writes
         self._sweep_every = sweep
         self._poll = poll
+        self._portion = Portion(SWEPT_AT_ONCE)
         self._complained: dict[str, str] = {}
         self.sweeper = Service("sweep", self._sweep)
         self.scheduler = Service("scheduler", self._fire)
@@ -45,7 +53,24 @@ class Maintenance:
     async def _sweep(self) -> None:
         if not await self.sweeper.pause(self._sweep_every * random.uniform(0.8, 1.2)):
             return
-        for row in await self._writes.run(calls.sweep(self._context)):
+        more = True
+        while more and not self.sweeper.stopping.is_set():
+            size = self._portion.size
+            rows = await self._swept(size)
+            # Of one cause, or of one dead worker, no more is taken back at once.
+            more = len(rows) >= size or self._portion.size < size
+
+    async def _swept(self, size: int) -> list[Row]:
+        """What was taken back. Where the server cuts it short: nothing, and the next one is smaller."""
+        try:
+            rows = await self._writes.run(calls.sweep(self._context, size))
+        except psycopg.Error as error:
+            if not is_cut_short(error) or size == 1:
+                raise
+            self._portion.was_cut_short(size)
+            return []
+        self._portion.went_well(size)
+        for row in rows:
             log.warning(
                 "took job %s back, now %s: %s",
                 row["id"],
@@ -53,6 +78,7 @@ class Maintenance:
                 row["reason"],
                 extra={"event": "recovered", "job_id": str(row["id"])},
             )
+        return rows
 
     async def _prune(self) -> None:
         if not await self.archivist.pause(self._prune_in):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import psycopg
 from psycopg import sql
 
+from howdah import wire
 from howdah.context import Context
 from howdah.database import AsyncConnection, Database
 from howdah.errors import DatabaseUnavailable
@@ -126,7 +127,7 @@ class Notifier(Service):
             try:
                 conn.pgconn.consume_input()
                 while (note := conn.pgconn.notifies()) is not None:
-                    self._heard(note.extra.decode())
+                    self._heard(note.extra.decode("utf-8", "replace"))
             except psycopg.Error as error:
                 loop.remove_reader(socket)
                 if not lost.done():
@@ -140,8 +141,8 @@ class Notifier(Service):
 
     def _heard(self, payload: str) -> None:
         word, _, rest = payload.partition(" ")
-        if word == "wake" and rest.isdecimal():
-            self._wake(int(rest))
+        if word == "wake" and (bucket := wire.bucket_in(rest)) is not None:
+            self._wake(bucket)
         elif word == "cancel":
             with contextlib.suppress(ValueError):
                 self._cancel(uuid.UUID(rest))

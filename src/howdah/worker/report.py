@@ -17,12 +17,14 @@ class WorkerReport:
         ``handed_back`` that the worker's end cut short.
     shed: it left because too many handlers would not end. left_threads: some have not ended yet.
     replaced: it left because another worker has its name.
+    refused: it left because the database refuses its login.
     """
 
     worker_id: str
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     shed: bool = False
     replaced: bool = False
+    refused: bool = False
     left_threads: bool = False
 
     @property
@@ -32,10 +34,12 @@ class WorkerReport:
 
     @property
     def exit_code(self) -> int:
-        """0: clean. 2: another worker has its name. 6: the grace ran out, and running jobs were handed back. 7: left, to
+        """0: clean. 2: another worker has its name. 4: the database refuses its login. 6: the grace ran out, and running jobs were handed back. 7: left, to
         shed handlers that would not end."""
         if self.replaced:
             return 2
+        if self.refused:
+            return 4
         return 7 if self.shed else 6 if self.interrupted else 0
 
     def __str__(self) -> str:

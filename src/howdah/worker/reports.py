@@ -22,9 +22,12 @@ import psycopg
 from howdah.context import Context
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput
 from howdah.failure import describe, loggable
+from howdah.outage import is_cut_short
 from howdah.plan import Plan
+from howdah.portion import Portion
 from howdah.worker import calls
 from howdah.worker.calls import Batch, Hold, Told
+from howdah.worker.service import Complaint
 from howdah.worker.tracker import Tracker
 
 log = logging.getLogger("howdah.worker")
@@ -53,6 +56,8 @@ class Reports:
         self._writing: set[Hold] = set()
         self._aside: asyncio.Task[None] | None = None
         self._written_at = float("-inf")
+        self._portion = Portion(MOST_EVENTS)
+        self._complaint = Complaint()
 
     def __bool__(self) -> bool:
         return bool(self._trackers or self._writing)
@@ -91,7 +96,7 @@ class Reports:
             self._written_at = time.monotonic()
         try:
             await self._write_progress(persist, [each for each in taken if each.report is not None])
-            while parts := _parts(taken):
+            while parts := _parts(taken, self._portion.size):
                 await self._write_events(persist, parts)
         except DatabaseUnavailable:
             raise
@@ -192,53 +197,81 @@ class Reports:
     async def _write_progress(self, persist: Persist, taken: Sequence[_Taken]) -> None:
         if not taken:
             return
+        size = min(self._portion.size, len(taken))
+        if size < len(taken):
+            await self._write_progress(persist, taken[:size])
+            await self._write_progress(persist, taken[size:])
+            return
         reports = [(each.tracker.hold, each.report) for each in taken if each.report is not None]
-        locked, error = await _tried(persist, lambda: calls.progress(self._context, reports))
+        locked, error = await self._tried(persist, lambda: calls.progress(self._context, reports), size)
         if error is None:
             for each in taken:
                 if each.id in locked:
-                    each.is_locked()
+                    each.has_to_wait_itself()
                 else:
                     each.report_is_done()
-        elif not is_about_the_value(error):
+        elif not (is_about_the_value(error) or is_cut_short(error)):
             for each in taken:
                 each.has_to_wait = True
-        elif len(taken) > 1:
-            half = len(taken) // 2
-            await self._write_progress(persist, taken[:half])
-            await self._write_progress(persist, taken[half:])
+        elif size > 1:
+            await self._write_progress(persist, taken[: size // 2])
+            await self._write_progress(persist, taken[size // 2 :])
+        elif is_cut_short(error):
+            self._is_slow(taken[0])
         else:
             self._refuse(taken[0], "progress", error)
             taken[0].report_is_done()
 
     async def _write_events(self, persist: Persist, parts: Sequence[_Part]) -> None:
         entries = [(part.taken.tracker.hold, told) for part in parts for told in part.told]
-        locked, error = await _tried(persist, lambda: calls.record_events(self._context, entries))
+        locked, error = await self._tried(persist, lambda: calls.record_events(self._context, entries), len(entries))
         if error is None:
             for part in parts:
                 if part.taken.id in locked:
-                    part.taken.is_locked()
+                    part.taken.has_to_wait_itself()
                 else:
                     part.taken.is_done(part.size)
-        elif not is_about_the_value(error):
+        elif not (is_about_the_value(error) or is_cut_short(error)):
             for part in parts:
                 part.taken.has_to_wait = True
-        elif len(parts) > 1:
+        elif len(entries) > 1:
+            await self._write_halves(persist, parts)
+        elif is_cut_short(error):
+            self._is_slow(parts[0].taken)
+        else:
+            (taken, _) = parts[0]
+            self._refuse(taken, f"{taken.told[0].kind} {taken.told[0].name!r}", error)
+            taken.is_done(1)
+
+    async def _write_halves(self, persist: Persist, parts: Sequence[_Part]) -> None:
+        if len(parts) > 1:
             half = len(parts) // 2
             await self._write_events(persist, parts[:half])
             await self._write_events(persist, parts[half:])
-        else:
-            await self._write_without_the_refused(persist, parts[0], error)
-
-    async def _write_without_the_refused(self, persist: Persist, part: _Part, error: Exception) -> None:
-        taken, size = part
-        if size == 1:
-            self._refuse(taken, f"{taken.told[0].kind} {taken.told[0].name!r}", error)
-            taken.is_done(1)
             return
+        taken, size = parts[0]
         await self._write_events(persist, [_Part(taken, size // 2)])
         if not taken.has_to_wait:
             await self._write_events(persist, [_Part(taken, size - size // 2)])
+
+    async def _tried(
+        self, persist: Persist, plan: Callable[[], Plan[Batch]], size: int
+    ) -> tuple[Container[uuid.UUID], Exception | None]:
+        """The jobs that were passed over, and what went wrong."""
+        try:
+            locked = (await persist(plan)).locked
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001
+            if is_cut_short(error):
+                self._portion.was_cut_short(size)
+            return (), error
+        self._portion.went_well(size)
+        return locked, None
+
+    def _is_slow(self, taken: _Taken) -> None:
+        self._complaint.say(f"what was said of job {taken.id} is tried again")
+        taken.has_to_wait_itself()
 
     def _refuse(self, taken: _Taken, what: str, error: Exception) -> None:
         self.refused += 1
@@ -265,7 +298,7 @@ class _Taken:
     def id(self) -> uuid.UUID:
         return self.tracker.hold[0]
 
-    def is_locked(self) -> None:
+    def has_to_wait_itself(self) -> None:
         """It is this job that has to wait."""
         self.has_to_wait = self.alone = True
 
@@ -293,14 +326,14 @@ class _Part(NamedTuple):
         return self.taken.told[: self.size]
 
 
-def _parts(taken: Sequence[_Taken]) -> list[_Part]:
+def _parts(taken: Sequence[_Taken], most: int) -> list[_Part]:
     """What goes into the next statement. Of a job whose turn has not come, nothing may overtake the rest."""
     parts: list[_Part] = []
     events, characters = 0, 0
     for each in taken:
         size = 0
         for told in () if each.has_to_wait else each.told:
-            if events == MOST_EVENTS or (events and characters + len(told.data) > MOST_CHARACTERS):
+            if events >= most or (events and characters + len(told.data) > MOST_CHARACTERS):
                 break
             events, characters, size = events + 1, characters + len(told.data), size + 1
         if size:
@@ -320,16 +353,6 @@ def _pieces(told: Sequence[Told]) -> Iterator[list[Told]]:
         characters += len(each.data)
     if piece:
         yield piece
-
-
-async def _tried(persist: Persist, plan: Callable[[], Plan[Batch]]) -> tuple[Container[uuid.UUID], Exception | None]:
-    """The jobs that were passed over, and what went wrong."""
-    try:
-        return (await persist(plan)).locked, None
-    except DatabaseUnavailable:
-        raise
-    except Exception as error:  # noqa: BLE001
-        return (), error
 
 
 def is_about_the_value(error: Exception) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from howdah import calls as verbs
+from howdah import forks
 from howdah.context import Context
 from howdah.database import Database
+from howdah.errors import QueueClosed
 from howdah.failure import loggable
 from howdah.job import Job, bind
 from howdah.plan import Plan
@@ -56,7 +59,15 @@ class Desk:
         self.context = context
         self.post = post
         self.capture_logs = capture_logs
+        self.pid = os.getpid()
         self._database = database
+
+    def check_process(self) -> None:
+        """Refuses a forked copy of the worker: what it would wait for runs in the original alone."""
+        if os.getpid() != self.pid:
+            raise QueueClosed(
+                "this is a forked copy of the worker: end it by os._exit(), and use the job in the original"
+            )
 
     def complete(self, job: Job, result: Any, conn: Any) -> None:
         self._database.run(verbs.complete(self.context, job, result), conn)
@@ -171,18 +182,21 @@ class Run:
         return self._only or self._tracker(job)
 
     def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
+        self.desk.check_process()
         # The next attempt goes on behind what was said, and does not say it again.
         if (tracker := self._trackers.get(job.id)) is not None and not self.desk.post.settle(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
         self.desk.checkpoint(job, data, conn)
 
     async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
+        self.desk.check_process()
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.desk.post.asettle(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
         await self.desk.acheckpoint(job, data, conn)
 
     def complete(self, job: Job, result: Any, conn: Any) -> None:
+        self.desk.check_process()
         # What was said would come too late once the job has ended.
         if (tracker := self._trackers.get(job.id)) is not None and not self.desk.post.settle(tracker, ends=True):
             self.desk.write_rest(tracker, conn)
@@ -190,11 +204,16 @@ class Run:
         self.by_handler.add(job.id)
 
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+        self.desk.check_process()
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.desk.post.asettle(tracker, ends=True):
             await self.desk.awrite_rest(tracker, conn)
         await self.desk.acomplete(job, result, conn)
         self.by_handler.add(job.id)
+
+    def end_copy(self, error: BaseException | None = None) -> None:
+        """Called when the handler returned or raised: a forked copy of the worker ends here."""
+        forks.end_copy(self.desk.pid, self.handler.name, error)
 
     # What was said of its jobs
 

@@ -9,13 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from howdah.errors import DatabaseUnavailable
 from howdah.failure import loggable
-from howdah.outage import Backoff
+from howdah.outage import Backoff, Locked, is_cut_short
 
 log = logging.getLogger("howdah.worker")
+
+
+COMPLAIN_EVERY = 60.0
+
+
+class Complaint:
+    """Says, now and then, that the server has cut a statement short that cannot be made smaller."""
+
+    def __init__(self) -> None:
+        self._silent_until = float("-inf")
+
+    def say(self, consequence: str) -> None:
+        now = time.monotonic()
+        if now >= self._silent_until:
+            self._silent_until = now + COMPLAIN_EVERY
+            log.error(
+                "the server cut a statement short that cannot be made smaller, because of statement_timeout, or because"
+                " somebody cancelled it; %s. If this goes on, raise statement_timeout for the login of the workers:"
+                " ALTER ROLE … SET statement_timeout",
+                consequence,
+                extra={"event": "cut_short"},
+            )
 
 
 class Service:
@@ -26,6 +49,8 @@ class Service:
         self.stopping = asyncio.Event()
         self._step = step
         self._backoff = Backoff()
+        self._is_locked_out = False
+        self._complaint = Complaint()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -48,14 +73,21 @@ class Service:
         while not self.stopping.is_set():
             try:
                 await self._step()
-            except DatabaseUnavailable:
+            except DatabaseUnavailable as error:
+                if isinstance(error, Locked) and not self._is_locked_out:
+                    self._is_locked_out = True
+                    log.warning("%s waits: %s", self.name, error, extra={"event": "locked_out"})
                 await self.pause(self._backoff.next())
             except Exception as error:
-                about = {"event": "service_failed"}
-                log.error("%s failed unexpectedly; it goes on", self.name, exc_info=loggable(error), extra=about)
+                if is_cut_short(error):
+                    self._complaint.say(f"{self.name} tries again")
+                else:
+                    about = {"event": "service_failed"}
+                    log.error("%s failed unexpectedly; it goes on", self.name, exc_info=loggable(error), extra=about)
                 await self.pause(self._backoff.next())
             else:
                 self._backoff.reset()
+                self._is_locked_out = False
 
 
 async def happens(event: asyncio.Event, within: float | None) -> bool:

@@ -14,10 +14,13 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
+
+from howdah import forks
 
 log = logging.getLogger("howdah.worker")
 
@@ -29,6 +32,7 @@ class Threads:
 
     def __init__(self, most: int, *, leaked: Callable[[int], None]) -> None:
         self.loop = asyncio.get_running_loop()
+        self.pid = os.getpid()
         self._most = most
         self._leaked = leaked
         self._started = 0
@@ -194,6 +198,7 @@ class ThreadCall:
         except BaseException as raised:  # noqa: BLE001
             # Also SystemExit and KeyboardInterrupt: a handler does not end the worker.
             error = raised
+        forks.end_copy(self._threads.pid, self.name, error)
         if self._ends_in_time():
             self._threads.tell(self, value, error)
 

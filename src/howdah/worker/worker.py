@@ -19,16 +19,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from howdah import resource
+import psycopg
+
+from howdah import forks, resource
 from howdah.context import Context
 from howdah.database import Database
-from howdah.errors import DatabaseUnavailable, InvalidOption
+from howdah.errors import DatabaseUnavailable, InvalidOption, LoginRefused
 from howdah.failure import describe
 from howdah.handler import AnyHandler
-from howdah.outage import Backoff, Outage
+from howdah.outage import Backoff, Locked, Outage
+from howdah.standard_streams import open_closed_ones
 from howdah.worker import calls, log_capture
 from howdah.worker.claimer import Claimer
 from howdah.worker.crew import Crew
+from howdah.worker.declarations import Declarations
 from howdah.worker.executor import Middleware
 from howdah.worker.floor import Floor
 from howdah.worker.heartbeat import Heartbeat
@@ -40,6 +44,7 @@ from howdah.worker.orders import Orders
 from howdah.worker.report import WorkerReport
 from howdah.worker.service import Service, happens
 from howdah.worker.shutdown import handled_signals
+from howdah.worker.sleep_locks import SleepLocks
 
 log = logging.getLogger("howdah.worker")
 
@@ -64,6 +69,7 @@ class Worker:
         middleware: Sequence[Middleware],
         open_resources: Callable[[contextlib.AsyncExitStack], Awaitable[Resources]],
         prepare: Callable[[], None],
+        schedules: Sequence[str] = (),
     ) -> None:
         self.options = options
         self.handlers = _chosen(handlers, options.types)
@@ -78,6 +84,7 @@ class Worker:
         self._middleware = middleware
         self._open_resources = open_resources
         self._prepare = prepare
+        self._schedules = schedules
         self._fenced = False
         self._let_go_at = float("-inf")
         self._stops = 0
@@ -91,6 +98,8 @@ class Worker:
 
         Cancelling it stops it in the same way as ``stop``.
         """
+        open_closed_ones()
+        forks.keep_loop(asyncio.get_running_loop())
         self._stop_event, self._hurry_event = asyncio.Event(), asyncio.Event()
         self._note_stops()
         if signals:
@@ -152,12 +161,20 @@ class Worker:
             self.context,
             interval=self.options.heartbeat,
             lease=self.options.lease,
-            facts={"job_types": sorted(self.handlers), "capacity": sum(crew.slots for crew in self._floor.crews)},
+            facts={
+                "job_types": sorted(self.handlers),
+                "capacity": sum(crew.slots for crew in self._floor.crews),
+                "schedules": list(self._schedules),
+            },
             pulse=self._pulse,
             rejoined=self._rejoined,
             replaced=self._replaced,
         )
         stack.callback(self._heartbeat.close)
+        self._declarations = Declarations(self._chores, self.context, self.handlers, declared=self._declared)
+        for crew in self._floor.crews:
+            crew.undeclared = self._declarations.missing
+        self._sleep_locks = SleepLocks(self.options.poll)
         self._claimers = [self._claimer(crew) for crew in self._floor.crews]
         self._orders = Orders(
             self._chores,
@@ -181,7 +198,7 @@ class Worker:
         maintenance = Maintenance(
             self._database, self.context, self._chores, sweep=self.options.sweep, poll=self.options.poll
         )
-        self._services = [self._orders, self._fence, *maintenance.services]
+        self._services = [self._orders, self._fence, self._declarations, *maintenance.services]
         if not self.options.drain:
             self._services.append(self._notifier)
         if await self._joined():
@@ -205,6 +222,7 @@ class Worker:
             may_claim=self._may_claim,
             wants_suspects=lambda: self._floor.has_room_for_suspects,
             hears=lambda: self._notifier.listening,
+            sleep_locks=self._sleep_locks,
             arrived=self._floor.arrived,
             found_nothing=self._drained_perhaps,
         )
@@ -227,7 +245,9 @@ class Worker:
                 return False
             try:
                 joining.result()
-            except DatabaseUnavailable as error:
+            except LoginRefused:
+                raise
+            except (DatabaseUnavailable, psycopg.errors.QueryCanceled) as error:
                 self._outage.began(error)
                 await self._disconnect()
                 await happens(self._stop_event, backoff.next())
@@ -236,13 +256,15 @@ class Worker:
         return False
 
     async def _join(self) -> None:
-        await asyncio.to_thread(self._prepare)
+        try:
+            await asyncio.to_thread(self._prepare)
+        except psycopg.errors.LockNotAvailable as error:
+            raise Locked(error) from error
         # All connections or none: where there are too few for all workers, many that have one each would do nothing.
         for link in self._links:
             await link.open()
         await asyncio.to_thread(self._heartbeat.open)
-        for handler in self.handlers.values():
-            await self._claims.run(calls.declare(self.context, handler.declaration))
+        await self._declarations.begin()
         registration = self._heartbeat.registration()
         await self._claims.run(calls.register(self.context, self._heartbeat.boot, **registration))
 
@@ -261,6 +283,11 @@ class Worker:
     def _wake(self, bucket: int | None) -> None:
         for claimer in self._claimers:
             claimer.wake(bucket)
+
+    def _declared(self) -> None:
+        for claimer in self._claimers:
+            claimer.crew.room.set()
+            claimer.wake()
 
     def _changed(self, crew: Crew, handler: AnyHandler) -> None:
         """A job of a crew ended, or its end was written."""
@@ -294,6 +321,7 @@ class Worker:
         await self._fence.pause(min(self.options.lease / 20, 0.5))
         self._floor.let_go_of_hoarded()
         self._shed_perhaps()
+        self._leave_if_refused()
         cut_off = self._heartbeat.silence > self.options.lease * FENCE_AT
         if cut_off and not self._fenced:
             self._fenced = self._floor.closed = True
@@ -344,6 +372,12 @@ class Worker:
                 "%d handlers will not end: this worker stops, to be started anew", self.leaked, extra={"event": "shed"}
             )
             self.report.shed = True
+            self.stop()
+
+    def _leave_if_refused(self) -> None:
+        if self._outage.refused is not None and not self.report.refused:
+            log.error("%s. This worker stops", self._outage.refused, extra={"event": "login_refused"})
+            self.report.refused = True
             self.stop()
 
     # The end

@@ -18,7 +18,7 @@ from howdah.cli.top.lines import Remarks, StatusLine
 from howdah.cli.top.snapshot import take
 from howdah.cli.top.view import RUNNING
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 SIZE = (160, 50)
 EVERY = timedelta(milliseconds=200)
 

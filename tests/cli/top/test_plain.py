@@ -68,7 +68,7 @@ def test_head_can_close_the_pipe(dsn: str, queue: JobQueue) -> None:
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"howdah top")
         process.stdout.close()
-        assert process.wait(timeout=60) in (0, 141)
+        assert process.wait(timeout=180) in (0, 141)
         assert process.stderr.read() == b""
 
 
@@ -86,7 +86,7 @@ def test_what_is_wrong_from_the_beginning_has_its_exit_code(dsn: str) -> None:
 
 def test_the_other_commands_do_not_load_what_only_the_screen_needs() -> None:
     loaded = "import sys; from howdah.cli import parser; parser.build(); print('textual' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=180)
     assert done.stdout == "False\n"
 
 

@@ -25,7 +25,7 @@ from tests.cli.top.test_hostile import TYPE
 from tests.cli.top.test_screen import running_job
 
 COLUMNS, LINES = 120, 36
-PATIENCE = 60.0
+PATIENCE = 120.0
 UNKNOWN_TO_PYTE = re.compile(r"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]")
 WITHOUT_TEXTUAL = "import sys; sys.modules['textual'] = None; "
 BROKEN = """

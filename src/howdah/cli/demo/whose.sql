@@ -1,5 +1,8 @@
 -- Whether the schema exists, and whether a demo made it.
 SELECT
-    to_regnamespace('howdah') IS NOT NULL AS is_there,
-    obj_description(to_regnamespace('howdah'), 'pg_namespace')
-        IS NOT DISTINCT FROM 'Made by the demo, which clears it each time that it begins.' AS is_the_demos
+    pg_catalog.to_regnamespace('howdah') IS NOT NULL AS is_there,
+    coalesce(
+        pg_catalog.obj_description(pg_catalog.to_regnamespace('howdah'), 'pg_namespace')
+            OPERATOR(pg_catalog.=) 'Made by the demo, which clears it each time that it begins.',
+        false
+    ) AS is_the_demos

@@ -40,7 +40,7 @@ def take(queue: JobQueue, view: View, limit: int) -> Snapshot:
     """Looks at the queue, in four statements at most."""
     stats, clock = queue.stats(), time.monotonic()
     workers = queue.workers()
-    jobs = queue.list(**view.filters, limit=limit, scan_limit=SCAN_LIMIT)
+    jobs = queue.list(**view.filters, limit=limit, scan_limit=SCAN_LIMIT, brief=True)
     return Snapshot(
         at=_database_time(workers),
         clock=clock,

@@ -1,5 +1,6 @@
 -- Only what a bench has made, whatever has happened since somebody last looked.
 -- Whoever looks at it in an open transaction is in the way; but not for ever.
+SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL lock_timeout = '2s';
 SET LOCAL client_min_messages = warning;
 DO $$

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.adopt(p_table regclass) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 DECLARE
     v_adopted bigint;

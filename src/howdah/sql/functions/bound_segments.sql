@@ -1,5 +1,7 @@
 -- From a bound that is known to hold, the planner sees which segments a query by the time of the end need not read. To add it
--- takes a lock for a moment, and is left for later if somebody reads the segment; to look at the rows holds up nothing.
+-- takes a lock for a moment, and is left for later if a transaction reads the segment. To look at the rows takes as long as there are
+-- rows, so that is never done while such a lock is held: all ends are found before the first bound is added, and a bound is
+-- validated by a later call.
 CREATE OR REPLACE FUNCTION howdah.bound_segments() RETURNS int
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -8,45 +10,62 @@ SET timezone = 'UTC'
 SET datestyle = 'ISO'
 AS $$
 DECLARE
-    v_number int;
-    v_table text;
+    v_segment record;
     v_first timestamptz;
     v_last timestamptz;
-    v_bound int := 0;
+    v_bounds jsonb;
+    v_done int := 0;
 BEGIN
     IF NOT howdah.has_segments() THEN
         RETURN 0;
     END IF;
-    FOR v_number, v_first, v_last IN
-        SELECT s.number, s.first_end, s.last_end FROM howdah.segments AS s
-        WHERE s.closed_at IS NOT NULL AND to_regclass('howdah.archive_' || s.number) IS NOT NULL AND NOT EXISTS (
-            SELECT FROM pg_catalog.pg_constraint AS c
-            WHERE c.conrelid = to_regclass('howdah.archive_' || s.number) AND c.conname = 'archive_ends' AND c.convalidated
-        )
-        ORDER BY s.number
+    FOR v_segment IN
+        SELECT s.number FROM howdah.segments AS s
+        WHERE s.closed_at IS NOT NULL AND s.first_end IS NULL AND to_regclass('howdah.archive_' || s.number) IS NOT NULL
     LOOP
-        v_table := 'archive_' || v_number;
-        IF v_first IS NULL THEN
-            EXECUTE format('SELECT min(finished_at), max(finished_at) FROM howdah.%I', v_table) INTO v_first, v_last;
-            -- One whose jobs were all deleted, or retried.
-            CONTINUE WHEN v_first IS NULL;
-            UPDATE howdah.segments AS s SET first_end = v_first, last_end = v_last WHERE s.number = v_number;
-        END IF;
+        EXECUTE format('SELECT min(finished_at), max(finished_at) FROM howdah.%I', 'archive_' || v_segment.number) INTO v_first, v_last;
+        -- Neither in one whose jobs were all deleted, or retried.
+        UPDATE howdah.segments AS s SET first_end = v_first, last_end = v_last WHERE s.number = v_segment.number;
+    END LOOP;
+
+    SELECT jsonb_object_agg(t.name, k.convalidated) INTO v_bounds
+    FROM howdah.segments AS s
+    CROSS JOIN LATERAL (SELECT 'archive_' || s.number AS name) AS t
+    LEFT JOIN pg_catalog.pg_constraint AS k ON k.conrelid = to_regclass('howdah.' || t.name) AND k.conname = 'archive_ends'
+    WHERE s.first_end IS NOT NULL AND to_regclass('howdah.' || t.name) IS NOT NULL;
+
+    FOR v_segment IN
+        SELECT 'archive_' || s.number AS name, s.first_end, s.last_end FROM howdah.segments AS s
+        WHERE v_bounds -> ('archive_' || s.number) = 'null' ORDER BY s.number
+    LOOP
         BEGIN
             EXECUTE format(
-                'ALTER TABLE howdah.%1$I DROP CONSTRAINT IF EXISTS archive_ends,'
-                ' ADD CONSTRAINT archive_ends CHECK (finished_at >= %2$L AND finished_at <= %3$L) NOT VALID', v_table, v_first, v_last
+                'ALTER TABLE howdah.%I ADD CONSTRAINT archive_ends CHECK (finished_at >= %L AND finished_at <= %L) NOT VALID',
+                v_segment.name, v_segment.first_end, v_segment.last_end
             );
-            EXECUTE format('ALTER TABLE howdah.%I VALIDATE CONSTRAINT archive_ends', v_table);
-            v_bound := v_bound + 1;
+            v_done := v_done + 1;
         EXCEPTION
             WHEN lock_not_available THEN
                 NULL;
         END;
     END LOOP;
-    RETURN v_bound;
+    IF v_done > 0 THEN
+        RETURN v_done;
+    END IF;
+
+    FOR v_segment IN SELECT b.key AS name FROM jsonb_each(v_bounds) AS b WHERE b.value = 'false' ORDER BY b.key LOOP
+        BEGIN
+            EXECUTE format('ALTER TABLE howdah.%I VALIDATE CONSTRAINT archive_ends', v_segment.name);
+            v_done := v_done + 1;
+        EXCEPTION
+            WHEN lock_not_available THEN
+                NULL;
+        END;
+    END LOOP;
+    RETURN v_done;
 END
 $$;
 COMMENT ON FUNCTION howdah.bound_segments IS
-    'Finds out when the first and the last job of a closed segment ended, and adds it as a constraint. Returns for how many it could.';
+    'Finds out when the first and the last job of each closed segment ended, and adds it as a constraint; the next call validates it.'
+    ' Returns for how many it did something: call it, each time in a transaction of its own, until that is 0.';
 REVOKE ALL ON FUNCTION howdah.bound_segments FROM PUBLIC;

@@ -20,7 +20,7 @@ BEGIN
         WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE
     ) AS j;
 
-    UPDATE howdah.live AS j SET token = j.token + 1, worker_id = NULL, claimed_at = NULL, own_write = NOT j.own_write
+    UPDATE howdah.live AS j SET token = howdah.next_token(j.token), worker_id = NULL, claimed_at = NULL, own_write = NOT j.own_write
     WHERE j.id = ANY (v_ending);
     PERFORM howdah.finish(array_agg(c.id), array_agg('cancelled'::varchar), array_agg(p_reason))
     FROM unnest(v_ending) AS c (id)
@@ -30,9 +30,8 @@ BEGIN
         last_error = coalesce(p_reason, j.last_error),
         own_write = NOT j.own_write
     WHERE j.id = ANY (v_asked);
-    -- A hint to their workers; what it does not reach, they learn when they attend to their jobs. With a notify queue
-    -- that nobody empties, the transaction would fail as it commits.
-    IF v_asked IS NOT NULL AND pg_notification_queue_usage() < 0.5 THEN
+    -- A hint to their workers; what it does not reach, they learn when they attend to their jobs.
+    IF v_asked IS NOT NULL AND howdah.may_notify() THEN
         PERFORM pg_notify(howdah.channel(), 'cancel ' || c.id) FROM unnest(v_asked[:1000]) AS c (id);
     END IF;
 

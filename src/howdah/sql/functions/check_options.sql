@@ -19,8 +19,13 @@ BEGIN
     IF p_expires_in IS NOT NULL THEN
         PERFORM howdah.check_span(p_expires_in, 'expires_in');
     END IF;
-    IF p_retry_policy IS NOT NULL THEN
-        PERFORM howdah.retry_delay(p_retry_policy, 1);
+    IF pg_column_size(p_retry_policy) > 8192 THEN
+        RAISE EXCEPTION 'a retry policy has % bytes; 8192 are allowed', pg_column_size(p_retry_policy) USING ERRCODE = 'JQ003';
+    ELSIF p_retry_policy IS NOT NULL AND howdah.retry_delay(p_retry_policy, 1) IS NULL THEN
+        RAISE EXCEPTION 'not a retry policy: %', p_retry_policy USING
+            ERRCODE = 'JQ001',
+            HINT = 'For example {"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2};'
+                ' the other kinds are "fixed" and "linear" (with a delay) and "none". Delays are seconds.';
     END IF;
 END
 $$;

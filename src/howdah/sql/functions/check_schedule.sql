@@ -1,4 +1,6 @@
-CREATE OR REPLACE FUNCTION howdah.check_schedule(p_name text, p_cron text, p_every interval, p_missed text) RETURNS void
+CREATE OR REPLACE FUNCTION howdah.check_schedule(
+    p_name text, p_cron text, p_every interval, p_missed text, p_timezone text DEFAULT NULL, p_next_run_at timestamptz DEFAULT NULL
+) RETURNS void
 LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -8,6 +10,11 @@ BEGIN
             ERRCODE = 'JQ001';
     ELSIF (p_cron IS NULL) = (p_every IS NULL) THEN
         RAISE EXCEPTION 'a schedule needs a rhythm: either cron or every' USING ERRCODE = 'JQ001';
+    ELSIF length(p_cron) > 1000 OR length(p_timezone) > 100 THEN
+        RAISE EXCEPTION 'cron has at most 1000 characters, and a time zone 100' USING ERRCODE = 'JQ001';
+    ELSIF isfinite(p_next_run_at) AND p_next_run_at NOT BETWEEN '0001-01-02 UTC' AND '9999-12-30 UTC' THEN
+        -- Not every client knows other years, and one that does not would look for it again and again.
+        RAISE EXCEPTION 'next_run_at is %, and must be in a year from 1 to 9999', p_next_run_at USING ERRCODE = 'JQ001';
     ELSIF p_every < '1 second' THEN
         RAISE EXCEPTION 'every is %, and must be at least a second', p_every USING ERRCODE = 'JQ001';
     ELSIF p_missed NOT IN ('none', 'last', 'all') THEN

@@ -2,7 +2,8 @@
 -- limit sorts before a returned one, by (priority descending, run_at, id). Lanes, one for each type, are
 -- merged level by level of priority: a level with one lane is a single scan that skips what others hold,
 -- and so is each lane of a level where all limits together leave room for everybody; other levels are
--- read a few rows of each lane at a time, as far as the rows read are known to come next.
+-- read a few rows of each lane at a time, as far as the rows read are known to come next. After some levels
+-- with few jobs each, the rest is merged across levels (claim_levels).
 -- So about n + types rows are read, and none is locked that is not returned.
 CREATE OR REPLACE FUNCTION howdah.claim(
     p_worker_id varchar,
@@ -45,11 +46,15 @@ DECLARE
     v_heads howdah.lane_head[];
     v_lanes howdah.lane_head[];
     v_lane howdah.lane_head;
+    v_generation bigint;
+    -- Of this claim, unless a job has had a later one: see next_token.
+    v_token bigint := howdah.next_token(0);
     v_lease interval;
     v_lease_until timestamptz;
     v_start int := greatest(p_start, 0);
     v_starts boolean;
     v_too_slow uuid;
+    v_levels int := 0;
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
     IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 0 AND 100000 THEN
@@ -63,9 +68,9 @@ BEGIN
             USING ERRCODE = 'JQ001';
     END IF;
     PERFORM howdah.check_span(p_lease, 'lease');
-    IF NOT EXISTS (
-        SELECT FROM howdah.workers AS w WHERE w.worker_id = p_worker_id AND w.boot = coalesce(p_boot, w.boot)
-    ) THEN
+    SELECT w.generation INTO v_generation FROM howdah.workers AS w
+    WHERE w.worker_id = p_worker_id AND w.boot = coalesce(p_boot, w.boot);
+    IF NOT FOUND THEN
         IF p_boot IS NOT NULL THEN
             RAISE EXCEPTION 'worker % is not registered (any more) under this boot', p_worker_id
                 USING ERRCODE = 'JQ006', HINT = 'Whatever it held was taken back. Register again.';
@@ -106,6 +111,15 @@ BEGIN
 
     WHILE v_heads IS NOT NULL AND cardinality(v_picked) < p_batch_size LOOP
         v_wanted := p_batch_size - cardinality(v_picked);
+        v_levels := v_levels + 1;
+        -- Few jobs of each priority: the rest is read across priorities. Not where a cursor says from where on, nor where
+        -- limits or orders decide one by one.
+        IF v_levels > 4 AND p_limits IS NULL AND NOT EXISTS (
+            SELECT FROM unnest(v_heads) AS head WHERE head.ordered OR head.job_type = ANY (p_cursor_types)
+        ) THEN
+            v_picked := v_picked || howdah.claim_levels(v_heads, v_wanted, p_suspects);
+            EXIT;
+        END IF;
         SELECT array_agg(head), sum(coalesce(head.most, p_batch_size)), min(head.priority) INTO v_lanes, v_room, v_level
         FROM unnest(v_heads) AS head
         WHERE head.priority = (SELECT max(best.priority) FROM unnest(v_heads) AS best);
@@ -168,7 +182,8 @@ BEGIN
         ) AS remaining (head);
     END LOOP;
 
-    IF cardinality(v_picked) > v_start AND ((v_start > 0 AND v_mixed) OR NOT p_job_types <@ p_ahead_types) THEN
+    -- Not <@, which compares each of thousands of types with each.
+    IF cardinality(v_picked) > v_start AND ((v_start > 0 AND v_mixed) OR p_job_types <> p_ahead_types) THEN
         -- The best ones start. Behind them the first that may not wait ends the batch: to leave out only that one would
         -- let worse ones pass it.
         WITH line AS (
@@ -200,7 +215,8 @@ BEGIN
                 lease = v_lease,
                 lease_until = v_lease_until,
                 attempts = j.attempts + 1,
-                token = j.token + 1,
+                token = CASE WHEN j.token < v_token THEN v_token ELSE howdah.next_token(j.token) END,
+                generation = v_generation,
                 -- How far an attempt before this one has come says nothing about it.
                 progress = 0,
                 current_stage = NULL,

@@ -3,7 +3,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RAISE EXCEPTION 'claimable is for SELECT … FOR UPDATE SKIP LOCKED' USING
+    RAISE EXCEPTION 'claimable is for SELECT ... FOR UPDATE SKIP LOCKED' USING
         ERRCODE = 'JQ005', HINT = 'Write to jobs instead, by the id.';
 END
 $$;

@@ -15,8 +15,12 @@ SET enable_hashjoin = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_completed uuid[];
 BEGIN
-    RETURN QUERY
+    IF pg_column_size(p_results) > 65536 THEN
+        PERFORM howdah.check_size(p_results, 'a result');
+    END IF;
     WITH gone AS (
         DELETE FROM howdah.live AS j USING unnest(p_ids, p_tokens, p_results) AS ended (id, token, result)
         WHERE j.id = ANY (p_ids) AND j.id = ended.id AND j.token = ended.token AND j.status <> 'pending'
@@ -49,12 +53,21 @@ BEGIN
     ), told AS MATERIALIZED (
         SELECT howdah.tell(array_agg(job_type)) FROM counted
     )
-    SELECT done.id FROM (
+    SELECT array_agg(done.id) INTO v_completed FROM (
         -- The next of an ordered type may go. (At most one of each is held, so this is not for many.)
         SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.wake(ARRAY[job_type]) END FROM gone
     ) AS done CROSS JOIN told;
+    RETURN QUERY SELECT unnest(v_completed);
+    IF cardinality(v_completed) IS DISTINCT FROM cardinality(p_ids) THEN
+        -- A call whose answer was lost comes again: what was completed by this very claim is completed.
+        RETURN QUERY
+        SELECT a.id FROM unnest(p_ids, p_tokens) AS ended (id, token)
+        JOIN howdah.archive AS a ON a.id = ended.id AND a.token = ended.token
+        WHERE a.id = ANY (p_ids) AND a.id <> ALL (coalesce(v_completed, '{}')) AND a.status = 'completed';
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION howdah.complete IS
-    'Ends held jobs as completed. Returns the ids that it changed: a job whose token is no longer the claim''s is not among them.';
+    'Ends held jobs as completed. Returns the ids of those that are: a job whose token is no longer the claim''s is not among them. One that'
+    ' this very claim has completed before is, so that a call whose answer was lost can be sent again.';
 REVOKE ALL ON FUNCTION howdah.complete FROM PUBLIC;

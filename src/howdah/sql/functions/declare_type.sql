@@ -1,3 +1,5 @@
+-- What does not change is not written, and waits for nobody: every worker declares its types when it starts. What changes waits for the
+-- type's row alone, and for that not long: an operator may have it in an open transaction.
 CREATE OR REPLACE FUNCTION howdah.declare_type(
     p_job_type varchar,
     p_ordered boolean DEFAULT false,
@@ -12,44 +14,37 @@ CREATE OR REPLACE FUNCTION howdah.declare_type(
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '200ms'
 AS $$
-DECLARE
-    v_flips boolean := p_ordered IS DISTINCT FROM coalesce(
-        (SELECT t.ordered FROM howdah.types AS t WHERE t.job_type = p_job_type), false
-    );
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_expires_in, p_timeout, p_retry_policy);
-    IF v_flips THEN
-        -- Whoever adds a job right now has looked at the type before: its job is waited for, and found. Before
-        -- the type's own row, because whoever ends a job comes from there.
-        LOCK TABLE howdah.live IN SHARE ROW EXCLUSIVE MODE;
+    IF EXISTS (
+        SELECT FROM howdah.types AS t
+        WHERE t.job_type = p_job_type AND t.declared_at IS NOT NULL AND (
+            t.ordered, t.pause_on_failure, t.priority, t.max_attempts, t.timeout, t.expires_in, t.retry_policy, t.max_crashes,
+            t.fail_stalled
+        ) IS NOT DISTINCT FROM (
+            p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy, p_max_crashes,
+            p_fail_stalled
+        )
+    ) THEN
+        RETURN;
     END IF;
     INSERT INTO howdah.types AS t (
         job_type, ordered, pause_on_failure, priority, max_attempts, timeout, expires_in, retry_policy, max_crashes,
-        fail_stalled, declared_at
+        fail_stalled, declared_at, settling
     ) VALUES (
         p_job_type, p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy,
-        p_max_crashes, p_fail_stalled, howdah.clock()
+        p_max_crashes, p_fail_stalled, howdah.clock(), CASE WHEN p_ordered THEN '{}'::text[] END
     )
     ON CONFLICT (job_type) DO UPDATE SET
         ordered = excluded.ordered, pause_on_failure = excluded.pause_on_failure, priority = excluded.priority,
         max_attempts = excluded.max_attempts, timeout = excluded.timeout, expires_in = excluded.expires_in,
         retry_policy = excluded.retry_policy, max_crashes = excluded.max_crashes,
-        fail_stalled = excluded.fail_stalled, declared_at = excluded.declared_at
-    -- Every worker declares its types when it starts: what does not change is not written.
-    WHERE (
-        t.ordered, t.pause_on_failure, t.priority, t.max_attempts, t.timeout, t.expires_in, t.retry_policy, t.max_crashes,
-        t.fail_stalled
-    ) IS DISTINCT FROM (
-        excluded.ordered, excluded.pause_on_failure, excluded.priority, excluded.max_attempts, excluded.timeout,
-        excluded.expires_in, excluded.retry_policy, excluded.max_crashes, excluded.fail_stalled
-    );
-    IF v_flips THEN
-        -- Held jobs follow when they come back: two of them would break the promise of one lease before it is made.
-        UPDATE howdah.live AS j SET order_key = CASE WHEN p_ordered THEN '' END, own_write = NOT j.own_write
-        WHERE j.job_type = p_job_type AND j.status = 'pending';
-    END IF;
+        fail_stalled = excluded.fail_stalled, declared_at = excluded.declared_at,
+        settling = CASE WHEN t.ordered IS DISTINCT FROM excluded.ordered THEN '{}' ELSE t.settling END;
+    PERFORM howdah.reorder(p_job_type, p_declares => true);
 END
 $$;
 COMMENT ON FUNCTION howdah.declare_type IS

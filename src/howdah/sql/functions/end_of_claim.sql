@@ -34,9 +34,9 @@ AS $$
         decided.status,
         CASE
             WHEN p_cause NOT IN ('failed', 'timed out', 'stalled', 'snoozed') OR decided.status <> 'pending' THEN p_job.run_at
-            ELSE coalesce(p_run_at, howdah.clock() + howdah.retry_delay(
-                coalesce(p_job.retry_policy, '{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}'),
-                p_job.attempts
+            ELSE coalesce(p_run_at, howdah.clock() + coalesce(
+                howdah.retry_delay(p_job.retry_policy, p_job.attempts),
+                howdah.retry_delay('{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}', p_job.attempts)
             ))
         END,
         said.error,
@@ -45,7 +45,7 @@ AS $$
         counted.interruptions,
         CASE WHEN p_cause <> 'cancelled' AND said.error IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'attempt', p_job.attempts, 'token', p_job.token, 'at', howdah.clock(), 'worker', p_job.worker_id,
-            'started_at', p_job.started_at, 'kind', p_cause, 'error', said.error, 'traceback', p_traceback
+            'started_at', p_job.started_at, 'kind', p_cause, 'error', said.error, 'traceback', left(p_traceback, 1000000)
         )) END,
         -- What was handed back before it began, or put off by itself, is no news.
         CASE WHEN decided.status <> 'pending'
@@ -83,7 +83,7 @@ AS $$
             WHEN p_cause = 'worker died' AND p_job.status = 'running' THEN
                 format('worker %s died while it ran the job (worker died %s)', p_job.worker_id, often.in_words)
             WHEN p_cause = 'crashed' THEN
-                format('%s (worker died %s)', coalesce(p_error, 'the process that ran the job died'), often.in_words)
+                format('%s (worker died %s)', coalesce(left(p_error, 1000000), 'the process that ran the job died'), often.in_words)
             WHEN p_cause = 'interrupted' AND p_job.status = 'running' AND counted.interruptions > s.max_interruptions THEN
                 format('interrupted %s by workers that stopped', often.in_words)
             WHEN p_cause = 'lease passed' THEN
@@ -93,10 +93,10 @@ AS $$
             WHEN p_cause = 'timed out' THEN format('timed out after %s', coalesce(p_job.timeout, t.timeout))
             WHEN p_cause = 'stalled' THEN format(
                 'stalled: nothing was reported for %s s',
-                round(extract(epoch FROM howdah.clock())::numeric - (p_job.report ->> 'at')::numeric)
+                round(extract(epoch FROM howdah.clock())::numeric - coalesce(howdah.number_in(p_job.report -> 'at'), 0))
             )
-            WHEN p_cause = 'failed' THEN coalesce(p_error, 'failed without an error message')
-            WHEN p_cause = 'cancelled' THEN p_error
+            WHEN p_cause = 'failed' THEN coalesce(left(p_error, 1000000), 'failed without an error message')
+            WHEN p_cause = 'cancelled' THEN left(p_error, 1000000)
         END AS error
     ) AS said
     WHERE CASE p_cause

@@ -22,25 +22,32 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+-- By the id, whatever the planner knows: a plan made for an empty segment must hold for a full one.
+SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
     v_new_id uuid := coalesce(p_id, howdah.new_id());
-    -- Whether no job has this id yet. A caller is believed if the id itself says that it was made in this very minute: an ended
-    -- job could be hidden behind a new one otherwise. To look for it in any case would cost every call more than it is worth.
-    v_is_new boolean := p_id IS NULL OR (
-        p_first_try
-        AND abs(('x' || replace(left(p_id::text, 13), '-', ''))::bit(48)::bigint - date_part('epoch', clock_timestamp()) * 1000) < 60000
-    );
+    -- Only an id that was made here is known to be new. Nothing that a caller says of its own one is proof: an ended job could be
+    -- hidden behind a new one.
+    v_is_new boolean := p_id IS NULL;
     v_id uuid;
-    v_created boolean;
-    v_ended boolean;
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
-    IF p_id IS NOT NULL AND NOT p_first_try AND current_setting('transaction_isolation') <> 'read committed' THEN
+    IF p_key IS NOT NULL THEN
+        PERFORM howdah.check_keys(ARRAY[p_key]);
+    END IF;
+    IF p_meta IS NOT NULL THEN
+        PERFORM howdah.check_meta(p_meta);
+    END IF;
+    IF pg_column_size(p_data) > 65536 THEN
+        PERFORM howdah.check_size(ARRAY[p_data], 'data');
+    END IF;
+    IF p_id IS NOT NULL AND current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'an id of one''s own needs a READ COMMITTED transaction' USING
-            ERRCODE = 'JQ001', HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen.';
+            ERRCODE = 'JQ001',
+            HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen. Leave p_id out, and the database makes one.';
     END IF;
     LOOP
         IF p_key IS NULL AND v_is_new THEN
@@ -77,7 +84,13 @@ BEGIN
             INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
         END IF;
 
-        IF FOUND AND v_is_new THEN
+        -- A repeated call must find its job among the ended ones too. This look comes after the INSERT, because that may have
+        -- waited for the very transaction that ended the job. It is what has_ended does; without a call for the usual case.
+        IF FOUND AND (v_is_new OR NOT (
+            EXISTS (SELECT FROM howdah.archive_open AS a WHERE a.id = p_id)
+            OR EXISTS (SELECT FROM howdah.segments AS s WHERE p_id BETWEEN s.first_id AND s.last_id)
+                AND howdah.has_ended(ARRAY[p_id]) IS NOT NULL
+        )) THEN
             -- Later ones are waited for by those who sleep: they look at what is due next.
             IF run_at <= howdah.clock() + interval '2 seconds' AND howdah.somebody_sleeps(p_job_type) THEN
                 PERFORM howdah.wake(ARRAY[p_job_type], p_alone);
@@ -85,37 +98,25 @@ BEGIN
             RETURN NEXT;
             RETURN;
         ELSIF FOUND THEN
-            -- A repeated call must find its job among the ended ones too. This look comes after the
-            -- INSERT, because that may have waited for the very transaction that ended the job.
+            DELETE FROM howdah.live AS j WHERE j.id = p_id;
             v_id := p_id;
-            v_ended := EXISTS (
-                SELECT FROM howdah.archive AS a WHERE a.id = p_id
-            );
-            DELETE FROM howdah.live AS j WHERE j.id = p_id AND v_ended;
-            v_created := NOT v_ended;
         ELSE
             v_id := coalesce(
                 (SELECT j.id FROM howdah.live AS j WHERE j.id = p_id),
                 (SELECT j.id FROM howdah.live AS j WHERE j.job_type = p_job_type AND j.key = p_key)
             );
-            v_created := false;
         END IF;
         -- None means that the job in the way ended meanwhile: its place is free now.
         EXIT WHEN v_id IS NOT NULL;
     END LOOP;
 
-    IF v_created AND run_at <= howdah.clock() + interval '2 seconds' THEN
-        PERFORM howdah.wake(ARRAY[p_job_type], p_alone);
-    END IF;
     RETURN QUERY
-    SELECT
-        d.id, v_created, d.priority, d.run_at, d.created_at, d.max_attempts, d.timeout, d.expires_at, d.retry_policy
+    SELECT d.id, false, d.priority, d.run_at, d.created_at, d.max_attempts, d.timeout, d.expires_at, d.retry_policy
     FROM howdah.job_details AS d WHERE d.id = v_id;
 END
 $$;
 COMMENT ON FUNCTION howdah.enqueue IS
     'Adds a job. A live job of the same type and key, or a job of the same id, is returned instead, with created = false.'
-    ' p_first_try promises that p_id was made for this very call, and spares the look for a job that has it already; it is believed of a UUIDv7'
-    ' that is less than a minute off.'
+    ' p_first_try says nothing any more: older clients pass it.'
     ' p_alone promises that this call is a transaction by itself, which spares a notification while another one is on its way.';
 REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

@@ -26,6 +26,10 @@ DECLARE
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
+    PERFORM howdah.check_meta(p_meta);
+    IF pg_column_size(p_data) > 65536 THEN
+        PERFORM howdah.check_size(p_data, 'the data of a job');
+    END IF;
     IF p_keys IS NULL THEN
         WITH added AS (
             INSERT INTO howdah.live (
@@ -44,6 +48,7 @@ BEGIN
         )
         SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
     ELSE
+        PERFORM howdah.check_keys(p_keys);
         -- Behind a bulk of several calls, whose keys are in no order. Who has but one key holds none while it waits for it.
         IF cardinality(p_keys) > 1 THEN
             PERFORM howdah.queue_up(p_job_type, p_shared => true);

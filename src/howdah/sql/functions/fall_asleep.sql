@@ -2,7 +2,7 @@
 -- sleepers would bloat while an old transaction is open, and its rows would outlive a killed session; locks
 -- do neither. wake looks for them.
 CREATE OR REPLACE FUNCTION howdah.fall_asleep(p_job_types varchar[]) RETURNS int[]
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -11,12 +11,11 @@ DECLARE
         FROM unnest(p_job_types) AS t (job_type) WHERE t.job_type IS NOT NULL ORDER BY bucket
     );
 BEGIN
-    PERFORM pg_advisory_lock_shared('howdah.live'::regclass::oid::int, s.bucket) FROM unnest(v_buckets) AS s (bucket);
-    RETURN v_buckets;
+    RETURN CASE WHEN howdah.share_locks(v_buckets) THEN v_buckets ELSE '{}' END;
 END
 $$;
 COMMENT ON FUNCTION howdah.fall_asleep IS
     'From now on this session gets a notification, on the channel that it must have begun to listen on before, when jobs of'
-    ' these types may be due. Returns the buckets that it will name. Look for jobs once more after this call, and then wait.'
-    ' Needs a session of one''s own, and ends with it or with stay_awake.';
+    ' these types may be due. Returns the buckets that it will name; none if another session keeps a lock that sleepers share: then poll, and'
+    ' call this again later. Look for jobs once more after this call, and then wait. Needs a session of one''s own, and ends with it or with stay_awake.';
 REVOKE ALL ON FUNCTION howdah.fall_asleep FROM PUBLIC;

@@ -3,8 +3,7 @@ CREATE OR REPLACE FUNCTION howdah.fire_schedule(
 ) RETURNS TABLE (instant timestamptz, job_id uuid, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- So that moments in JSON are written in it.
-SET timezone = 'UTC'
+SET lock_timeout = '1s'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -20,17 +19,7 @@ BEGIN
         RETURN;
     END IF;
     FOREACH instant IN ARRAY coalesce(p_instants, '{}') LOOP
-        SELECT j.id, j.created INTO job_id, created FROM howdah.enqueue(
-            p_job_type => v_schedule.job_type,
-            p_data => v_schedule.data,
-            p_priority => v_schedule.priority,
-            p_run_at => instant,
-            p_max_attempts => v_schedule.max_attempts,
-            p_key => CASE WHEN NOT v_schedule.overlap THEN 'schedule:' || p_name END,
-            p_timeout => v_schedule.timeout,
-            p_retry_policy => v_schedule.retry_policy,
-            p_meta => jsonb_build_object('schedule', p_name, 'scheduled_for', instant)
-        ) AS j;
+        SELECT j.job_id, j.created INTO job_id, created FROM howdah.add_scheduled(v_schedule, instant) AS j;
         IF created THEN
             v_last_run_at := instant;
             v_last_job_id := job_id;

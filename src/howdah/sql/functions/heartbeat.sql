@@ -9,13 +9,22 @@ CREATE OR REPLACE FUNCTION howdah.heartbeat(
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 BEGIN
+    IF p_pace IS NOT NULL THEN
+        PERFORM howdah.check_pace(p_pace);
+    END IF;
+    IF p_running < 0 OR p_leaked < 0 OR p_loop_lag NOT BETWEEN '0' AND '36500 days' OR p_since_claim NOT BETWEEN '0' AND '36500 days' THEN
+        RAISE EXCEPTION 'running is %, leaked %, loop_lag % and since_claim %: none may be negative, nor a hundred years',
+            p_running, p_leaked, p_loop_lag, p_since_claim USING ERRCODE = 'JQ001';
+    END IF;
     UPDATE howdah.workers AS w SET
         heartbeat_at = howdah.lease_clock(),
         fresh_since = CASE
             WHEN w.fresh_since IS NULL OR w.heartbeat_at < howdah.lease_clock() - w.lease / 2 THEN howdah.lease_clock()
-            ELSE w.fresh_since
+            -- Not later than now, where the clock went back: see follow_clock.
+            ELSE least(w.fresh_since, howdah.lease_clock())
         END,
         running = coalesce(p_running, w.running),
         last_claim_at = coalesce(howdah.lease_clock() - p_since_claim, w.last_claim_at),

@@ -4,7 +4,7 @@
 -- For most types the first entry of all is due, and that is it. The others are walked downwards, priority by priority. So are
 -- those with a cursor, which says that everything up to it was seen: without it, each look would wade through the dead entries
 -- of all jobs taken before, for as long as some forgotten transaction keeps them from being vacuumed. These are walked as gaps
--- between cursors (no entry of ours died there) and as what lies behind each cursor.
+-- between cursors (no entry of ours died there) and as what lies behind each cursor. After many steps in vain, far_head goes on.
 CREATE OR REPLACE FUNCTION howdah.lane_heads(
     p_job_types varchar[],
     p_below bigint[],
@@ -28,15 +28,15 @@ AS $$
         WHERE lane.job_type = ANY (p_cursor_types) IS NOT TRUE
     ), walk AS (
         (
-            SELECT lane.job_type, coalesce(lane.below, 2147483648) AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
+            SELECT lane.job_type, coalesce(lane.below, 2147483648) AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id, 0 AS steps
             FROM unnest(p_job_types, p_below) AS lane (job_type, below)
             WHERE lane.job_type = ANY (p_cursor_types)
             UNION ALL
-            SELECT first_entry.job_type, first_entry.priority, first_entry.run_at, first_entry.id
+            SELECT first_entry.job_type, first_entry.priority, first_entry.run_at, first_entry.id, 0
             FROM first_entry WHERE first_entry.run_at > howdah.clock()
         )
         UNION ALL
-        SELECT walk.job_type, step.priority, step.run_at, step.id
+        SELECT walk.job_type, step.priority, step.run_at, step.id, walk.steps + 1
         FROM walk
         LEFT JOIN LATERAL (
             SELECT p_cursor_priorities[c.n]::bigint AS priority, p_cursor_run_ats[c.n] AS run_at, p_cursor_ids[c.n] AS id
@@ -67,11 +67,18 @@ AS $$
             WHERE next_cursor.priority IS NOT NULL
             LIMIT 1
         ) AS step
-        WHERE walk.run_at IS NULL OR walk.run_at > howdah.clock()
+        WHERE (walk.run_at IS NULL OR walk.run_at > howdah.clock()) AND walk.steps < 64
     )
     SELECT head.job_type, head.priority::int, head.run_at, head.id
-    FROM (TABLE first_entry UNION ALL TABLE walk) AS head
+    FROM (TABLE first_entry UNION ALL SELECT walk.job_type, walk.priority, walk.run_at, walk.id FROM walk) AS head
     WHERE head.run_at <= howdah.clock()
+    UNION ALL
+    SELECT walk.job_type, far.priority, far.run_at, far.id
+    FROM walk
+    CROSS JOIN LATERAL howdah.far_head(
+        walk.job_type, walk.priority, p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
+    ) AS far
+    WHERE walk.steps = 64 AND (walk.run_at IS NULL OR walk.run_at > howdah.clock())
 $$;
 COMMENT ON FUNCTION howdah.lane_heads IS 'The first due job of each given type below a given priority. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.lane_heads FROM PUBLIC;

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.leave_worker(p_worker_id varchar, p_boot uuid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 BEGIN
     DELETE FROM howdah.workers AS w WHERE w.worker_id = p_worker_id AND w.boot = p_boot;

@@ -9,7 +9,16 @@ BEGIN
     IF p_job.run_at > v_now OR p_job.expires_at <= v_now THEN
         RETURN false;
     ELSIF p_job.order_key IS NOT NULL THEN
-        RETURN p_job.id = ANY (howdah.claim_ordered(p_job.job_type, true));
+        BEGIN
+            IF p_job.id = ANY (howdah.claim_ordered(p_job.job_type, true)) THEN
+                RETURN true;
+            END IF;
+            -- Gives the type's row back, which claim_ordered has locked: the client's transaction may go on for long.
+            RAISE EXCEPTION USING ERRCODE = 'JQ000';
+        EXCEPTION
+            WHEN SQLSTATE 'JQ000' THEN
+                RETURN false;
+        END;
     END IF;
     RETURN NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job.job_type AND t.paused_at IS NOT NULL);
 END

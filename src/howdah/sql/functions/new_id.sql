@@ -9,7 +9,7 @@ BEGIN
     ELSE
         CREATE OR REPLACE FUNCTION howdah.new_id() RETURNS uuid
         LANGUAGE sql VOLATILE
-        AS $$
+        RETURN (
             SELECT (
                 lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint), 12, '0')
                 || '7' || lpad(to_hex((counter >> 22) & 4095), 3, '0')
@@ -18,7 +18,7 @@ BEGIN
                 || right(gen_random_uuid()::text, 10)
             )::uuid
             FROM nextval('howdah.id_counter') AS counter
-        $$;
+        );
     END IF;
 END
 $do$;

@@ -48,10 +48,15 @@ BEGIN
     exact := ahead <= 100000;
     ahead := least(ahead, 100000);
     SELECT
-        count(*), sum((w.pace -> v_job.job_type ->> 'per_second')::float8), 
-        CASE WHEN v_job.order_key IS NULL THEN sum(greatest(w.capacity - w.running, 0)) END
+        count(*), sum(p.per_second) FILTER (WHERE p.per_second >= 0),
+        CASE WHEN v_job.order_key IS NULL THEN sum(greatest(w.capacity::bigint - w.running, 0)) END
     INTO v_workers, per_second, v_free
     FROM howdah.workers AS w
+    CROSS JOIN LATERAL (SELECT howdah.number_in(w.pace -> v_job.job_type -> 'per_second') AS per_second) AS m
+    -- What is too small for a float8 cannot be cast.
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN m.per_second > 0 THEN greatest(m.per_second, 1e-300)::float8 WHEN m.per_second = 0 THEN 0 END AS per_second
+    ) AS p
     WHERE w.heartbeat_at >= howdah.lease_clock() - w.lease AND v_job.job_type = ANY (w.job_types);
     because := CASE
         WHEN v_from = 'infinity' THEN 'it waits for other jobs'

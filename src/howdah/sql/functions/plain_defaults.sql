@@ -8,6 +8,9 @@ DECLARE
     v_max_attempts int;
 BEGIN
     PERFORM howdah.check_job_type(NEW.job_type);
+    IF pg_column_size(NEW.data) > 65536 THEN
+        PERFORM howdah.check_size(ARRAY[NEW.data], 'data');
+    END IF;
     IF NEW.priority IS NULL OR NEW.max_attempts IS NULL THEN
         SELECT t.priority, t.max_attempts INTO v_priority, v_max_attempts FROM howdah.types AS t WHERE t.job_type = NEW.job_type;
         NEW.priority := coalesce(NEW.priority, v_priority, 100);
@@ -15,9 +18,10 @@ BEGIN
     END IF;
     IF NEW.id IS NULL THEN
         NEW.id := howdah.new_id();
-    ELSE
-        -- For plain_insert: only an id of the client's own can be that of another job.
-        PERFORM set_config('jobs.id_was_given', 'yes', true);
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'an id of one''s own needs a READ COMMITTED transaction' USING
+            ERRCODE = 'JQ001',
+            HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen. Leave id out, and the database makes one.';
     END IF;
     NEW.progress := coalesce(NEW.progress, 0);
     NEW.events_count := coalesce(NEW.events_count, 0);

@@ -7,12 +7,9 @@ AS $$
 DECLARE
     v_id uuid;
 BEGIN
-    -- Not deleted, but moved by plain_insert: all of them or none. One after the other, because a look locks the table until the
-    -- transaction ends.
+    -- Not deleted, but moved by plain_insert: all of them or none.
     SELECT g.id INTO v_id FROM gone AS g LIMIT 1;
     IF EXISTS (SELECT FROM howdah.live AS j WHERE j.id = v_id) THEN
-        RETURN NULL;
-    ELSIF EXISTS (SELECT FROM howdah.archive_open AS a WHERE a.id = v_id) THEN
         RETURN NULL;
     END IF;
     DELETE FROM howdah.events AS e WHERE e.job_id = ANY (ARRAY(SELECT g.id FROM gone AS g));

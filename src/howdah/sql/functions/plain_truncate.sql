@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.plain_truncate() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 BEGIN
     -- Not where only the parent was truncated, which is empty anyway.

@@ -7,6 +7,8 @@
 CREATE OR REPLACE FUNCTION howdah.plain_update() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+-- It runs for each row, and would make a plan for each of the first five in each session.
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_was_held boolean := OLD.status IN ('claimed', 'running');
@@ -14,6 +16,7 @@ DECLARE
     v_names_error boolean := coalesce(NEW.names_error, false);
     v_is_registered boolean := false;
     v_is_alive boolean := false;
+    v_generation bigint;
     v_job howdah.live;
     v_cause text;
     v_end record;
@@ -25,6 +28,9 @@ BEGIN
     ELSIF NEW.job_type IS DISTINCT FROM OLD.job_type THEN
         PERFORM howdah.check_job_type(NEW.job_type);
         NEW.order_key := (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered);
+    END IF;
+    IF pg_column_size(NEW.data) > 65536 AND NEW.data IS DISTINCT FROM OLD.data THEN
+        PERFORM howdah.check_size(ARRAY[NEW.data], 'data');
     END IF;
     NEW.progress := coalesce(NEW.progress, 0);
     NEW.events_count := coalesce(NEW.events_count, 0);
@@ -43,14 +49,14 @@ BEGIN
             -- A Complete or a Fail that comes after its job was taken back.
             RETURN NULL;
         ELSIF NEW.status = 'cancelled' THEN
-            NEW.token := OLD.token + 1;
+            NEW.token := howdah.next_token(OLD.token);
         END IF;
         RETURN NEW;
     ELSIF NOT v_was_held THEN
         IF NOT howdah.may_be_claimed(OLD) THEN
             RETURN NULL;
         END IF;
-        NEW.token := OLD.token + 1;
+        NEW.token := howdah.next_token(OLD.token);
     ELSE
         SELECT w.heartbeat_at >= howdah.lease_clock() - w.lease, true INTO v_is_alive, v_is_registered
         FROM howdah.workers AS w WHERE w.worker_id = OLD.worker_id;
@@ -66,10 +72,12 @@ BEGIN
             -- Another claim of what is held.
             RETURN NULL;
         END IF;
-        -- Without a claimed_at, the sweep could not tell which life of a worker the claim is of.
-        IF NEW.claimed_at IS NULL OR NOT EXISTS (SELECT FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id) THEN
+        SELECT w.generation INTO v_generation FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id;
+        IF NOT FOUND THEN
             NEW.lease := coalesce(OLD.lease, interval '10 minutes');
             NEW.lease_until := howdah.lease_clock() + NEW.lease;
+        ELSIF NOT v_was_held THEN
+            NEW.generation := v_generation;
         END IF;
         IF NEW.status = 'running' AND OLD.status <> 'running' THEN
             NEW.deadline_at := howdah.clock() + OLD.timeout;
@@ -89,15 +97,16 @@ BEGIN
         NEW.worker_id := OLD.worker_id;
         NEW.claimed_at := OLD.claimed_at;
         NEW.cancel_requested_at := coalesce(OLD.cancel_requested_at, howdah.clock());
-        IF OLD.cancel_requested_at IS NULL AND pg_notification_queue_usage() < 0.5 THEN
+        IF OLD.cancel_requested_at IS NULL AND howdah.may_notify() THEN
             PERFORM pg_notify(howdah.channel(), 'cancel ' || OLD.id);
         END IF;
         RETURN NEW;
     END IF;
-    NEW.token := OLD.token + 1;
+    NEW.token := howdah.next_token(OLD.token);
     NEW.lease := NULL;
     NEW.lease_until := NULL;
     NEW.deadline_at := NULL;
+    NEW.generation := NULL;
     v_note := jsonb_build_object('cause', NEW.status, 'worker', OLD.worker_id, 'started_at', OLD.started_at);
     IF NEW.status IN ('pending', 'failed') THEN
         v_cause := CASE
@@ -111,12 +120,14 @@ BEGIN
         SELECT * INTO v_end FROM howdah.end_of_claim(
             v_job, v_cause, NEW.last_error, NULL,
             -- Without a policy of its own, a plain client's job is due again at once, as it expects.
-            howdah.clock() + howdah.retry_delay(coalesce(OLD.retry_policy, '{"kind": "none"}'), NEW.attempts),
+            howdah.clock() + howdah.retry_delay(
+                CASE WHEN howdah.is_retry_policy(OLD.retry_policy) THEN OLD.retry_policy ELSE '{"kind": "none"}' END, NEW.attempts
+            ),
             NEW.status = 'failed'
         );
         NEW.status := v_end.status;
         NEW.run_at := v_end.run_at;
-        NEW.attempts := NEW.attempts - v_end.refund;
+        NEW.attempts := greatest(NEW.attempts - v_end.refund, 0);
         NEW.crashes := v_end.crashes;
         NEW.errors := howdah.with_error(OLD.errors, v_end.entry);
         NEW.order_key := (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered);

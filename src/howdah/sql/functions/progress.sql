@@ -31,7 +31,10 @@ BEGIN
             AS r (id, token, percent, stage, done, total, place)
         -- A number beyond all reason is no reason to fail, least of all for the others of the batch.
         CROSS JOIN LATERAL (
-            SELECT howdah.bounded(r.done, -1e18, 1e18) AS done, howdah.bounded(r.total, -1e18, 1e18) AS total
+            SELECT
+                -- One so small that no quotient of it can be told is none.
+                CASE WHEN abs(r.done) < 1e-200 THEN 0 ELSE howdah.bounded(r.done, -1e18, 1e18) END AS done,
+                howdah.bounded(r.total, -1e18, 1e18) AS total
         ) AS n
         ORDER BY r.id, r.token, r.place DESC
     ), changed AS (

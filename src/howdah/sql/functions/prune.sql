@@ -13,7 +13,7 @@ BEGIN
     IF p_keep < '0' THEN
         RAISE EXCEPTION 'cannot keep jobs for %', p_keep USING ERRCODE = 'JQ001';
     END IF;
-    v_cutoff := howdah.clock() - coalesce(p_keep, (SELECT s.archive_retention FROM howdah.settings AS s));
+    v_cutoff := howdah.clock() - howdah.bounded_span(coalesce(p_keep, (SELECT s.archive_retention FROM howdah.settings AS s)));
     IF NOT howdah.has_segments() THEN
         RETURN;
     END IF;

@@ -37,6 +37,11 @@ DECLARE
     v_events howdah.event_details[];
     v_xmax xid8;
     v_xip xid8[];
+    v_from bigint;
+    -- What can be seen is of a transaction that is over, and below this; or of this very one.
+    v_end xid8 := pg_snapshot_xmax(pg_current_snapshot());
+    v_own xid8 := pg_current_xact_id_if_assigned();
+    v_foreign boolean;
 BEGIN
     IF p_limit IS NULL OR p_limit < 1 THEN
         RAISE EXCEPTION 'limit is %, and must be at least 1', p_limit USING ERRCODE = 'JQ001';
@@ -78,6 +83,11 @@ BEGIN
         RAISE EXCEPTION 'this position is ahead of the database, which may have been restored'
             USING ERRCODE = 'JQ008', HINT = 'Begin without a position.';
     END IF;
+    SELECT v.stream_from INTO v_from FROM howdah.schema_version AS v;
+    IF v_after_n BETWEEN 1 AND v_from - 1 OR v_rest_n < v_from THEN
+        RAISE EXCEPTION 'this position is of another cluster, from which this database was restored'
+            USING ERRCODE = 'JQ008', HINT = 'Begin without a position.';
+    END IF;
 
     IF v_n IS NULL THEN
         -- Few, as a rule: what came since the last look. By their transactions, and put in order here.
@@ -90,11 +100,14 @@ BEGIN
             SELECT e FROM howdah.event_details AS e
             WHERE e.n > v_after_n AND coalesce(e.xact < v_xmax, false) AND e.xact <> ALL (v_xip)
         )
-        SELECT array_agg(page.e ORDER BY (page.e).n) INTO v_events FROM (
+        SELECT
+            array_agg(page.e ORDER BY (page.e).n),
+            (SELECT bool_or((f.e).xact >= v_end AND (f.e).xact IS DISTINCT FROM v_own) FROM fresh AS f)
+        INTO v_events, v_foreign FROM (
             SELECT f.e FROM fresh AS f
             WHERE (p_job_types IS NULL OR (f.e).job_type = ANY (p_job_types))
                 AND (p_kinds IS NULL OR (f.e).kind = ANY (p_kinds))
-                -- Of this very transaction, say, or restored from a dump of another database.
+                -- Not of this very transaction, say.
                 AND pg_visible_in_snapshot((f.e).xact, v_rest_seen) AND (f.e).n <= v_rest_n
             ORDER BY (f.e).n LIMIT p_limit
         ) AS page;
@@ -107,6 +120,14 @@ BEGIN
                 AND (p_job_types IS NULL OR e.job_type = ANY (p_job_types)) AND (p_kinds IS NULL OR e.kind = ANY (p_kinds))
             ORDER BY e.n LIMIT p_limit
         ) AS page;
+        v_foreign := EXISTS (
+            SELECT FROM howdah.event_details AS e WHERE e.xact >= v_end AND e.xact IS DISTINCT FROM v_own
+        );
+    END IF;
+    -- Their turn would come when this cluster has got that far: old ones as new.
+    IF v_foreign THEN
+        RAISE EXCEPTION 'the events were restored from another cluster, whose transactions are ahead of those of this one'
+            USING ERRCODE = 'JQ009', HINT = 'Let the owner of this schema run the command migrate, which puts them in order.';
     END IF;
     RETURN QUERY
     SELECT

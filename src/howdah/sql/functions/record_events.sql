@@ -28,8 +28,11 @@ BEGIN
     ELSIF EXISTS (SELECT FROM unnest(p_kinds) AS k (kind) WHERE k.kind NOT IN ('event', 'log')) THEN
         RAISE EXCEPTION 'what can be recorded is of kind event or log' USING ERRCODE = 'JQ001';
     END IF;
+    IF pg_column_size(p_data) > 65536 THEN
+        PERFORM howdah.check_size(p_data, 'the data of an event');
+    END IF;
     WITH held AS MATERIALIZED (
-        SELECT j.id, j.token, CASE WHEN (j.report -> 'told' ->> 0)::bigint = j.token THEN (j.report -> 'told' ->> 1)::int END AS told
+        SELECT j.id, j.token, CASE WHEN j.report -> 'told' -> 0 = to_jsonb(j.token) THEN howdah.number_in(j.report -> 'told' -> 1) END AS told
         FROM howdah.live AS j WHERE j.id = ANY (p_ids) AND j.status <> 'pending'
         ORDER BY j.id FOR UPDATE
     ), told AS MATERIALIZED (
@@ -82,5 +85,5 @@ END
 $$;
 COMMENT ON FUNCTION howdah.record_events IS
     'Keeps what happened to held jobs, in order, several for one job if need be. p_kinds: event (if not given) or log. p_ages: how long'
-    ' ago it happened. p_numbers: 1, 2, 3 … within the claim, so that what is sent again after a lost reply is kept once. Returns the job and the sequence of each that it kept; those of a claim that is over are not among them.';
+    ' ago it happened. p_numbers: 1, 2, 3 ... within the claim, so that what is sent again after a lost reply is kept once. Returns the job and the sequence of each that it kept; those of a claim that is over are not among them.';
 REVOKE ALL ON FUNCTION howdah.record_events FROM PUBLIC;

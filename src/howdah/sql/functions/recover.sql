@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000, p_worker_id 
 RETURNS TABLE (id uuid, status varchar, reason text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 SET enable_seqscan = off
 SET jit = off
 AS $$
@@ -19,6 +20,7 @@ BEGIN
     LOCK TABLE howdah.workers IN ROW EXCLUSIVE MODE;
     -- One moment for its own beats and for those of others: a stall between two looks would make all seem dead.
     v_now := howdah.lease_clock();
+    PERFORM howdah.follow_clock(v_now);
     v_judges := p_worker_id IS NULL OR EXISTS (
         SELECT FROM howdah.workers AS w
         WHERE w.worker_id = p_worker_id AND w.heartbeat_at > v_now - w.lease / 2 AND w.fresh_since <= v_now - w.lease
@@ -30,14 +32,16 @@ BEGIN
         ORDER BY w.worker_id
         FOR UPDATE SKIP LOCKED
     LOOP
-        RETURN QUERY SELECT * FROM howdah.take_back(v_worker);
+        RETURN QUERY SELECT * FROM howdah.take_back(v_worker, p_limit);
         IF EXISTS (SELECT FROM howdah.live AS j WHERE j.worker_id = v_worker AND j.status IN ('claimed', 'running')) THEN
-            -- Something of it was locked, and is left to the next sweep. The worker must not beat as if nothing were lost.
+            -- Something of it was locked, or too much for one sweep, and is left to the next sweep. The worker must not beat as if nothing were lost.
             UPDATE howdah.workers AS w SET boot = gen_random_uuid() WHERE w.worker_id = v_worker;
         ELSE
             DELETE FROM howdah.workers AS w WHERE w.worker_id = v_worker;
         END IF;
     END LOOP;
+
+    PERFORM howdah.reorder(t.job_type) FROM howdah.types AS t WHERE t.settling IS NOT NULL;
 
     FOREACH v_cause IN ARRAY ARRAY['worker died', 'lease passed', 'timed out', 'cancel overdue', 'stalled'] LOOP
         RETURN QUERY
@@ -47,22 +51,24 @@ BEGIN
                 -- A claim that was under way while its worker was given up for dead, or began a new life.
                 WHEN 'worker died' THEN v_judges AND j.lease_until IS NULL AND NOT EXISTS (
                     SELECT FROM howdah.workers AS w
-                    WHERE w.worker_id = j.worker_id AND w.registered_at <= j.claimed_at
+                    WHERE w.worker_id = j.worker_id AND w.generation = coalesce(j.generation, w.generation)
                 )
                 WHEN 'lease passed' THEN j.lease_until < howdah.lease_clock()
                 -- A job that was added before its type had a timeout has no deadline of its own.
                 WHEN 'timed out' THEN j.status = 'running' AND coalesce(
-                    j.deadline_at, j.started_at + (SELECT t.timeout FROM howdah.types AS t WHERE t.job_type = j.job_type)
+                    j.deadline_at,
+                    j.started_at + (SELECT howdah.bounded_span(t.timeout) FROM howdah.types AS t WHERE t.job_type = j.job_type)
                 ) < howdah.clock()
                 WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at
-                    < howdah.clock() - (SELECT s.cancel_grace FROM howdah.settings AS s)
-                WHEN 'stalled' THEN v_judges AND j.status = 'running' AND (j.report ->> 'token')::bigint = j.token
-                    AND to_timestamp((j.report ->> 'stalls')::float8) < howdah.clock()
+                    < howdah.clock() - (SELECT howdah.bounded_span(s.cancel_grace) FROM howdah.settings AS s)
+                WHEN 'stalled' THEN v_judges AND j.status = 'running' AND j.report -> 'token' = to_jsonb(j.token)
+                    AND howdah.number_in(j.report -> 'stalls') < extract(epoch FROM howdah.clock())
                     AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.fail_stalled)
                     -- It may have spoken, and not have been heard: its worker was out of touch, or its loop is blocked.
                     AND NOT EXISTS (
                         SELECT FROM howdah.workers AS w WHERE w.worker_id = j.worker_id AND (
-                            w.fresh_since > v_now - (howdah.clock() - to_timestamp((j.report ->> 'at')::float8))
+                            coalesce(extract(epoch FROM v_now - w.fresh_since)
+                                < extract(epoch FROM howdah.clock()) - howdah.number_in(j.report -> 'at'), true)
                             OR w.loop_lag > interval '5 seconds'
                         )
                     )
@@ -107,5 +113,6 @@ $$;
 COMMENT ON FUNCTION howdah.recover IS
     'The sweep: takes back what dead workers, passed leases and passed deadlines hold, and what has stalled if its type says so, ends what was cancelled, has expired'
     ' or has no attempts left. Any number may run at once. p_worker_id is the worker that sweeps: it gives up others only after a'
-    ' lease of steady heartbeats of its own. Returns what was changed, and why.';
+    ' lease of steady heartbeats of its own. p_limit: at most so many jobs for each reason, and of each dead worker; the next call goes on.'
+    ' Returns what was changed, and why.';
 REVOKE ALL ON FUNCTION howdah.recover FROM PUBLIC;

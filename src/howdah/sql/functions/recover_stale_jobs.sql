@@ -17,8 +17,8 @@ BEGIN
             SELECT j.id, j.token FROM howdah.live AS j
             LEFT JOIN howdah.workers AS w ON w.worker_id = j.worker_id
             WHERE j.status IN ('claimed', 'running') AND CASE v_cause
-                WHEN 'worker died' THEN w.heartbeat_at < howdah.lease_clock() - greatest(p_timeout, w.lease)
-                WHEN 'lease passed' THEN w.worker_id IS NULL AND j.claimed_at < howdah.clock() - p_timeout
+                WHEN 'worker died' THEN w.heartbeat_at < howdah.lease_clock() - howdah.bounded_span(greatest(p_timeout, w.lease))
+                WHEN 'lease passed' THEN w.worker_id IS NULL AND j.claimed_at < howdah.clock() - howdah.bounded_span(p_timeout)
             END
             ORDER BY j.id
             FOR UPDATE OF j SKIP LOCKED

@@ -12,20 +12,29 @@ CREATE OR REPLACE FUNCTION howdah.register_worker(
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
     PERFORM howdah.check_span(p_lease, 'lease');
+    PERFORM howdah.check_meta(p_meta);
+    IF p_capacity < 0 THEN
+        RAISE EXCEPTION 'capacity is %, and must not be negative', p_capacity USING ERRCODE = 'JQ001';
+    ELSIF cardinality(p_job_types) > 100000 THEN
+        RAISE EXCEPTION 'job_types has % types; 100000 are allowed', cardinality(p_job_types) USING ERRCODE = 'JQ003';
+    ELSIF array_ndims(p_job_types) > 1 OR array_position(p_job_types, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'job_types is a list of types, without NULL' USING ERRCODE = 'JQ001';
+    END IF;
     INSERT INTO howdah.workers AS w (
-        worker_id, boot, heartbeat_at, fresh_since, registered_at, lease, started_at, host, pid, version, job_types, capacity,
+        worker_id, boot, generation, heartbeat_at, fresh_since, registered_at, lease, started_at, host, pid, version, job_types, capacity,
         running, meta
     )
     VALUES (
-        p_worker_id, p_boot, howdah.lease_clock(), howdah.lease_clock(), howdah.clock(), p_lease, howdah.clock(), p_host, p_pid,
-        p_version, p_job_types, p_capacity, 0, p_meta
+        p_worker_id, p_boot, nextval('howdah.worker_generations'), howdah.lease_clock(), howdah.lease_clock(), howdah.clock(), p_lease, howdah.clock(), left(p_host, 255), p_pid,
+        left(p_version, 255), p_job_types, p_capacity, 0, p_meta
     )
     ON CONFLICT (worker_id) DO UPDATE SET
-        boot = excluded.boot, heartbeat_at = excluded.heartbeat_at, registered_at = excluded.registered_at, lease = excluded.lease,
+        boot = excluded.boot, generation = excluded.generation, heartbeat_at = excluded.heartbeat_at, registered_at = excluded.registered_at, lease = excluded.lease,
         fresh_since = CASE
             WHEN w.boot = excluded.boot AND w.heartbeat_at >= excluded.heartbeat_at - w.lease / 2 THEN w.fresh_since
             ELSE excluded.fresh_since

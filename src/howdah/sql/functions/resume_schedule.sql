@@ -3,6 +3,9 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    IF isfinite(p_next_run_at) AND p_next_run_at NOT BETWEEN '0001-01-02 UTC' AND '9999-12-30 UTC' THEN
+        RAISE EXCEPTION 'next_run_at is %, and must be in a year from 1 to 9999', p_next_run_at USING ERRCODE = 'JQ001';
+    END IF;
     UPDATE howdah.schedules AS s SET
         paused_at = NULL,
         -- A span stays on its beat.

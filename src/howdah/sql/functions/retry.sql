@@ -23,7 +23,7 @@ BEGIN
             data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, report
         )
         SELECT
-            id, token + 1, howdah.clock(), howdah.clock(), created_at, NULL, timeout, parent_id,
+            id, howdah.next_token(token), howdah.clock(), howdah.clock(), created_at, NULL, timeout, parent_id,
             workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
             data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
             NULL, last_error, errors, checkpoint, retry_policy, meta,

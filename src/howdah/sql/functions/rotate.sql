@@ -1,16 +1,16 @@
--- Closes the open segment and opens the next: LOCK, RENAME, CREATE. Functions find the new tables by their names, and nobody has to
--- make anything ahead: without a rotation the open segment just grows.
+-- Closes the open segment and opens the next: LOCK, RENAME, and CREATE of the one after it. Functions find the tables by their names.
+-- Nothing depends on a rotation: without one the open segment just grows.
 --
 -- What ends a job waits while the lock is waited for. So that is short, and a transaction that holds one of the tables (it has read
 -- jobs, or ended one, and is still open) postpones the rotation until the next call.
 CREATE OR REPLACE FUNCTION howdah.rotate(p_keep interval DEFAULT NULL) RETURNS TABLE (segment int, opened_at timestamptz, closed boolean, reason text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- Twice at most, one after the other.
+-- Each lock by itself; what holds one of the tables by reading jobs, or events, holds them all.
 SET lock_timeout = '50ms'
 AS $$
 DECLARE
-    v_keep interval := coalesce(p_keep, (SELECT s.archive_retention FROM howdah.settings AS s));
+    v_keep interval := howdah.bounded_span(coalesce(p_keep, (SELECT s.archive_retention FROM howdah.settings AS s)));
     v_closed int := (SELECT count(*) FROM howdah.segments AS s WHERE s.closed_at IS NOT NULL);
     v_bytes bigint;
     v_folded bigint;
@@ -30,10 +30,14 @@ BEGIN
     END IF;
     closed := true;
     BEGIN
-        LOCK TABLE howdah.events_open, howdah.archive_open IN ACCESS EXCLUSIVE MODE;
+        LOCK TABLE howdah.events_open, howdah.archive_open, howdah.events_next, howdah.archive_next IN ACCESS EXCLUSIVE MODE;
+        UPDATE howdah.segments AS s SET
+            closed_at = howdah.clock(),
+            first_id = (SELECT a.id FROM howdah.archive_open AS a ORDER BY a.id LIMIT 1),
+            last_id = (SELECT a.id FROM howdah.archive_open AS a ORDER BY a.id DESC LIMIT 1)
+        WHERE s.number = segment;
         EXECUTE format('ALTER TABLE howdah.archive_open RENAME TO %I', 'archive_' || segment);
         EXECUTE format('ALTER TABLE howdah.events_open RENAME TO %I', 'events_' || segment);
-        UPDATE howdah.segments AS s SET closed_at = howdah.clock() WHERE s.number = segment;
         PERFORM howdah.open_segment(segment + 1);
         -- Everything that was counted for the open segment has been committed: whoever adds to it holds its table until then.
         WITH folded AS (
@@ -47,7 +51,9 @@ BEGIN
     EXCEPTION
         WHEN lock_not_available THEN
             closed := false;
-            reason := howdah.in_use_by(ARRAY['archive_open', 'events_open', 'archive', 'events', 'archive_counts']);
+            reason := howdah.in_use_by(ARRAY[
+                'archive_open', 'events_open', 'archive_next', 'events_next', 'archive', 'events', 'archive_counts'
+            ]);
     END;
     RETURN NEXT;
 END

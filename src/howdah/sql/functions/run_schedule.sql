@@ -1,8 +1,6 @@
 CREATE OR REPLACE FUNCTION howdah.run_schedule(p_name varchar) RETURNS TABLE (job_id uuid, created boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- So that moments in JSON are written in it.
-SET timezone = 'UTC'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -12,16 +10,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no schedule %', p_name USING ERRCODE = 'JQ007';
     END IF;
-    SELECT j.id, j.created INTO job_id, created FROM howdah.enqueue(
-        p_job_type => v_schedule.job_type,
-        p_data => v_schedule.data,
-        p_priority => v_schedule.priority,
-        p_max_attempts => v_schedule.max_attempts,
-        p_key => CASE WHEN NOT v_schedule.overlap THEN 'schedule:' || p_name END,
-        p_timeout => v_schedule.timeout,
-        p_retry_policy => v_schedule.retry_policy,
-        p_meta => jsonb_build_object('schedule', p_name, 'scheduled_for', howdah.clock())
-    ) AS j;
+    SELECT j.job_id, j.created INTO job_id, created FROM howdah.add_scheduled(v_schedule, howdah.clock()) AS j;
     IF created THEN
         UPDATE howdah.schedules AS s SET last_run_at = howdah.clock(), last_job_id = job_id WHERE s.name = p_name;
     END IF;

@@ -19,6 +19,7 @@ CREATE OR REPLACE FUNCTION howdah.schedule(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -26,9 +27,12 @@ DECLARE
     v_every interval := make_interval(secs => extract(epoch FROM p_every)::double precision);
     v_created boolean;
 BEGIN
-    PERFORM howdah.check_schedule(p_name, p_cron, v_every, p_missed);
+    PERFORM howdah.check_schedule(p_name, p_cron, v_every, p_missed, p_timezone, p_next_run_at);
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, NULL, p_timeout, p_retry_policy);
+    IF pg_column_size(p_data) > 65536 THEN
+        PERFORM howdah.check_size(ARRAY[p_data], 'data');
+    END IF;
     INSERT INTO howdah.schedules AS s (
         name, job_type, data, cron, every, timezone, missed, overlap, priority, max_attempts, timeout, retry_policy,
         next_run_at, planned, created_at, changed_at

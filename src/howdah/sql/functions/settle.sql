@@ -66,7 +66,7 @@ BEGIN
             run_at = v.run_at,
             attempts = greatest(j.attempts - v.refund, 0),
             -- An attempt that its own worker has ended keeps its token (the status fences it); every other is taken back.
-            token = j.token + CASE WHEN p_cause IN ('failed', 'cancelled') THEN 0 ELSE 1 END,
+            token = CASE WHEN p_cause IN ('failed', 'cancelled') THEN j.token ELSE howdah.next_token(j.token) END,
             crashes = v.crashes,
             interruptions = v.interruptions,
             last_error = coalesce(v.error, j.last_error),
@@ -78,6 +78,7 @@ BEGIN
             lease = NULL,
             lease_until = NULL,
             deadline_at = NULL,
+            generation = NULL,
             report = CASE WHEN v.note IS NULL THEN j.report ELSE howdah.with_seq(coalesce(j.report, '{}'), 1) - 'eta' END,
             own_write = NOT j.own_write
         FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes)

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.start_watching(p_job_types varchar[] DEFAULT NULL) RETURNS int[]
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -11,12 +11,14 @@ DECLARE
         )
     END;
 BEGIN
-    PERFORM pg_advisory_lock_shared('howdah.live'::regclass::oid::int, 32 + w.bucket) FROM unnest(v_buckets) AS w (bucket);
-    RETURN v_buckets;
+    RETURN CASE
+        WHEN howdah.share_locks(ARRAY(SELECT 32 + w.bucket FROM unnest(v_buckets) AS w (bucket))) THEN v_buckets
+        ELSE '{}'
+    END;
 END
 $$;
 COMMENT ON FUNCTION howdah.start_watching IS
     'From now on this session gets a notification, on the channel that it must have begun to listen on before, when there is news of jobs of'
-    ' these types (all if not given): progress, events, ends. Returns the buckets that it will name. Look once more after this call, and then'
-    ' wait. Needs a session of one''s own, and ends with it or with stop_watching.';
+    ' these types (all if not given): progress, events, ends. Returns the buckets that it will name; none if another session keeps a lock that'
+    ' watchers share: then poll, and call this again later. Look once more after this call, and then wait. Needs a session of one''s own, and ends with it or with stop_watching.';
 REVOKE ALL ON FUNCTION howdah.start_watching FROM PUBLIC;

@@ -13,9 +13,9 @@ RETURN (
             )
             ELSE s.seen::text
         END,
-        '@', coalesce((
+        '@', greatest((
             SELECT e.n FROM howdah.event_details AS e WHERE s.own IS NULL OR e.xact <> s.own ORDER BY e.n DESC LIMIT 1
-        ), 0)
+        ), (SELECT v.stream_from FROM howdah.schema_version AS v), 0)
     )
     FROM (SELECT pg_current_snapshot() AS seen, pg_current_xact_id_if_assigned() AS own) AS s
 );

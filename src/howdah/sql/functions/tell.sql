@@ -12,9 +12,8 @@ BEGIN
         v_bucket := abs(hashtext(v_type) % 32);
         CONTINUE WHEN v_bucket = ANY (v_seen);
         v_seen := v_seen || v_bucket;
-        -- Twice, because another one who looks at this very moment is taken for somebody who watches. And with a notify
-        -- queue that nobody empties, the transaction would fail as it commits.
-        IF howdah.somebody_watches(v_type) AND howdah.somebody_watches(v_type) AND pg_notification_queue_usage() < 0.5 THEN
+        -- Twice, because another one who looks at this very moment is taken for somebody who watches.
+        IF howdah.somebody_watches(v_type) AND howdah.somebody_watches(v_type) AND howdah.may_notify() THEN
             PERFORM pg_notify(howdah.channel(), 'news ' || v_bucket);
         END IF;
     END LOOP;

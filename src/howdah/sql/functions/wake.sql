@@ -1,6 +1,7 @@
 -- A NOTIFY makes all commits of the database wait for each other, so there is one only where somebody sleeps; and, of calls that
 -- are transactions by themselves, one at a time: who enqueues while another's is on its way is found by the very look that it
 -- causes, or by the next one soon after. Who is inside of a longer transaction, whose end nobody knows, keeps nobody from telling.
+-- A login that holds these locks for itself can do no more than make workers poll: see the doctor's advisory-lock-held.
 CREATE OR REPLACE FUNCTION howdah.wake(p_job_types varchar[], p_alone boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -14,8 +15,7 @@ BEGIN
         v_bucket := abs(hashtext(v_type) % 32);
         CONTINUE WHEN v_bucket = ANY (v_seen);
         v_seen := v_seen || v_bucket;
-        -- With a notify queue that nobody empties, the transaction would fail as it commits.
-        IF howdah.somebody_sleeps(v_type) AND pg_notification_queue_usage() < 0.5 AND (
+        IF howdah.somebody_sleeps(v_type) AND howdah.may_notify() AND (
             NOT p_alone OR pg_try_advisory_xact_lock('howdah.live'::regclass::oid::int, 64 + v_bucket)
         ) THEN
             PERFORM pg_notify(howdah.channel(), 'wake ' || v_bucket);

@@ -2,7 +2,7 @@ CREATE OR REPLACE FUNCTION howdah.with_error(p_errors jsonb, p_entry jsonb) RETU
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
     WHEN p_entry IS NULL THEN p_errors
-    WHEN p_errors IS NULL THEN jsonb_build_array(p_entry)
+    WHEN p_errors IS NULL OR jsonb_typeof(p_errors) <> 'array' THEN jsonb_build_array(p_entry)
     -- A job that may fail for ever must not grow for ever: the first error and the last 99 tell the story.
     WHEN jsonb_array_length(p_errors) >= 100 THEN (p_errors - 1) || p_entry
     ELSE p_errors || p_entry

@@ -1,1 +1,1 @@
-SELECT pg_backend_pid() AS pid
+SELECT pg_catalog.pg_backend_pid() AS pid

@@ -4,7 +4,7 @@
 WITH relation AS (
     SELECT
         c.oid, c.relname, c.relkind, c.reloptions, c.relrowsecurity, c.relforcerowsecurity,
-        c.relname ~ '^(archive|events)_(open|[0-9]+)$' AS is_segment
+        c.relname ~ '^(archive|events)_(open|next|[0-9]+)$' AS is_segment
     FROM pg_catalog.pg_class AS c
     WHERE c.relnamespace = %(schema)s::regnamespace AND (
         -- With a schema that holds other things too, only ours count.

@@ -1,6 +1,6 @@
 SELECT
     *,
-    coalesce(stalls_at < howdah.clock(), false) AS stalled,
-    (SELECT NOT has_table_privilege('howdah.live'::regclass, 'SELECT')) AS is_redacted
+    coalesce(stalls_at OPERATOR(pg_catalog.<) howdah.clock(), false) AS stalled,
+    (SELECT NOT pg_catalog.has_table_privilege('howdah.live'::pg_catalog.regclass, 'SELECT')) AS is_redacted
 FROM howdah.job_details
-WHERE id = ANY (%(ids)s::uuid[])
+WHERE id OPERATOR(pg_catalog.=) ANY (%(ids)s::pg_catalog.uuid[])

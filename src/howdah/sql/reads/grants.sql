@@ -1,4 +1,5 @@
--- What the roles may do here, and what does not belong to the owner of the schema.
+-- What the roles and PUBLIC may do here, and what belongs to a stranger: to another role than the schema does, where it has roles; else
+-- to one that could not have made this schema.
 WITH part AS (
     SELECT n.nspname AS name, n.nspowner AS owner, n.nspacl AS acl, 'schema' AS kind, n.nspowner
     FROM pg_catalog.pg_namespace AS n WHERE n.oid = %(schema)s::regnamespace
@@ -31,5 +32,17 @@ CROSS JOIN LATERAL aclexplode(part.acl) AS entry
 LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = entry.grantee
 WHERE entry.grantee <> part.owner AND (entry.grantee = 0 OR r.rolname = ANY (%(roles)s::text[]))
 UNION ALL
-SELECT 'owner', part.name, (part.owner = part.nspowner)::text FROM part WHERE part.kind IN ('relation', 'function')
-ORDER BY 1, 2
+SELECT 'owner', part.name, CASE
+    WHEN part.owner = part.nspowner THEN 'owner'
+    -- In a schema that an administrator has made, the queue belongs to the login that has migrated.
+    WHEN NOT %(strict)s::boolean AND part.owner = (
+        SELECT c.relowner FROM pg_catalog.pg_class AS c
+        WHERE c.relnamespace = %(schema)s::regnamespace AND c.relname = 'schema_version'
+    ) THEN 'owner'
+    WHEN NOT pg_has_role(part.owner, part.nspowner, 'MEMBER') THEN 'stranger'
+    WHEN %(strict)s::boolean THEN 'member'
+    ELSE 'owner'
+END
+FROM part WHERE part.kind IN ('relation', 'function')
+-- Of several functions of one name, a stranger's comes last, and counts.
+ORDER BY 1, 2, 3

@@ -1,21 +1,41 @@
 -- One window of the jobs, newest first. What an index finds (id, status) bounds the window; what none
--- does is looked for inside it.
+-- does is looked for inside it. What may be large is only fetched where it is wanted, and then so much of it that a page has room
+-- for it: is_last says that it has no more.
 SELECT
-    *,
-    coalesce(stalls_at < howdah.clock(), false) AS stalled,
-    (SELECT NOT has_table_privilege('howdah.live'::regclass, 'SELECT')) AS is_redacted
+    id, job_type, priority, status, progress, current_stage, events_count, worker_id, claimed_at, created_at, started_at,
+    completed_at, attempts, max_attempts, token, run_at, first_due_at, key, order_key, timeout, deadline_at, expires_at,
+    lease_until, crashes, interruptions, cancel_requested_at, retry_policy, parent_id, workflow_id, finished_at, report,
+    CASE WHEN %(whole)s::boolean THEN data END AS data,
+    CASE WHEN %(whole)s::boolean THEN result END AS result,
+    CASE WHEN %(whole)s::boolean THEN checkpoint END AS checkpoint,
+    CASE WHEN %(whole)s::boolean THEN errors END AS errors,
+    CASE WHEN %(whole)s::boolean THEN meta END AS meta,
+    CASE WHEN %(whole)s::boolean THEN last_error ELSE pg_catalog.left(last_error, 10000) END AS last_error,
+    coalesce(stalls_at OPERATOR(pg_catalog.<) howdah.clock(), false) AS stalled,
+    bytes OPERATOR(pg_catalog.>=) %(most_bytes)s::bigint AS is_last,
+    (SELECT NOT pg_catalog.has_table_privilege('howdah.live'::pg_catalog.regclass, 'SELECT')) AS is_redacted
 FROM (
-    SELECT * FROM howdah.job_details
-    WHERE (%(before)s::uuid IS NULL OR id < %(before)s::uuid)
-        AND (%(statuses)s::text[] IS NULL OR status = ANY (%(statuses)s::text[]))
-    ORDER BY id DESC
-    LIMIT %(window)s::int
-) AS seen
-WHERE (%(job_types)s::text[] IS NULL OR job_type = ANY (%(job_types)s::text[]))
-    AND (%(least_priority)s::int IS NULL OR priority >= %(least_priority)s::int)
-    AND (%(most_priority)s::int IS NULL OR priority <= %(most_priority)s::int)
-    AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
-    AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
-    AND (NOT %(stalled)s::boolean OR stalls_at < howdah.clock())
-    AND (%(data)s::jsonb IS NULL OR data @> %(data)s::jsonb)
-LIMIT %(limit)s::int
+    SELECT *, CASE WHEN %(whole)s::boolean THEN pg_catalog.sum(size) OVER (ORDER BY id DESC) ELSE 0 END AS bytes
+    FROM (
+        SELECT *, (
+            SELECT pg_catalog.sum(pg_catalog.pg_column_size(large.value)) FROM (VALUES (data), (result), (checkpoint), (errors)) AS large (value)
+        ) AS size
+        FROM (
+            SELECT * FROM howdah.job_details
+            WHERE (%(before)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.<) %(before)s::pg_catalog.uuid)
+                AND (%(statuses)s::pg_catalog.text[] IS NULL OR status OPERATOR(pg_catalog.=) ANY (%(statuses)s::pg_catalog.text[]))
+            ORDER BY id DESC
+            LIMIT %(window)s::int
+        ) AS seen
+        WHERE (%(job_types)s::pg_catalog.text[] IS NULL OR job_type OPERATOR(pg_catalog.=) ANY (%(job_types)s::pg_catalog.text[]))
+            AND (%(least_priority)s::int IS NULL OR priority OPERATOR(pg_catalog.>=) %(least_priority)s::int)
+            AND (%(most_priority)s::int IS NULL OR priority OPERATOR(pg_catalog.<=) %(most_priority)s::int)
+            AND (%(since)s::pg_catalog.timestamptz IS NULL OR created_at OPERATOR(pg_catalog.>=) %(since)s::pg_catalog.timestamptz)
+            AND (%(until)s::pg_catalog.timestamptz IS NULL OR created_at OPERATOR(pg_catalog.<) %(until)s::pg_catalog.timestamptz)
+            AND (NOT %(stalled)s::boolean OR stalls_at OPERATOR(pg_catalog.<) howdah.clock())
+            AND (%(data)s::pg_catalog.jsonb IS NULL OR data OPERATOR(pg_catalog.@>) %(data)s::pg_catalog.jsonb)
+        LIMIT %(limit)s::int
+    ) AS found
+) AS fitting
+WHERE (bytes OPERATOR(pg_catalog.-) size) OPERATOR(pg_catalog.<) %(most_bytes)s::bigint OR NOT %(whole)s::boolean
+ORDER BY id DESC

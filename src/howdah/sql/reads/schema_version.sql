@@ -2,7 +2,8 @@
 SELECT
     version,
     oldest_client,
-    digest = %(digest)s || '-pg' || current_setting('server_version_num')::int / 10000 AS is_current,
+    digest OPERATOR(pg_catalog.=) pg_catalog.concat(%(digest)s::pg_catalog.text, '-pg', pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog./) 10000) AS is_current,
     -- Older versions have no such column.
-    coalesce(to_jsonb(v) ->> 'views_digest' = %(views_digest)s, false) AS has_current_views
+    coalesce(pg_catalog.to_jsonb(v) OPERATOR(pg_catalog.->>) 'views_digest' OPERATOR(pg_catalog.=) %(views_digest)s, false) AS has_current_views,
+    pg_catalog.to_jsonb(v) OPERATOR(pg_catalog.->>) 'rights' AS rights
 FROM howdah.schema_version AS v

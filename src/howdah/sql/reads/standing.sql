@@ -2,36 +2,89 @@
 WITH plain AS (
     SELECT c.oid, c.relowner, n.nspname
     FROM pg_catalog.pg_class AS c
-    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.oid IN (to_regclass('howdah.jobs'), to_regclass('jobs')) AND c.relkind IN ('r', 'p')
+    JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+    WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regclass('howdah.jobs'), pg_catalog.to_regclass('jobs')])
+        AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}')
         -- Howdah's own, here or in another schema, is not meant.
-        AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS l WHERE l.relnamespace = n.oid AND l.relname = 'live')
-    ORDER BY c.oid = to_regclass('howdah.jobs') DESC NULLS LAST
+        AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_class AS l
+            WHERE l.relnamespace OPERATOR(pg_catalog.=) n.oid AND l.relname OPERATOR(pg_catalog.=) 'live'
+        )
+    ORDER BY c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('howdah.jobs') DESC NULLS LAST
     LIMIT 1
+), owner AS (
+    SELECT r.oid AS id, r.oid::pg_catalog.regrole::pg_catalog.text AS name, r.rolsuper AS is_superuser
+    FROM pg_catalog.pg_namespace AS n
+    JOIN pg_catalog.pg_database AS d ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+    -- That is what the schema public belongs to.
+    JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) CASE
+        WHEN n.nspowner OPERATOR(pg_catalog.=) pg_catalog.to_regrole('pg_database_owner') THEN d.datdba ELSE n.nspowner
+    END
+    WHERE n.oid OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')
 )
 SELECT
-    to_regclass('howdah.schema_version') IS NOT NULL AS installed,
+    pg_catalog.to_regclass('howdah.schema_version') IS NOT NULL AS installed,
     -- Before 0.1.0, jobs was a view.
-    to_regclass('howdah.live') IS NOT NULL AND to_regclass('howdah.segments') IS NULL AS is_development,
+    pg_catalog.to_regclass('howdah.live') IS NOT NULL AND pg_catalog.to_regclass('howdah.segments') IS NULL AS is_development,
     EXISTS (
         SELECT FROM pg_catalog.pg_namespace AS n
-        WHERE n.oid = to_regnamespace('howdah') AND n.nspowner = to_regrole('howdah_owner')
+        WHERE n.oid OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')
+            AND n.nspowner OPERATOR(pg_catalog.=) pg_catalog.to_regrole('howdah_owner')
     ) AS has_roles,
+    -- After a restore without data there is no row that says it.
+    CASE WHEN pg_catalog.to_regclass('howdah.schema_version') IS NOT NULL THEN
+        coalesce((
+            pg_catalog.regexp_match(
+                pg_catalog.col_description(pg_catalog.to_regclass('howdah.schema_version')::pg_catalog.oid, 2), 'version ([0-9]+)$'
+            )
+        )[1]::int, 1)
+    END AS marked_version,
+    -- Bodies name their schema: after it was renamed, the old one.
+    (
+        SELECT (pg_catalog.regexp_match(p.prosrc, '"([^"]+)"\.live'))[1] FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah') AND p.proname OPERATOR(pg_catalog.=) 'enqueue'
+        ORDER BY p.oid LIMIT 1
+    ) AS functions_name,
+    -- A few stand for all: each function is PUBLIC's until that is revoked, and a restore may have lost that.
+    EXISTS (
+        SELECT FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')
+            AND p.proname OPERATOR(pg_catalog.=) ANY ('{declare_type,prune,settle}')
+            AND EXISTS (
+                SELECT FROM pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
+                WHERE a.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid
+            )
+    ) AS is_public,
+    (
+        SELECT pg_catalog.pg_has_role(c.relowner, 'MEMBER') FROM pg_catalog.pg_class AS c
+        WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('howdah.schema_version')
+    ) AS may_mend,
+    -- Who owns a schema can drop and replace what is in it. A superuser can do that anywhere.
+    (
+        SELECT owner.name FROM owner WHERE NOT owner.is_superuser AND NOT pg_catalog.pg_has_role(owner.id, 'MEMBER')
+    ) AS strange_owner,
+    -- A superuser is a member of every role, and yet: what it installs in a schema of another's, that one could replace.
+    (
+        SELECT owner.name FROM owner JOIN pg_catalog.pg_roles AS login ON login.rolname OPERATOR(pg_catalog.=) current_user
+        WHERE login.rolsuper AND NOT owner.is_superuser
+    ) AS lesser_owner,
     (SELECT nspname FROM plain) AS plain_jobs_in,
-    (SELECT relowner::regrole::text FROM plain) AS plain_jobs_of,
-    (SELECT pg_has_role(relowner, 'USAGE') FROM plain) AS may_adopt,
-    quote_ident(current_user) AS login,
+    (SELECT relowner::pg_catalog.regrole::pg_catalog.text FROM plain) AS plain_jobs_of,
+    (SELECT pg_catalog.pg_has_role(relowner, 'USAGE') FROM plain) AS may_adopt,
+    pg_catalog.quote_ident(current_user) AS login,
     -- Only types of PostgreSQL's own: a type of somebody else's would be converted by its own functions, with the rights of the login
     -- that migrates.
     (
-        SELECT count(*) FROM plain
-        JOIN pg_catalog.pg_attribute AS a ON a.attrelid = plain.oid AND a.attnum > 0 AND NOT a.attisdropped
-        WHERE (a.attname = 'id' AND a.atttypid = 'uuid'::regtype)
-            OR (a.attname IN ('job_type', 'status', 'current_stage', 'worker_id', 'last_error')
-                AND a.atttypid IN ('varchar'::regtype, 'text'::regtype))
-            OR (a.attname IN ('priority', 'progress', 'events_count', 'attempts', 'max_attempts')
-                AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype))
-            OR (a.attname = 'data' AND a.atttypid IN ('jsonb'::regtype, 'json'::regtype))
-            OR (a.attname IN ('claimed_at', 'created_at', 'started_at', 'completed_at')
-                AND a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype))
-    ) = 16 AS adoptable
+        SELECT pg_catalog.count(*) FROM plain
+        JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) plain.oid
+            AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped
+        WHERE (a.attname OPERATOR(pg_catalog.=) 'id' AND a.atttypid OPERATOR(pg_catalog.=) 'pg_catalog.uuid'::pg_catalog.regtype)
+            OR (a.attname OPERATOR(pg_catalog.=) ANY ('{job_type,status,current_stage,worker_id,last_error}')
+                AND a.atttypid OPERATOR(pg_catalog.=) ANY ('{pg_catalog.varchar,pg_catalog.text}'::pg_catalog.regtype[]))
+            OR (a.attname OPERATOR(pg_catalog.=) ANY ('{priority,progress,events_count,attempts,max_attempts}')
+                AND a.atttypid OPERATOR(pg_catalog.=) ANY ('{pg_catalog.int2,pg_catalog.int4,pg_catalog.int8}'::pg_catalog.regtype[]))
+            OR (a.attname OPERATOR(pg_catalog.=) 'data'
+                AND a.atttypid OPERATOR(pg_catalog.=) ANY ('{pg_catalog.jsonb,pg_catalog.json}'::pg_catalog.regtype[]))
+            OR (a.attname OPERATOR(pg_catalog.=) ANY ('{claimed_at,created_at,started_at,completed_at}')
+                AND a.atttypid OPERATOR(pg_catalog.=) ANY ('{pg_catalog.timestamptz,pg_catalog.timestamp}'::pg_catalog.regtype[]))
+    ) OPERATOR(pg_catalog.=) 16 AS adoptable

@@ -1,4 +1,4 @@
-SELECT *, (SELECT NOT has_table_privilege('howdah.live'::regclass, 'SELECT')) AS is_redacted
+SELECT *, (SELECT NOT pg_catalog.has_table_privilege('howdah.live'::pg_catalog.regclass, 'SELECT')) AS is_redacted
 FROM howdah.read_events(
     p_after => %(after)s,
     p_until => %(until)s,

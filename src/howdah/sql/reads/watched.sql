@@ -1,4 +1,4 @@
 -- What tells one version of a live job from the next, for many at once, without their data.
-SELECT j.id, concat_ws(' ', j.version, j.stalls_at < howdah.clock()) AS mark
+SELECT j.id, pg_catalog.concat_ws(' ', j.version, j.stalls_at OPERATOR(pg_catalog.<) howdah.clock()) AS mark
 FROM howdah.live_jobs AS j
-WHERE j.id = ANY (%(ids)s::uuid[])
+WHERE j.id OPERATOR(pg_catalog.=) ANY (%(ids)s::pg_catalog.uuid[])

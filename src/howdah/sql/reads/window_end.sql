@@ -1,6 +1,6 @@
 -- The last job of the window that list.sql looked through; none if the window reached the end.
 SELECT id FROM howdah.job_details
-WHERE (%(before)s::uuid IS NULL OR id < %(before)s::uuid)
-    AND (%(statuses)s::text[] IS NULL OR status = ANY (%(statuses)s::text[]))
+WHERE (%(before)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.<) %(before)s::pg_catalog.uuid)
+    AND (%(statuses)s::pg_catalog.text[] IS NULL OR status OPERATOR(pg_catalog.=) ANY (%(statuses)s::pg_catalog.text[]))
 ORDER BY id DESC
-OFFSET %(window)s::int - 1 LIMIT 1
+OFFSET %(window)s::int OPERATOR(pg_catalog.-) 1 LIMIT 1

@@ -55,7 +55,9 @@ GRANT EXECUTE ON FUNCTION
     howdah.claim_job_batch,
     howdah.complete,
     howdah.crash,
+    howdah.declare_schedule,
     howdah.declare_type,
+    howdah.declare_types,
     howdah.disown,
     howdah.due_schedules,
     howdah.fail,
@@ -87,7 +89,7 @@ GRANT SELECT ON
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION
-    howdah.place, howdah.read_events, howdah.start_watching, howdah.stop_watching, howdah.stream_position
+    howdah.moment_in, howdah.place, howdah.read_events, howdah.start_watching, howdah.stop_watching, howdah.stream_position
 TO howdah_viewer, howdah_operator;
 
 -- To interfere.
@@ -103,7 +105,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.retry,
     howdah.run_schedule
 TO howdah_operator;
-GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions)
+GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions, max_payload_bytes)
     ON howdah.settings TO howdah_operator;
 
 -- What several of them need.

@@ -82,7 +82,7 @@ COMMENT ON COLUMN howdah.workers.pace IS
 
 -- Jobs. `jobs` is what plain SQL clients know: a table with their 16 columns, in their order. It is an inheritance parent, and
 -- empty itself: live jobs are in `live`, ended ones in the segments of `archive`, each with more columns behind. So a client's
--- SELECT … FOR UPDATE SKIP LOCKED locks real rows, its UPDATE writes what it names, and row counts are PostgreSQL's own. Howdah's
+-- SELECT ... FOR UPDATE SKIP LOCKED locks real rows, its UPDATE writes what it names, and row counts are PostgreSQL's own. Howdah's
 -- functions never go through the parent. A plain client's writes are looked at by triggers: see sql/setup.
 
 CREATE TABLE howdah.jobs (

@@ -1,3 +1,3 @@
-CREATE OR REPLACE FUNCTION howdah.clock() RETURNS timestamptz
+CREATE OR REPLACE FUNCTION howdah.clock() RETURNS pg_catalog.timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN %(now)s::timestamptz
+RETURN %(now)s::pg_catalog.timestamptz

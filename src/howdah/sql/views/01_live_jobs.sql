@@ -1,4 +1,4 @@
--- What is a user's own (data, results, errors, keys, …) is shown to those who may read the table behind it, and to others as
+-- What is a user's own (data, results, errors, keys, ...) is shown to those who may read the table behind it, and to others as
 -- [redacted]. Whether one may is asked once for each of these columns by a statement, not by a row: hence the SELECT.
 -- Only functions of PostgreSQL's own: whoever reads a view needs the right to call all that it calls.
 CREATE OR REPLACE VIEW howdah.live_jobs AS
@@ -56,7 +56,8 @@ SELECT
                 || CASE WHEN e.entry ? 'traceback' THEN '{"traceback": "[redacted]"}'::jsonb ELSE '{}' END
                 ORDER BY e.place
             )
-            FROM jsonb_array_elements(errors) WITH ORDINALITY AS e (entry, place)
+            FROM jsonb_array_elements(CASE WHEN jsonb_typeof(errors) = 'array' THEN errors END) WITH ORDINALITY AS e (entry, place)
+            WHERE jsonb_typeof(e.entry) = 'object'
         )
     END AS errors,
     retry_policy,
@@ -69,7 +70,8 @@ SELECT
     NULL::timestamptz AS finished_at,
     report,
     CASE
-        WHEN status = 'running' AND (report ->> 'token')::bigint = token THEN to_timestamp((report ->> 'stalls')::float8)
+        WHEN status = 'running' AND report -> 'token' = to_jsonb(token) AND report -> 'stalls' >= '1' AND report -> 'stalls' <= '100000000000'
+        THEN to_timestamp((report -> 'stalls')::float8)
     END AS stalls_at,
     concat_ws(' ', ctid, xmin) AS version
 FROM howdah.live;

@@ -54,7 +54,8 @@ SELECT
                 || CASE WHEN e.entry ? 'traceback' THEN '{"traceback": "[redacted]"}'::jsonb ELSE '{}' END
                 ORDER BY e.place
             )
-            FROM jsonb_array_elements(errors) WITH ORDINALITY AS e (entry, place)
+            FROM jsonb_array_elements(CASE WHEN jsonb_typeof(errors) = 'array' THEN errors END) WITH ORDINALITY AS e (entry, place)
+            WHERE jsonb_typeof(e.entry) = 'object'
         )
     END AS errors,
     retry_policy,
@@ -107,7 +108,8 @@ FROM (
         NULL::timestamptz AS finished_at,
         report,
         CASE
-            WHEN status = 'running' AND (report ->> 'token')::bigint = token THEN to_timestamp((report ->> 'stalls')::float8)
+            WHEN status = 'running' AND report -> 'token' = to_jsonb(token) AND report -> 'stalls' >= '1' AND report -> 'stalls' <= '100000000000'
+            THEN to_timestamp((report -> 'stalls')::float8)
         END AS stalls_at
     FROM howdah.live
     UNION ALL

@@ -35,4 +35,4 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
     ));
 COMMENT ON VIEW howdah.claimable IS
     'The pending jobs that may be claimed now, in the columns of jobs: due, and of a type that is neither paused nor busy in its order. For a'
-    ' loop of one''s own: SELECT … FROM claimable … FOR UPDATE SKIP LOCKED, then UPDATE jobs.';
+    ' loop of one''s own: SELECT ... FROM claimable ... FOR UPDATE SKIP LOCKED, then UPDATE jobs.';

@@ -13,7 +13,7 @@ SELECT
     name,
     CASE
         WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN data
-        WHEN kind = 'status' THEN data || CASE WHEN data ? 'error' THEN '{"error": "[redacted]"}'::jsonb ELSE '{}' END
+        WHEN kind = 'status' AND jsonb_typeof(data) = 'object' THEN data || CASE WHEN data ? 'error' THEN '{"error": "[redacted]"}'::jsonb ELSE '{}' END
         WHEN data IS NOT NULL THEN '"[redacted]"'
     END AS data
 FROM howdah.events;

@@ -22,6 +22,7 @@ SELECT
     last_job_id,
     paused_at,
     created_at,
-    changed_at
+    changed_at,
+    declared_at
 FROM howdah.schedules;
 COMMENT ON VIEW howdah.schedule_details IS 'The schedules: the table of that name, for those who may not see all of it.';

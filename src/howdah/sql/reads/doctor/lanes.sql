@@ -26,7 +26,7 @@ SELECT
     EXISTS (
         SELECT FROM howdah.live_jobs AS j
         WHERE j.job_type = d.job_type AND (
-            j.status IN ('claimed', 'running') OR (j.errors -> -1 ->> 'at')::timestamptz > howdah.clock() - make_interval(secs => %(patience)s)
+            j.status IN ('claimed', 'running') OR howdah.moment_in(j.errors -> -1 -> 'at') > howdah.clock() - make_interval(secs => %(patience)s)
             -- The head of an order that backs off holds its lane.
             OR (j.order_key IS NOT NULL AND j.status = 'pending' AND j.run_at > howdah.clock() AND j.first_due_at <= howdah.clock())
         )

@@ -4,7 +4,7 @@ SELECT
     extract(epoch FROM w.lease)::float8 AS lease,
     w.heartbeat_at >= howdah.lease_clock() - w.lease AS alive,
     extract(epoch FROM howdah.clock() - w.started_at)::float8 AS up,
-    extract(epoch FROM w.loop_lag)::float8 AS loop_lag, coalesce(w.leaked, 0) AS leaked,
+    extract(epoch FROM least(greatest(w.loop_lag, '0'), interval '36500 days'))::float8 AS loop_lag, coalesce(w.leaked, 0) AS leaked,
     EXISTS (
         SELECT FROM howdah.live_jobs AS j WHERE j.worker_id = w.worker_id AND j.status IN ('claimed', 'running')
     ) AS holds

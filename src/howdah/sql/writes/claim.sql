@@ -9,20 +9,20 @@ SELECT
     status,
     crashes,
     timeout,
-    CASE WHEN isfinite(run_at) THEN date_part('epoch', claimed_at - run_at) ELSE 0 END AS due_for,
+    CASE WHEN pg_catalog.isfinite(run_at) THEN pg_catalog.date_part('epoch', claimed_at OPERATOR(pg_catalog.-) run_at) ELSE 0 END AS due_for,
     data,
     run_at,
     claimed_at,
     attempts,
     max_attempts,
-    nullif(created_at, run_at) AS created_at,
-    nullif(first_due_at, run_at) AS first_due_at,
+    CASE WHEN created_at OPERATOR(pg_catalog.<>) run_at THEN created_at END AS created_at,
+    CASE WHEN first_due_at OPERATOR(pg_catalog.<>) run_at THEN first_due_at END AS first_due_at,
     CASE
-        WHEN events_count > 0 OR interruptions > 0 OR num_nonnulls(
+        WHEN events_count OPERATOR(pg_catalog.>) 0 OR interruptions OPERATOR(pg_catalog.>) 0 OR pg_catalog.num_nonnulls(
             last_error, key, order_key, deadline_at, expires_at, cancel_requested_at, checkpoint, errors, retry_policy,
             parent_id, workflow_id, meta, report
-        ) > 0
-        THEN jsonb_build_object(
+        ) OPERATOR(pg_catalog.>) 0
+        THEN pg_catalog.jsonb_build_object(
             'events_count', events_count,
             'interruptions', interruptions,
             'last_error', last_error,

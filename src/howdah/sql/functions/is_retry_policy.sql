@@ -1,0 +1,15 @@
+-- By comparison alone, as in number_in: what is no policy is told, and raises nothing.
+CREATE OR REPLACE FUNCTION howdah.is_retry_policy(p_policy jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(
+    jsonb_typeof(p_policy) = 'object'
+    AND CASE p_policy ->> 'kind' WHEN 'none' THEN true WHEN 'fixed' THEN p_policy ? 'delay' WHEN 'linear' THEN p_policy ? 'delay'
+        WHEN 'exponential' THEN p_policy ? 'delay' END
+    AND coalesce(p_policy -> 'delay' BETWEEN '0' AND '1000000000', true)
+    AND coalesce(p_policy -> 'max' BETWEEN '0' AND '1000000000', true)
+    AND coalesce(p_policy -> 'factor' BETWEEN '1' AND '1000', true)
+    AND coalesce(p_policy -> 'jitter' BETWEEN '0' AND '1', true),
+    false
+);
+COMMENT ON FUNCTION howdah.is_retry_policy IS 'Whether a JSON value is a retry policy, as retry_delay knows them. Internal.';
+REVOKE ALL ON FUNCTION howdah.is_retry_policy FROM PUBLIC;

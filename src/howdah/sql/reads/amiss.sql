@@ -1,0 +1,14 @@
+-- What a restore leaves behind, though functions and tables are of this version. By what a viewer may read, too: the doctor asks as one.
+SELECT
+    ARRAY(
+        SELECT 'settings' WHERE NOT EXISTS (SELECT FROM howdah.settings)
+        UNION ALL
+        SELECT 'segments' WHERE pg_catalog.to_regclass('howdah.archive_open') IS NULL OR pg_catalog.to_regclass('howdah.archive_next') IS NULL
+            OR NOT EXISTS (SELECT FROM howdah.segments AS s WHERE s.closed_at IS NULL)
+    ) AS missing_rows,
+    -- Numbered by another cluster: here, no transaction that is over has such a number.
+    EXISTS (
+        SELECT FROM howdah.event_details AS e
+        WHERE e.xact OPERATOR(pg_catalog.>=) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+            AND coalesce(e.xact OPERATOR(pg_catalog.<>) pg_catalog.pg_current_xact_id_if_assigned(), true)
+    ) AS has_foreign_events

@@ -1,0 +1,119 @@
+"""Every verb of a queue, once, in either form: for tests of what all of them have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from howdah import JobQueue
+
+Verb = Callable[..., Any]
+
+
+class Caller:
+    """Calls verbs in one form, on the caller's connection if there is one. Notes which were called."""
+
+    def __init__(self, queue: JobQueue, *, awaited: bool, own_connection: bool) -> None:
+        self.queue = queue
+        self.awaited = awaited
+        self.own_connection = own_connection
+        self.called: set[str] = set()
+
+    def __getattr__(self, name: str) -> Verb:
+        return lambda *args, **options: self._call(name, *args, **options)
+
+    def _call(self, name: str, /, *args: Any, **options: Any) -> Any:
+        self.called.add(name)
+        if self.awaited:
+            return asyncio.run(self._awaited(name, args, options))
+        if not self.own_connection:
+            return getattr(self.queue, name)(*args, **options)
+        with psycopg.connect(self.queue.dsn) as conn:
+            return getattr(self.queue, name)(*args, conn=conn, **options)
+
+    async def _awaited(self, name: str, args: Any, options: Any) -> Any:
+        verb = getattr(self.queue, f"a{name}")
+        if not self.own_connection:
+            return await verb(*args, **options)
+        async with await psycopg.AsyncConnection.connect(self.queue.dsn) as conn:
+            return await verb(*args, conn=conn, **options)
+
+
+def takes_a_connection(name: str) -> bool:
+    return "conn" in inspect.signature(getattr(JobQueue, name)).parameters
+
+
+def call_them_all(caller: Caller) -> None:
+    """From the first enqueue to the last prune, and looks at every answer."""
+    _add_and_read(caller)
+    _hold_and_end(caller)
+    _interfere(caller)
+    _schedule(caller)
+
+
+def _add_and_read(caller: Caller) -> None:
+    job = caller.enqueue("mail", {"to": "ä"}, key="k", delay=0, timeout=60, meta={"a": 1}, expires_in=3600)
+    assert job.created
+    assert not caller.enqueue("mail", key="k").created
+    count = caller.enqueue_many("bulk", [{"n": 1}, {"n": 2}], key=lambda item: f"NULL{item['n']}", return_ids=True)
+    assert count == 2
+    got = caller.get(job.id)
+    assert (got.data, got.key, got.timeout) == ({"to": "ä"}, "k", job.timeout)
+    assert (got.run_at, got.expires_at) == (job.run_at, job.expires_at)
+    assert len(caller.list(limit=10, since=job.created_at, least_priority=0, most_priority=1000)) == 3
+    assert [each.id for each in caller.list(status="pending", job_type="mail", data={"to": "ä"})] == [job.id]
+    assert caller.stats()["mail"].pending == 1
+    assert caller.place(job.id).ahead == 0
+    assert isinstance(caller.position(), str)
+    assert caller.workers() == []
+    assert caller.events(job.id) is not None
+
+
+def _hold_and_end(caller: Caller) -> None:
+    (job,) = caller.claim(["mail"], 1, "me", lease=60)
+    caller.start(job)
+    caller.progress(job, 40, "half", done=4, total=10)
+    caller.progress(job, stage="more")
+    caller.event(job, "seen", {"a": None})
+    caller.checkpoint(job, {"at": 4})
+    assert caller.fail(job, ValueError("no ä"), delay=0) == "pending"
+    (job,) = caller.claim(["mail"], 1, "me")
+    assert job.resumed == {"at": 4}
+    caller.start(job)
+    caller.snooze(job, delay=0)
+    (job,) = caller.claim(["mail"], 1, "me")
+    caller.release(job)
+    (job,) = caller.claim(["mail"], 1, "me")
+    caller.start(job)
+    caller.complete(job, {"done": True})
+    ended = caller.get(job.id)
+    assert (ended.status, ended.result, ended.errors[0].error) == ("completed", {"done": True}, "ValueError: no ä")
+    assert any(event.name == "seen" for event in caller.events(job.id))
+    assert [event.name for event in caller.events(job.id, last=1, kinds=["event"])] == ["seen"]
+
+
+def _interfere(caller: Caller) -> None:
+    first, second = caller.list(status="pending", job_type="bulk")
+    assert caller.reprioritise(first.id, 7)
+    assert caller.reschedule(first.id, delay=3600)
+    assert caller.cancel(second.id, "not wanted")
+    assert caller.retry(second.id)
+    caller.pause("bulk", "for now")
+    caller.resume("bulk")
+    caller.recover()
+    caller.recover_stale_jobs(3600)
+    caller.prune(keep=3600)
+
+
+def _schedule(caller: Caller) -> None:
+    caller.schedule("nightly", "bulk", {"n": 3}, cron="0 3 * * *", timezone="Europe/Berlin")
+    assert caller.get_schedule("nightly").next_run_at is not None
+    assert [each.name for each in caller.schedules()] == ["nightly"]
+    caller.pause_schedule("nightly")
+    caller.resume_schedule("nightly")
+    caller.run_schedule("nightly")
+    assert caller.delete_schedule("nightly")
