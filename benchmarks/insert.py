@@ -22,7 +22,7 @@ from psycopg.types.json import Jsonb
 from benchmarks import meter, result
 from benchmarks.server import PAYLOAD, TYPE, Place, server
 from howdah import JobQueue
-from howdah.ids import new_id
+from howdah.model.ids import new_id
 
 INSERT = """
     INSERT INTO live (id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts)

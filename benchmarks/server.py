@@ -15,7 +15,9 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from howdah import JobQueue, embedded, embedded_watcher
+from howdah import JobQueue
+from howdah.embedded import server as embedded_server
+from howdah.embedded import watcher
 
 TYPE = "noop"
 PAYLOAD = '{"sent": 1.5}'
@@ -124,11 +126,11 @@ def _own() -> Iterator[str]:
     # Root's server runs under another account, which must get there.
     folder.chmod(0o711)
     try:
-        started = embedded.join(folder, announce=False)
+        started = embedded_server.join(folder, announce=False)
         try:
             yield started.dsn
         finally:
-            embedded_watcher.stop(embedded_watcher.Home(started.home))
+            watcher.stop(watcher.Home(started.home))
             shutil.rmtree(started.home, ignore_errors=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -23,7 +23,7 @@ from tests import history
 
 from benchmarks import meter
 from benchmarks.server import PAYLOAD, TYPE, Connection, server
-from howdah.ids import new_id
+from howdah.model.ids import new_id
 
 # Many short turns: what disturbs a machine for a second then hits both versions, or is one of many turns.
 JOBS = 4_000

@@ -8,7 +8,7 @@ from typing import Self
 
 import psycopg
 
-from howdah.statements import render, source
+from howdah.db.statements import render, source
 
 
 class TestClock:

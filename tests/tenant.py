@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from howdah import JobQueue
-from howdah.statements import ROLES
+from howdah.db.statements import ROLES
 from tests.conftest import Db
 
 PASSWORD = "only for tests"

@@ -9,7 +9,7 @@ from typing import Final
 
 from docs.generate.markdown import HEADER, from_docstring, shown
 
-from howdah import statements
+from howdah.db import statements
 
 CONTRACT: Final = Path(__file__).parents[1] / "reference" / "sql.md"
 WIDTH: Final = 88

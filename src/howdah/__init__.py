@@ -4,7 +4,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from howdah.__about__ import __version__
-from howdah.codec import Codec, Unreadable
 from howdah.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,
@@ -39,21 +38,22 @@ from howdah.errors import (
     WaitTimeout,
     WorkerUnknown,
 )
-from howdah.event import Event
-from howdah.handler import Handler
-from howdah.job import AttemptError, Job, Status
-from howdah.outcome import Cancel, Fail, Outcome, Retry, Snooze
-from howdah.place import Place
-from howdah.priority import Priority
+from howdah.handlers.handler import Handler
+from howdah.handlers.outcome import Cancel, Fail, Outcome, Retry, Snooze
+from howdah.handlers.resource import Resource
+from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear
+from howdah.model.codec import Codec, Unreadable
+from howdah.model.event import Event
+from howdah.model.job import AttemptError, Job, Status
+from howdah.model.priority import Priority
+from howdah.model.progress import Point, Record
+from howdah.model.results import EnqueuedCount, JobPage, PrunedSegment, Recovered, Stats, TypeStats
 from howdah.queue import JobQueue
-from howdah.record import Point, Record
-from howdah.resource import Resource
-from howdah.results import EnqueuedCount, JobPage, PrunedSegment, Recovered, Stats, TypeStats
-from howdah.retry import Exponential, Fixed, Immediately, Linear
-from howdah.schedules import Schedule
-from howdah.waiting import Group
-from howdah.watching import Update
-from howdah.workers import Pace, WorkerInfo
+from howdah.verbs.queue_position import Place
+from howdah.verbs.schedules import Schedule
+from howdah.verbs.workers import Pace, WorkerInfo
+from howdah.watch.wait import Group
+from howdah.watch.watch import Update
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis, Finding, Unseen

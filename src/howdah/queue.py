@@ -15,31 +15,34 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
 
-from howdah import calls, migrate, options, waiting, watching
-from howdah import cron as cron_rhythms
-from howdah import events as event_verbs
-from howdah import schedules as schedule_verbs
-from howdah.codec import PLAIN, Codec
+from howdah.checks import options
+from howdah.checks.context import Context, KnownType
+from howdah.checks.options import JobOrId, Seconds
 from howdah.config import configured_schema
-from howdah.context import Context, KnownType
-from howdah.database import Database
+from howdah.db import migrate
+from howdah.db.database import Database
+from howdah.db.migrate import Difference, Migration
+from howdah.db.plan import Plan
+from howdah.db.statements import check_schema_name
 from howdah.errors import InvalidOption
-from howdah.handler import Handler
-from howdah.hub import Hub
-from howdah.job import Job
-from howdah.migrate import Difference, Migration
-from howdah.options import JobOrId, Seconds
-from howdah.place import place as place_of
-from howdah.plan import Plan
-from howdah.statements import check_schema_name
-from howdah.waiting import OnProgress, value_of
-from howdah.watching import Update, UpdateKind
-from howdah.workers import workers as list_workers
+from howdah.handlers.handler import Handler
+from howdah.model.codec import PLAIN, Codec
+from howdah.model.job import Job
+from howdah.verbs import calls
+from howdah.verbs import cron as cron_rhythms
+from howdah.verbs import events as event_verbs
+from howdah.verbs import schedules as schedule_verbs
+from howdah.verbs.queue_position import place as place_of
+from howdah.verbs.workers import workers as list_workers
+from howdah.watch import wait, watch
+from howdah.watch.hub import Hub
+from howdah.watch.wait import OnProgress, value_of
+from howdah.watch.watch import Update, UpdateKind
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis
     from howdah.worker import Worker, WorkerReport
-    from howdah.worker.executor import Middleware
+    from howdah.worker.run.executor import Middleware
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -170,12 +173,12 @@ class JobQueue:
 
         after: an update's position, to go on behind it. kinds: some of "progress", "event", "log" and "status".
         """
-        return watching.watch(self._hub(), self._context, job, after, kinds)
+        return watch.watch(self._hub(), self._context, job, after, kinds)
 
     def awatch(
         self, job: JobOrId, *, after: str | None = None, kinds: Sequence[UpdateKind] | None = None
     ) -> AsyncGenerator[Update, None]:
-        return watching.awatch(self._hub(), self._context, job, after, kinds)
+        return watch.awatch(self._hub(), self._context, job, after, kinds)
 
     def watch_all(
         self,
@@ -190,7 +193,7 @@ class JobQueue:
             not given (``position`` pins an earlier moment). kinds: as of ``watch``; "progress" is told of jobs that
             have reported any. Outages of the database are waited out. Raises PositionLost if it was restored.
         """
-        return watching.watch_all(self._hub(), self._context, types, kinds, after)
+        return watch.watch_all(self._hub(), self._context, types, kinds, after)
 
     def awatch_all(
         self,
@@ -199,7 +202,7 @@ class JobQueue:
         kinds: Sequence[UpdateKind] | None = None,
         after: str | None = None,
     ) -> AsyncGenerator[Update, None]:
-        return watching.awatch_all(self._hub(), self._context, types, kinds, after)
+        return watch.awatch_all(self._hub(), self._context, types, kinds, after)
 
     @overload
     def wait_for(
@@ -233,7 +236,7 @@ class JobQueue:
         timeout: raises WaitTimeout after so many seconds; the jobs go on. Raises JobNotFound.
         on_progress: called with a ``Group`` at first, whenever something has changed, and at the end.
         """
-        return waiting.wait_for(self._hub(), self._context, jobs, timeout, on_progress)
+        return wait.wait_for(self._hub(), self._context, jobs, timeout, on_progress)
 
     @overload
     def await_for(
@@ -262,7 +265,7 @@ class JobQueue:
         *,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        return await waiting.await_for(self._hub(), self._context, jobs, timeout, on_progress)
+        return await wait.await_for(self._hub(), self._context, jobs, timeout, on_progress)
 
     awatch.__doc__ = watch.__doc__
     awatch_all.__doc__ = watch_all.__doc__

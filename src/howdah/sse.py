@@ -26,15 +26,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from howdah import options
-from howdah.codec import Unreadable
+from howdah.checks import options
+from howdah.checks.json_values import unreadable_mark
+from howdah.checks.options import Seconds
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput, InvalidOption, JobNotFound, PositionLost
-from howdah.events import some_of
-from howdah.failure import describe
-from howdah.job import Job
-from howdah.json_values import unreadable_mark
-from howdah.options import Seconds
-from howdah.watching import KINDS, Update, UpdateKind
+from howdah.model.codec import Unreadable
+from howdah.model.failure import describe
+from howdah.model.job import Job
+from howdah.verbs.events import some_of
+from howdah.watch.watch import KINDS, Update, UpdateKind
 
 if TYPE_CHECKING:
     from howdah.queue import JobQueue

@@ -10,10 +10,10 @@ from unittest import mock
 
 import pytest
 
-from howdah.event import Event
-from howdah.job import Job
-from howdah.record import Point, Record
-from howdah.watching import Update
+from howdah.model.event import Event
+from howdah.model.job import Job
+from howdah.model.progress import Point, Record
+from howdah.watch.watch import Update
 
 HOSTILE = (
     "\x1b]0;owned\x07\x9b31m\u202egnp.exe\u2066\r\b\n[bold red]not markup[/]\u2028\ufeff\x00日本語" + "long " * 300
@@ -31,7 +31,7 @@ def moment(seconds: float = 0) -> datetime:
 @pytest.fixture
 def still() -> Iterator[None]:
     """Makes it so, where jobs are described."""
-    with mock.patch("howdah.cli.standing.now", return_value=NOW):
+    with mock.patch("howdah.cli.render.progress_text.now", return_value=NOW):
         yield
 
 

@@ -23,7 +23,7 @@ from howdah.bench.arena import Arena
 from howdah.bench.catalogue import SCENARIOS, WHAT
 from howdah.bench.handlers import NOTHING
 from howdah.bench.run import run
-from howdah.cli import bench as cli_bench
+from howdah.cli.commands import bench as cli_bench
 from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
 from tests.cli.terminal import Terminal
 

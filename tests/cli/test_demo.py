@@ -21,10 +21,10 @@ import psycopg
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.cli.demo import promises, stage, summary, team
-from howdah.cli.demo.promises import Evidence
-from howdah.cli.demo.show import Facts
-from howdah.cli.demo.workload import FEWEST, MOST, USUAL, kinds
+from howdah.cli.commands.demo import promises, stage, summary, team
+from howdah.cli.commands.demo.promises import Evidence
+from howdah.cli.commands.demo.show import Facts
+from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
 from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
 from tests.docs.pages import block_of
 

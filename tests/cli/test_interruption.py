@@ -30,7 +30,7 @@ def test_an_interruption_that_a_finalizer_or_a_callback_swallows_comes_again(swa
     """Such as that of a WeakSet, of which Python and the driver have many."""
     program = f"""
         import signal, threading, weakref
-        from howdah.cli.interruption import interrupted_once
+        from howdah.cli.process.interruption import interrupted_once
 
         class Plain: ...
 
@@ -50,7 +50,7 @@ def test_an_interruption_that_a_finalizer_or_a_callback_swallows_comes_again(swa
 def test_what_else_nobody_can_catch_is_still_told() -> None:
     program = """
         import sys
-        from howdah.cli.interruption import interrupted_once
+        from howdah.cli.process.interruption import interrupted_once
 
         class Holder:
             def __del__(self): raise ValueError
@@ -69,7 +69,7 @@ def test_what_else_nobody_can_catch_is_still_told() -> None:
 def test_who_was_interrupted_is_not_interrupted_again_until_the_process_has_ended() -> None:
     program = """
         import signal
-        from howdah.cli.interruption import interrupted_once
+        from howdah.cli.process.interruption import interrupted_once
 
         try:
             with interrupted_once():
@@ -89,7 +89,7 @@ def test_who_was_interrupted_is_not_interrupted_again_until_the_process_has_ende
 def test_who_was_not_interrupted_hears_signals_as_before() -> None:
     program = """
         import signal
-        from howdah.cli.interruption import interrupted_once
+        from howdah.cli.process.interruption import interrupted_once
 
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         heard = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]

@@ -86,7 +86,7 @@ def test_pages_follow_one_another(dsn: str, jobs: list[Job]) -> None:
 
 
 def test_a_search_that_stopped_early_says_so(dsn: str, jobs: list[Job]) -> None:
-    with mock.patch("howdah.cli.listing.SCAN_LIMIT", 2):
+    with mock.patch("howdah.cli.commands.listing.SCAN_LIMIT", 2):
         outcome = howdah("list", "--json", "--type", "send_invoice", dsn=dsn)
         assert (outcome.code, outcome.out) == (0, "")
         assert "Only 2 jobs were looked through" in outcome.err

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from howdah.cli.log_format import JsonFormatter, LineFormatter
+from howdah.cli.process.log_format import JsonFormatter, LineFormatter
 
 ESCAPE = "\x1b]0;owned\x07"
 NASTY = f"one\n2030-01-01 00:00:00.000 error forged\r{ESCAPE}\u202e\u2028"

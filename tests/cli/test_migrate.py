@@ -4,8 +4,8 @@ import psycopg
 import pytest
 
 from howdah import JobQueue
-from howdah.cli.migrate import _account_of
-from howdah.migrate import SCHEMA_VERSION, Migration
+from howdah.cli.commands.migrate import _account_of
+from howdah.db.migrate import SCHEMA_VERSION, Migration
 from tests.cli.runner import howdah, schema_of_its_own
 
 PLAIN_JOBS = """

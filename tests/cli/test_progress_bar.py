@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from howdah.cli.progress_bar import bar, sparkline
-from howdah.cli.standing import (
+from howdah.cli.render.progress_bar import bar, sparkline
+from howdah.cli.render.progress_text import (
     amount,
     counted,
     describe_place,
@@ -19,7 +19,7 @@ from howdah.cli.standing import (
     speed,
     time_left,
 )
-from howdah.place import Place
+from howdah.verbs.queue_position import Place
 from tests.cli.sample import job, moment, points, record, still
 
 __all__ = ["still"]

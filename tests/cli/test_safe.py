@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from howdah import JobQueue
-from howdah.cli.safe import presentable, safe, safe_lines, without_password
+from howdah.cli.render.terminal_escape import presentable, safe, safe_lines, without_password
 from tests.cli.runner import Outcome, howdah
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\u2066\r\b[bold red]not markup[/]\u2028\ufeff"

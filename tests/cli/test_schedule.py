@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from howdah import JobQueue
-from howdah.schedules import fire_due
+from howdah.verbs.schedules import fire_due
 from tests.cli.runner import howdah
 from tests.clock import TestClock
 from tests.conftest import Db

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.cli.moment import iso, parse_moment, parse_past
-from howdah.cli.span import format_span, parse_span
+from howdah.cli.arguments.datetimes import iso, parse_moment, parse_past
+from howdah.cli.arguments.duration import format_span, parse_span
 
 
 @pytest.mark.parametrize(

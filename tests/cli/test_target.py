@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from howdah import InvalidInput
-from howdah.cli.target import load_queue
+from howdah.cli.arguments.target import load_queue
 
 GOOD = "from howdah import JobQueue\nqueue = JobQueue('host=nowhere')\n"
 

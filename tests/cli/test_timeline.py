@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from howdah.cli.timeline import Timeline, timeline
-from howdah.event import Event
-from howdah.job import AttemptError
+from howdah.cli.render.timeline import Timeline, timeline
+from howdah.model.event import Event
+from howdah.model.job import AttemptError
 from tests.cli.sample import event, job
 
 BEGIN = datetime(2030, 1, 1, tzinfo=timezone.utc)

@@ -18,8 +18,8 @@ from unittest import mock
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.cli.watch.wanted import wanted
-from howdah.cli.watch.watcher import Beginning, first_look
+from howdah.cli.commands.watch.wanted import wanted
+from howdah.cli.commands.watch.watcher import Beginning, first_look
 from tests import servers
 from tests.cli.runner import command, failed_job, hear_signals, howdah, tell_many
 from tests.cli.sample import HOSTILE
@@ -245,7 +245,7 @@ def test_it_is_not_done_before_the_last_event_is_shown(dsn: str, queue: JobQueue
     tell_many(db, job, 2_500)
     queue.complete(job)
     # However often it looks whether there is anything left to do, and however late the events come.
-    with mock.patch("howdah.cli.watch.watcher._LOOK_EVERY", 0):
+    with mock.patch("howdah.cli.commands.watch.watcher._LOOK_EVERY", 0):
         outcome = howdah("watch", "a", "--after", "", "--until-done", "--json", "--kinds", "event,status", dsn=dsn)
     assert outcome.code == 0
     assert [line["name"] for line in outcome.lines] == [*(f"e{n}" for n in range(1, 2_501)), "completed"]
@@ -261,7 +261,7 @@ def test_what_happens_after_the_first_look_is_shown(dsn: str, queue: JobQueue) -
     before = asyncio.run(looked_first())
     queue.event(job, "meanwhile")
     queue.complete(job)
-    with mock.patch("howdah.cli.watch.command.first_look", mock.AsyncMock(return_value=before)):
+    with mock.patch("howdah.cli.commands.watch.command.first_look", mock.AsyncMock(return_value=before)):
         outcome = howdah("watch", "a", "--until-done", "--json", "--kinds", "event", dsn=dsn)
     assert [line["name"] for line in outcome.lines] == ["meanwhile"]
 

@@ -16,21 +16,10 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from howdah import (
-    DatabaseUnavailable,
-    Job,
-    JobQueue,
-    SchemaMissing,
-    Update,
-    WaitTimeout,
-    hub,
-    mailbox,
-    plan,
-    readers,
-    subscriber,
-    waiting,
-)
-from howdah.hub import Hub
+from howdah import DatabaseUnavailable, Job, JobQueue, SchemaMissing, Update, WaitTimeout
+from howdah.db import plan
+from howdah.watch import hub, mailbox, readers, subscriber, wait
+from howdah.watch.hub import Hub
 from tests import servers
 from tests.client.listener import FLAVOURS, PATIENCE, Listener, has, held, names
 from tests.conftest import Db
@@ -376,7 +365,7 @@ def test_a_restart_of_the_database_is_not_noticed(
 
 def _wait_without_a_first_look(queue: JobQueue, job: Job) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waiting._Waiting, "_look", lambda self, ids: _known(self, job))
+        patch.setattr(wait._Waiting, "_look", lambda self, ids: _known(self, job))
         queue.wait_for(job, 0.2)
 
 

@@ -10,9 +10,10 @@ import threading
 
 import pytest
 
-from howdah import JobQueue, WaitTimeout, mailbox
-from howdah.mailbox import LoopBell
-from howdah.readers import JobWatch
+from howdah import JobQueue, WaitTimeout
+from howdah.watch import mailbox
+from howdah.watch.mailbox import LoopBell
+from howdah.watch.readers import JobWatch
 from tests.client.listener import PATIENCE, held
 from tests.client.test_hub import comes
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from howdah import InvalidInput, Job, JobPage, JobQueue, calls
+from howdah import InvalidInput, Job, JobPage, JobQueue
+from howdah.verbs import calls
 from tests.clock import TestClock
 from tests.conftest import Db
 
@@ -112,7 +113,7 @@ def test_a_scan_that_stops_at_its_limit_says_so_and_where_to_go_on(queue: JobQue
 
 
 def test_a_scan_is_made_of_windows_that_miss_nothing(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howdah.calls.WINDOW", 4)
+    monkeypatch.setattr("howdah.verbs.calls.WINDOW", 4)
     for n in range(30):
         queue.enqueue("rare" if n % 7 == 0 else "mail", n)
     page = queue.list(job_type="rare")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from howdah import mailbox
-from howdah.mailbox import Mailbox, Note, ThreadBell
+from howdah.watch import mailbox
+from howdah.watch.mailbox import Mailbox, Note, ThreadBell
 
 
 @pytest.fixture(autouse=True)

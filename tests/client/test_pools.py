@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from howdah import JobQueue, QueueClosed
-from howdah.database import _not_deaf
+from howdah.db.database import _not_deaf
 from tests.conftest import Db
 
 
@@ -262,7 +262,8 @@ def test_parent_and_child_of_a_fork_both_go_on(dsn: str, queue: JobQueue, child:
 def test_a_child_does_not_wait_for_a_lock_that_a_thread_of_its_parent_held(dsn: str, queue: JobQueue) -> None:
     program = """
 import contextlib, os, sys, threading, warnings
-from howdah import JobQueue, ids
+from howdah import JobQueue
+from howdah.model import ids
 warnings.simplefilter("ignore", DeprecationWarning)
 queue = JobQueue(sys.argv[1])
 queue.enqueue("mail", "before")

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from howdah import JobQueue, statements
-from howdah.outage import Outage
+from howdah import JobQueue
+from howdah.db import statements
+from howdah.db.outage import Outage
 from howdah.worker import calls
-from howdah.worker.link import Link
+from howdah.worker.background.connection import Link
 from tests.conftest import Connect, Db
 
 DEALLOCATE = b"DEALLOCATE ALL"  # past psycopg, which would notice

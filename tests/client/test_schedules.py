@@ -24,11 +24,11 @@ from howdah import (
     Schedule,
     ScheduleNotFound,
 )
-from howdah.codec import PLAIN
-from howdah.context import Context
-from howdah.plan import Call
-from howdah.retry import Fixed
-from howdah.schedules import FireReport, fire_due
+from howdah.checks.context import Context
+from howdah.db.plan import Call
+from howdah.handlers.retry import Fixed
+from howdah.model.codec import PLAIN
+from howdah.verbs.schedules import FireReport, fire_due
 from tests.client.test_codec import Sealing, SealingText
 from tests.clock import TestClock
 from tests.conftest import Db

@@ -14,7 +14,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from howdah import DatabaseUnavailable, InvalidInput, InvalidOption, Job, JobQueue, SchemaConflict, pinned
+from howdah import DatabaseUnavailable, InvalidInput, InvalidOption, Job, JobQueue, SchemaConflict
+from howdah.db import pinned_settings
 from howdah.testing import Clock
 from tests import pooler
 from tests.odd_settings import ODD, READ_ONLY
@@ -68,7 +69,7 @@ def odd(database: str) -> str:
 @pytest.mark.parametrize("where", ["pool", "pool, nothing pinned", "conn"])
 def test_every_verb_gives_right_answers(odd: str, where: str, awaited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if where == "pool, nothing pinned":
-        monkeypatch.setattr(pinned, "startup_options", lambda given: {})
+        monkeypatch.setattr(pinned_settings, "startup_options", lambda given: {})
     if where != "pool":
         # Not ours to change there, and not survived by everything: see below.
         set_for_all(odd, {"default_transaction_isolation": "read committed"})

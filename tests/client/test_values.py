@@ -35,10 +35,10 @@ from howdah import (
     NotSuccessful,
     Snooze,
 )
-from howdah.arguments import Result
-from howdah.codec import PLAIN
-from howdah.context import Context
-from howdah.stored import stored_result
+from howdah.checks.context import Context
+from howdah.checks.stored import stored_result
+from howdah.handlers.arguments import Result
+from howdah.model.codec import PLAIN
 from howdah.testing import drain
 from tests.properties.test_arguments import Typed, typed_values
 

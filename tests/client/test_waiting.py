@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from howdah import Group, InvalidOption, Job, JobNotFound, JobQueue, NotRunning, QueueClosed, WaitTimeout
-from howdah.mailbox import Mailbox, Note
+from howdah.watch.mailbox import Mailbox, Note
 from tests.client.listener import FLAVOURS, PATIENCE, held
 from tests.conftest import Db
 from tests.worker.processes import until

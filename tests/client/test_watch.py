@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from howdah import InvalidOption, Job, JobNotFound, JobQueue, QueueClosed, Update, mailbox
+from howdah import InvalidOption, Job, JobNotFound, JobQueue, QueueClosed, Update
+from howdah.watch import mailbox
 from tests.client.listener import FLAVOURS, Listener, has, held, names, told
 from tests.conftest import Connect, Db
 
@@ -204,7 +205,7 @@ def test_who_is_slow_misses_nothing_and_hoards_nothing(
     queue: JobQueue, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mailbox, "ROOM", 20)
-    monkeypatch.setattr("howdah.readers.PAGE", 20)
+    monkeypatch.setattr("howdah.watch.readers.PAGE", 20)
     most = 0
     put = mailbox.Mailbox.put
 
@@ -267,7 +268,7 @@ def test_an_event_of_a_transaction_that_commits_late_is_told_when_it_does(
 def test_a_new_life_that_begins_while_an_old_one_is_told_comes_after_its_end(
     queue: JobQueue, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("howdah.watching._PAGE", 2)
+    monkeypatch.setattr("howdah.watch.watch._PAGE", 2)
     job = held(queue)
     run(queue, job, "a", "b", "c")
     queue.fail(job, "no", give_up=True)

@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from howdah import InvalidJobType, InvalidOption, Job, JobQueue, PositionLost, mailbox
+from howdah import InvalidJobType, InvalidOption, Job, JobQueue, PositionLost
+from howdah.watch import mailbox
 from tests.client.listener import FLAVOURS, PATIENCE, Listener, has, held, names, told
 from tests.conftest import Connect, Db
 
@@ -100,7 +101,7 @@ def test_a_watcher_can_go_on_behind_any_update(queue: JobQueue, flavour: str) ->
 def test_a_long_stream_is_read_page_by_page_while_it_goes_on(
     queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch, flavour: str, pages: int
 ) -> None:
-    monkeypatch.setattr("howdah.readers._LIVE_PAGES", pages)
+    monkeypatch.setattr("howdah.watch.readers._LIVE_PAGES", pages)
     job = held(queue)
 
     def happen(first: int, count: int) -> None:

@@ -9,14 +9,15 @@ from typing import Any, LiteralString
 import pytest
 
 import howdah
-from howdah import Handler, JobQueue, statements
+from howdah import Handler, JobQueue
 from howdah.cli import parser
 from howdah.cli.command import Command
+from howdah.db import statements
 from howdah.errors import BY_SQLSTATE
 from howdah.worker import WorkerOptions
-from howdah.worker.maintenance import PRUNE_EVERY
-from howdah.worker.reports import REPORT_EVERY
-from howdah.worker.tracker import MAX_LOGS, MAX_MESSAGE
+from howdah.worker.background.maintenance import PRUNE_EVERY
+from howdah.worker.progress.buffer import REPORT_EVERY
+from howdah.worker.progress.tracker import MAX_LOGS, MAX_MESSAGE
 from tests.conftest import Db
 from tests.docs.pages import ROOT
 

@@ -13,11 +13,11 @@ from pyte.screens import Char
 from textual.binding import Binding
 
 from howdah import JobQueue
-from howdah.cli.top import jobs, lanes, workers
-from howdah.cli.top.app import Top
-from howdah.cli.top.board import Board
-from howdah.cli.top.grid import Grid
-from howdah.cli.watch.lines import line_above
+from howdah.cli.commands.top import jobs, lanes, workers
+from howdah.cli.commands.top.app import Top
+from howdah.cli.commands.top.board import Board
+from howdah.cli.commands.top.grid import Grid
+from howdah.cli.commands.watch.lines import line_above
 from tests.cli.runner import howdah
 from tests.cli.sample import moment, told
 from tests.docs.pages import ROOT

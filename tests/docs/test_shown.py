@@ -13,10 +13,11 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from howdah import JobQueue, errors, outcome
+from howdah import JobQueue, errors
 from howdah.bench.catalogue import SCENARIOS
 from howdah.cli import parser
-from howdah.statements import ROLES
+from howdah.db.statements import ROLES
+from howdah.handlers import outcome
 from howdah.testing import drain
 from tests.cli.runner import howdah
 from tests.conftest import Db

@@ -5,7 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from howdah import JobQueue, statements
+from howdah import JobQueue
+from howdah.db import statements
 from howdah.doctor import storage
 from howdah.doctor.storage import expected_indexes
 from tests.doctor.conftest import Db, codes, found, only_finding, run_all

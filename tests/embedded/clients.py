@@ -20,8 +20,8 @@ import psutil  # type: ignore[import-untyped, unused-ignore]
 import psycopg
 import pytest
 
-from howdah import embedded_watcher
-from howdah.embedded_watcher import WATCHER_LOCK, Home, key_of
+from howdah.embedded import watcher
+from howdah.embedded.watcher import WATCHER_LOCK, Home, key_of
 
 NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
@@ -31,10 +31,10 @@ TEMPORARY_SHELVES = (Path(f"/tmp/howdah-{os.geteuid()}"), Path(f"/tmp/howdah-{NO
 CLIENT = """
 import sys
 from pathlib import Path
-from howdah import embedded
+from howdah.embedded.server import join
 print("imported", flush=True)
 for line in sys.stdin:
-    server = embedded.join(Path(sys.argv[1]), major=int(line))
+    server = join(Path(sys.argv[1]), major=int(line))
     print(server.dsn, server.major, server.home, sep="\\t", flush=True)
 """
 
@@ -86,7 +86,7 @@ class Joined:
         return [
             process
             for process in processes_of(self.home)
-            if Path(embedded_watcher.__file__).name in " ".join(command_of(process))
+            if Path(watcher.__file__).name in " ".join(command_of(process))
         ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
 
-from howdah import embedded_watcher
+import howdah
 
 SITE = Path(psutil.__file__).parent.parent
 
@@ -30,7 +30,7 @@ def link_python(copy: Path) -> None:
 
 def link_howdah(site: Path) -> None:
     """Link Howdah with what it cannot be imported without."""
-    _link_package(Path(embedded_watcher.__file__).parent, site)
+    _link_package(Path(howdah.__file__).parent, site)
     for pattern in ("psycopg*", "typing_extensions.py", "msgspec", "cronsim", "tzdata"):
         for package in SITE.glob(pattern):
             _link_package(package, site)

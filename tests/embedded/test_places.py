@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
-from howdah.embedded_watcher import key_of
+from howdah.embedded.watcher import key_of
 
 from .clients import (
     CLIENT,

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from howdah.embedded_watcher import key_of
+from howdah.embedded.watcher import key_of
 
 from .clients import MYSELF, NOBODY, SYSTEM_SHELF, Joined, Persona, Project, changed, give_to, wait_until
 from .test_places import needs_root

@@ -11,7 +11,7 @@ from typing import Final
 
 import psycopg
 
-from howdah import statements
+from howdah.db import statements
 from tests.faults import catalogue
 from tests.faults.case import CASES, Case
 from tests.faults.checker import judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
 
-from howdah.forks import EXIT_CODE
+from howdah.db.forks import EXIT_CODE
 from tests.faults.case import case
 from tests.faults.stage import Stage
 from tests.worker.processes import WorkerProcess, until

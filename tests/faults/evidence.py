@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import class_row
 
-from howdah.wire import adapt
+from howdah.db.adapters import adapt
 from tests.worker.ledger import Entry
 
 FINAL = ("completed", "failed", "cancelled")

@@ -15,11 +15,11 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from howdah import JobNotFound, JobQueue
-from howdah.cli.top import jobs, lanes, workers
-from howdah.cli.top.column import Column, ordered
-from howdah.cli.top.rates import Rates
-from howdah.cli.top.snapshot import take
-from howdah.cli.top.view import RUNNING
+from howdah.cli.commands.top import jobs, lanes, workers
+from howdah.cli.commands.top.column import Column, ordered
+from howdah.cli.commands.top.rates import Rates
+from howdah.cli.commands.top.snapshot import take
+from howdah.cli.commands.top.view import RUNNING
 from tests.cli.runner import howdah
 from tests.faults.case import case
 from tests.faults.contention import Db, connected

@@ -14,7 +14,8 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from howdah import JobQueue, SchemaConflict, migrate
+from howdah import JobQueue, SchemaConflict
+from howdah.db import migrate
 from tests.faults.case import case
 from tests.faults.stage import Stage
 from tests.worker.processes import PATIENCE, ROOT, WorkerProcess, until

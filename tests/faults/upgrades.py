@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-from howdah.statements import render, source
+from howdah.db.statements import render, source
 from tests import history
 from tests.faults import evidence
 from tests.faults.case import Skipped, case

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from howdah.statements import read_statement
+from howdah.db.statements import read_statement
 from tests.conftest import Connect, Db
 from tests.plans.test_claim_buffers import buffers
 from tests.size import FULL

@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from howdah import InvalidArguments
-from howdah.arguments import Arguments
+from howdah.handlers.arguments import Arguments
 from tests.properties.examples import examples
 
 SECRET = "hunter2"

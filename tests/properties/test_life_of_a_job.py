@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from howdah.statements import render, source
+from howdah.db.statements import render, source
 from tests import servers
 from tests.clock import TestClock
 from tests.properties.model import LEASE, ORDERED, UNREGISTERED_LEASE, Claim, Model, ModelJob

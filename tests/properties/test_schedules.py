@@ -15,8 +15,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from howdah import InvalidOption, cron
-from howdah.cron import Cron, Every, Rhythm
+from howdah import InvalidOption
+from howdah.verbs import cron
+from howdah.verbs.cron import Cron, Every, Rhythm
 from tests.properties.examples import examples
 
 UTC = timezone.utc

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.hub import _Line
+from howdah.watch.hub import _Line
 from tests import servers
 from tests.size import FULL
 from tests.worker.durable_server import DurableServer

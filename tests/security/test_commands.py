@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from howdah import JobQueue
-from howdah.embedded import psql_program
+from howdah.embedded.server import psql_program
 from tests.cli.runner import Outcome, command, howdah
 from tests.security.test_redaction import CANARY, sow
 from tests.tenant import Tenant

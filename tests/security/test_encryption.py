@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from howdah import InvalidOption, Job, JobQueue, KeyMissing, Undecodable, Unreadable
-from howdah.codec import encode_text
 from howdah.encryption import ENVIRONMENT, EncryptedCodec, _Key, new_key
+from howdah.model.codec import encode_text
 from tests.cli.runner import howdah
 from tests.conftest import Db
 from tests.worker.in_process import drain

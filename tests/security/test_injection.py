@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from howdah import HowdahError, JobQueue, statements
+from howdah import HowdahError, JobQueue
+from howdah.db import statements
 from tests.cli.runner import howdah, schema_of_its_own
 from tests.conftest import Db
 

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from howdah import JobQueue, pinned
+from howdah import JobQueue
+from howdah.db import pinned_settings
 from tests import planted, pooler
 from tests.cli.runner import howdah
 from tests.client.test_verbs import JOB_VERBS
@@ -63,7 +64,7 @@ def test_no_verb_calls_what_is_planted(
 ) -> None:
     if where == "pool, nothing pinned":
         # As behind a pooler, which takes no options.
-        monkeypatch.setattr(pinned, "startup_options", lambda given: {})
+        monkeypatch.setattr(pinned_settings, "startup_options", lambda given: {})
     with JobQueue(field.admin_dsn, field.schema) as queue:
         caller = Caller(queue, awaited=awaited, own_connection=where == "conn")
         call_them_all(caller)
@@ -88,7 +89,7 @@ def test_no_worker_calls_what_is_planted(field: Tenant) -> None:
 
 
 def test_no_watcher_calls_what_is_planted(field: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pinned, "startup_options", lambda given: {})
+    monkeypatch.setattr(pinned_settings, "startup_options", lambda given: {})
     with JobQueue(field.admin_dsn, field.schema) as queue:
         job = queue.enqueue("mail")
         position = queue.position()

@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from howdah import JobQueue, NotPermitted
-from howdah.plan import call
+from howdah.db.plan import call
 from tests.cli.runner import howdah
 from tests.tenant import Tenant
 

@@ -16,10 +16,10 @@ import psycopg
 import pytest
 
 from howdah import InvalidInput, Job, JobQueue, Schedule
-from howdah.cli.log_format import JsonFormatter, LineFormatter
-from howdah.cli.safe import without_password
-from howdah.failure import loggable
-from howdah.outcome import Completed, Failed
+from howdah.cli.process.log_format import JsonFormatter, LineFormatter
+from howdah.cli.render.terminal_escape import without_password
+from howdah.handlers.outcome import Completed, Failed
+from howdah.model.failure import loggable
 from tests.cli.runner import command, howdah, howdah_process
 from tests.conftest import Db
 from tests.security import canary

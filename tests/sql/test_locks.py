@@ -14,8 +14,9 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel, errors
 
-from howdah import JobQueue, schedules
-from howdah.calls import BULK_SIZE
+from howdah import JobQueue
+from howdah.verbs import schedules
+from howdah.verbs.calls import BULK_SIZE
 from tests.conftest import Connect, Db
 
 Hold = Callable[..., Db]

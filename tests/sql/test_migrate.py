@@ -17,8 +17,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
-from howdah import JobQueue, NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew, migrate
-from howdah.plan import Pause, Plan
+from howdah import JobQueue, NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
+from howdah.db import migrate
+from howdah.db.plan import Pause, Plan
 from tests import history, servers
 from tests.sql import seed
 

@@ -7,9 +7,9 @@ import re
 import psycopg
 import pytest
 
-from howdah import statements
-from howdah.plan import Call, Read, Write
-from howdah.session import _can_be_repeated
+from howdah.db import statements
+from howdah.db.plan import Call, Read, Write
+from howdah.db.session import _can_be_repeated
 from tests.conftest import Db
 
 READS = [*statements.names("reads"), *(f"doctor/{name}" for name in statements.names("reads/doctor"))]

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from howdah import JobQueue, PositionLost, SchemaConflict, SchemaOutdated
-from howdah.migrate import SCHEMA_VERSION
+from howdah.db.migrate import SCHEMA_VERSION
 from tests import restoring, servers
 from tests.restoring import database, drop_roles, dump, move, public, restore_by_entries
 

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from howdah import JobQueue, NotPermitted, SchemaConflict, migrate
-from howdah.statements import ROLES
+from howdah import JobQueue, NotPermitted, SchemaConflict
+from howdah.db import migrate
+from howdah.db.statements import ROLES
 from tests.conftest import Db
 from tests.tenant import NOBODY, Tenant
 

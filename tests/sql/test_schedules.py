@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from howdah import JobQueue
-from howdah.schedules import FireReport, fire_due
+from howdah.verbs.schedules import FireReport, fire_due
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from howdah.statements import read_statement
+from howdah.db.statements import read_statement
 from tests.clock import TestClock
 from tests.conftest import Db
 from tests.sql.holding import Held, back_again, claim, details, events, hold, report, tell

@@ -23,7 +23,7 @@ import pydantic
 import pytest
 
 from howdah import InvalidArguments, Job, Resource
-from howdah.arguments import Arguments
+from howdah.handlers.arguments import Arguments
 
 SECRET = "hunter2-secret"
 NOW = datetime(2026, 5, 17, 12, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5, minutes=30)))
@@ -278,7 +278,7 @@ def test_a_strict_model_with_aliases_and_computed_fields_survives() -> None:
 
 def test_pydantic_is_not_imported_for_those_who_do_not_use_it() -> None:
     program = (
-        "import sys\nfrom howdah.arguments import Arguments\ndef handler(x: int, y: object = 1): ...\n"
+        "import sys\nfrom howdah.handlers.arguments import Arguments\ndef handler(x: int, y: object = 1): ...\n"
         "Arguments(handler).decode(Arguments(handler).encode({'x': 1}))\n"
         "sys.exit(any(name.split('.')[0] == 'pydantic' for name in sys.modules))"
     )

@@ -25,7 +25,7 @@ from howdah.bench.soak.options import SoakOptions
 from howdah.bench.soak.sample import Sample, Window
 from howdah.bench.soak.staff import Footprint
 from howdah.bench.soak.verdict import verdict
-from howdah.cli import soak
+from howdah.cli.commands import soak
 from howdah.errors import InvalidInput
 
 LEASE = 15.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from howdah.database import Database
-from howdah.plan import Pause, Plan
+from howdah.db.database import Database
+from howdah.db.plan import Pause, Plan
 
 
 class Deaf:
@@ -52,7 +52,7 @@ def test_a_cancelled_plan_is_cancelled(monkeypatch: pytest.MonkeyPatch, where: s
             else:
                 await session._stack.enter_async_context(deaf)
 
-        monkeypatch.setattr("howdah.database.AsyncSession.answer", answer)
+        monkeypatch.setattr("howdah.db.database.AsyncSession.answer", answer)
         async with asyncio.timeout(60):
             task = asyncio.create_task(Database("dbname=nothing", "howdah", pool_size=1, timeout=1).arun(pausing()))
             await deaf.waits.wait()

@@ -9,8 +9,9 @@ from typing import Any
 import cronsim
 import pytest
 
-from howdah import InvalidOption, cron
-from howdah.cron import Due, Every, Missed
+from howdah import InvalidOption
+from howdah.verbs import cron
+from howdah.verbs.cron import Due, Every, Missed
 
 NOW = datetime(2026, 11, 15, 12, 0, 30, tzinfo=timezone.utc)
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from howdah import ids
-from howdah.ids import new_id
+from howdah.model import ids
+from howdah.model.ids import new_id
 
 
 def test_ids_strictly_increase() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from howdah import migrate, statements
-from howdah.plan import Begin, Plan, Read, Script, Step
+from howdah.db import migrate, statements
+from howdah.db.plan import Begin, Plan, Read, Script, Step
 
 ROOT = Path(str(resources.files("howdah")))
 FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.sql"))}
@@ -39,7 +39,7 @@ def test_it_finds_them() -> None:
     found = waiting()
     for name in ("functions/rotate", "functions/queue_up", "set_aside", "lock_migration", "testing/drop", "bench/drop"):
         assert f"sql/{name}.sql" in found
-    assert "cli/demo/clear.sql" in found
+    assert "cli/commands/demo/clear.sql" in found
 
 
 @pytest.mark.parametrize("name", [name for name in waiting() if not name.startswith(BY_MIGRATIONS)])

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from howdah import InvalidInput, InvalidJobType, InvalidOption, JobQueue, options
+from howdah import InvalidInput, InvalidJobType, InvalidOption, JobQueue
+from howdah.checks import options
 
 HUGE = 10**5000
 """So large that Python refuses to print it."""

@@ -6,14 +6,14 @@ import logging
 
 import pytest
 
-from howdah.outage import Outage
+from howdah.db.outage import Outage
 
 
 def test_an_outage_that_comes_and_goes_is_said_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("howdah.outage.time.monotonic", lambda: now)
+    monkeypatch.setattr("howdah.db.outage.time.monotonic", lambda: now)
     seen = Outage(logging.getLogger("howdah.worker"))
     for _ in range(20):
         seen.began(OSError("no space left"))

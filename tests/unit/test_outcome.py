@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from howdah import InvalidOption
-from howdah.outcome import Cancel, Fail, Outcome, Retry, Snooze
+from howdah.handlers.outcome import Cancel, Fail, Outcome, Retry, Snooze
 
 MOMENT = datetime(2026, 3, 1, tzinfo=timezone.utc)
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from howdah import Job
-from howdah.worker import pace
-from howdah.worker.pace import PaceMeter
+from howdah.worker.background import throughput
+from howdah.worker.background.throughput import PaceMeter
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
 TICK = st.floats(1e-6, 1e5) | st.sampled_from([0.0, 0.001, 1.0])
@@ -88,7 +88,7 @@ def test_whatever_happens_what_is_told_is_finite_and_not_negative(steps: list[tu
     check(lanes.meter.told())
 
 
-def check(told: pace.Told) -> None:
+def check(told: throughput.Told) -> None:
     for measured in json.loads(json.dumps(told, allow_nan=False)).values():
         assert set(measured) == {"per_second", "run", "wait"}
         assert all(math.isfinite(value) and value >= 0 for value in measured.values())
@@ -118,7 +118,7 @@ def test_steady_work_has_the_pace_that_it_has(
     lanes, next_beat = Lanes(), 0.0
     run = slots / per_second
     held = [lanes.come(due=due) for _ in range(slots * batch)]
-    for _ in range(max(int(10 * pace.MEMORY * per_second), 50)):
+    for _ in range(max(int(10 * throughput.MEMORY * per_second), 50)):
         lanes.passes(1 / per_second)
         for _ in range(batch):
             lanes.meter.ended(held.pop(0), run)
@@ -145,7 +145,7 @@ def test_idle_gaps_do_not_lower_it(gaps: list[float], burst: int, seconds: float
         assert before["per_second"] == about(1 / seconds)
 
 
-@given(claim=st.floats(0, pace.LONGEST_GAP), seconds=st.floats(0.001, 1))
+@given(claim=st.floats(0, throughput.LONGEST_GAP), seconds=st.floats(0.001, 1))
 def test_the_time_that_claims_take_belongs_to_the_work_where_jobs_are_due(claim: float, seconds: float) -> None:
     lanes = Lanes()
     for _ in range(100):
@@ -178,7 +178,7 @@ def test_a_burst_after_a_pause_is_judged_by_itself(idle: float, burst: int) -> N
 def test_what_changes_is_seen_within_its_memory() -> None:
     lanes = Lanes()
     for seconds in (0.1, 1.0):
-        for _ in range(int(4 * pace.MEMORY)):
+        for _ in range(int(4 * throughput.MEMORY)):
             lanes.works(int(1 / seconds), seconds)
             lanes.told()
         told = lanes.told()
@@ -201,7 +201,7 @@ def test_it_falls_when_nothing_ends_any_more() -> None:
     lanes.works(1000, 0.01)
     fast = lanes.told()["per_second"]
     lanes.come()
-    lanes.passes(pace.MEMORY)
+    lanes.passes(throughput.MEMORY)
     assert lanes.told()["per_second"] == fast
     lanes.passes(600)
     assert 0 < lanes.told()["per_second"] < 1 / 500
@@ -260,7 +260,7 @@ def test_the_wait_is_right_where_the_clocks_are_changed() -> None:
 def test_types_that_were_not_run_lately_are_dropped_and_start_anew() -> None:
     lanes = Lanes()
     lanes.works(10, 1.0)
-    lanes.passes(pace.FORGOTTEN_AFTER - 1)
+    lanes.passes(throughput.FORGOTTEN_AFTER - 1)
     assert lanes.told()["per_second"] == 1.0
     lanes.passes(2)
     assert lanes.meter.told() == {}
@@ -272,13 +272,13 @@ def test_a_type_is_not_dropped_while_one_of_its_jobs_runs() -> None:
     lanes = Lanes()
     lanes.works(1, 1000.0)
     lanes.come()
-    lanes.passes(2 * pace.FORGOTTEN_AFTER)
+    lanes.passes(2 * throughput.FORGOTTEN_AFTER)
     assert lanes.told()["run"] == 1000.0
 
 
 def test_only_the_most_recent_types_are_told() -> None:
     lanes = Lanes()
-    names = [f"type {number}" for number in range(pace.MOST_TYPES + 50)]
+    names = [f"type {number}" for number in range(throughput.MOST_TYPES + 50)]
     for name in names:
         job = lanes.come(name)
         lanes.passes(0.1)
@@ -291,7 +291,7 @@ def test_only_the_most_recent_types_are_told() -> None:
 
 def test_it_may_be_asked_while_jobs_end() -> None:
     meter, stop = PaceMeter(), threading.Event()
-    asked: list[pace.Told] = []
+    asked: list[throughput.Told] = []
 
     def ask() -> None:
         while not stop.is_set():
@@ -309,4 +309,4 @@ def test_it_may_be_asked_while_jobs_end() -> None:
         thread.join()
     for told in asked:
         check(told)
-    assert len(meter.told()) == pace.MOST_TYPES
+    assert len(meter.told()) == throughput.MOST_TYPES

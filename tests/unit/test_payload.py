@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from howdah import InvalidPayload, PayloadTooLarge
-from howdah.codec import PLAIN
-from howdah.payload import clean_text, to_jsonb
+from howdah.checks.payload import clean_text, to_jsonb
+from howdah.model.codec import PLAIN
 
 LIMIT = 64 * 1024
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.portion import TRUST_AFTER, Portion
+from howdah.db.batch_size import TRUST_AFTER, Portion
 
 
 def wasted(most: int, allowed: int, statements: int, pause: float) -> tuple[Portion, int, int]:

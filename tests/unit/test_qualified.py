@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from howdah.statements import call_statement, names, source
+from howdah.db.statements import call_statement, names, source
 
 # Those of the doctor, and of a migration, run in a transaction that has set its path: patience.sql, fix_search_path.sql.
 IN_A_SAFE_PATH = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah import InvalidOption
-from howdah.retry import Exponential, Fixed, Immediately, Linear, as_data, delay_of, retries
+from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear, as_data, delay_of, retries
 
 NUMBER = st.floats(0, 1e6) | st.integers(0, 10**6)
 POLICY = st.one_of(

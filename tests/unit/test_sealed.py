@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.cli.sealed import ENCRYPTED, error_text
-from howdah.codec import encode_text
+from howdah.cli.render.encrypted import ENCRYPTED, error_text
 from howdah.encryption import EncryptedCodec, new_key
+from howdah.model.codec import encode_text
 
 
 def test_a_word_stands_for_it_and_what_the_database_has_added_is_shown() -> None:

@@ -16,8 +16,8 @@ import pydantic.dataclasses
 import pytest
 
 from howdah import InvalidOption, Job, Resource
-from howdah.arguments import Arguments
-from howdah.resource import find
+from howdah.handlers.arguments import Arguments
+from howdah.handlers.resource import find
 from tests.unit.test_arguments import SECRET, Line, Order, Picky, Pool, refused, taking
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import howdah
-from howdah import InvalidOption, statements
+from howdah import InvalidOption
+from howdah.db import statements
 
 ROOT = Path(howdah.__file__).parent / "sql"
 FILES = sorted(path.relative_to(ROOT).as_posix().removesuffix(".sql") for path in ROOT.rglob("*.sql"))

@@ -19,13 +19,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from howdah.codec import PLAIN
-from howdah.context import Context
+from howdah.checks.context import Context
 from howdah.errors import InvalidInput, InvalidOption, InvalidPayload, PayloadTooLarge
-from howdah.worker import tracker
+from howdah.model.codec import PLAIN
 from howdah.worker.calls import Report, Told
-from howdah.worker.child import Outbox, Said, Settled, _pieces
-from howdah.worker.tracker import MAX_LOGS, MAX_MESSAGE, LeftOut, Tracker, Words
+from howdah.worker.progress import tracker
+from howdah.worker.progress.tracker import MAX_LOGS, MAX_MESSAGE, LeftOut, Tracker, Words
+from howdah.worker.run.child import Outbox, Said, Settled, _pieces
 
 
 class Heard:
@@ -686,7 +686,7 @@ def test_messages_of_a_child_are_small_and_keep_the_order() -> None:
 
 
 def test_a_late_answer_to_one_job_does_not_answer_the_next(job: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howdah.worker.child.SETTLED_WITHIN", 0.01)
+    monkeypatch.setattr("howdah.worker.run.child.SETTLED_WITHIN", 0.01)
     sent: Queue[Said] = Queue()
     outbox = Outbox(sent.put)
     outbox.begin(job.tracker.hold)
@@ -695,7 +695,7 @@ def test_a_late_answer_to_one_job_does_not_answer_the_next(job: Heard, monkeypat
     outbox.end()
     following = Heard()
     outbox.begin(following.tracker.hold)
-    monkeypatch.setattr("howdah.worker.child.SETTLED_WITHIN", 60)
+    monkeypatch.setattr("howdah.worker.run.child.SETTLED_WITHIN", 60)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         settled = pool.submit(outbox.settle, following.tracker, ends=True)
         asked = sent.get()

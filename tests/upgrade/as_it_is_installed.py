@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from howdah import migrate
-from howdah.migrate import SCHEMA_VERSION, Migration
-from howdah.plan import Plan
+from howdah.db import migrate
+from howdah.db.migrate import SCHEMA_VERSION, Migration
+from howdah.db.plan import Plan
 
 _migrate = migrate.migrate
 

@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from howdah import JobQueue
-from howdah.migrate import SCHEMA_VERSION
+from howdah.db.migrate import SCHEMA_VERSION
 from tests.servers import Server
 from tests.size import FULL
 from tests.upgrade import previous

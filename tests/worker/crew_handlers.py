@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import psycopg
 
 from howdah import Job, JobQueue, Resource
-from howdah.outcome import Cancel, Fail, Retry, Snooze
+from howdah.handlers.outcome import Cancel, Fail, Retry, Snooze
 
 log = logging.getLogger("crew")
 

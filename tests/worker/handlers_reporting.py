@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 
 from howdah import Job, JobQueue
-from howdah.handler import Handler
-from howdah.outcome import Fail
+from howdah.handlers.handler import Handler
+from howdah.handlers.outcome import Fail
 from tests.worker.ledger import note
 
 queue = JobQueue()

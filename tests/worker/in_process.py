@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.plan import Plan
-from howdah.worker import Worker, WorkerReport, claimer
-from howdah.worker.tracker import Tracker
+from howdah.db.plan import Plan
+from howdah.worker import Worker, WorkerReport
+from howdah.worker.claim import claimer
+from howdah.worker.progress.tracker import Tracker
 from tests.conftest import Db
 
 R = TypeVar("R")

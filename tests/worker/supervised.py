@@ -17,7 +17,7 @@ from tests.talking import Talking
 STUB = """
 import contextlib, itertools, os, signal, sys, time
 from pathlib import Path
-from howdah.cli.leash import Leash
+from howdah.cli.process.supervisor_pipe import Leash
 
 leash = Leash.taken_from(os.environ)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -72,9 +72,9 @@ for times in itertools.count(1):
 SUPERVISOR = """
 import os, signal, sys
 from pathlib import Path
-from howdah.cli import supervisor
-from howdah.cli.log_format import set_up_logs
-from howdah.cli.source_tree import SourceTree
+from howdah.cli.process import supervisor
+from howdah.cli.process.log_format import set_up_logs
+from howdah.cli.process.source_tree import SourceTree
 
 stub, count, last_words, time_to_get_ready, options = sys.argv[1:]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from howdah import InvalidOption, Job, JobQueue, Resource
-from howdah.outcome import Cancel, Fail, Retry, Snooze
+from howdah.handlers.outcome import Cancel, Fail, Retry, Snooze
 from tests.conftest import Db
 from tests.worker.in_process import drain, ended, happened, run, statuses, until, working
 

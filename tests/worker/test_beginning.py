@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from howdah import JobQueue
-from howdah.database import Database, SyncConnection
+from howdah.db.database import Database, SyncConnection
 from tests.conftest import Db
 from tests.worker.in_process import happened, run, until, working
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.outcome import Cancel, Completed, Ending, Interrupted
-from howdah.worker import children, executor
-from howdah.worker.children import Children
-from howdah.worker.executor import Executor
-from howdah.worker.run import Desk, Run
-from howdah.worker.threads import Threads
+from howdah.handlers.outcome import Cancel, Completed, Ending, Interrupted
+from howdah.worker.run import children, executor
+from howdah.worker.run.children import Children
+from howdah.worker.run.executor import Executor
+from howdah.worker.run.run import Desk, Run
+from howdah.worker.run.threads import Threads
 from tests.conftest import Db
 from tests.worker import crew_handlers
 from tests.worker.in_process import Unheard, beats, drain, ended, happened, run, until, working

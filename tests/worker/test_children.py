@@ -11,7 +11,7 @@ import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from howdah import JobQueue
-from howdah.worker.children import ChildNotBorn, Children
+from howdah.worker.run.children import ChildNotBorn, Children
 from tests.worker import crew_handlers
 from tests.worker.in_process import run
 from tests.worker.in_process import until as until_seen

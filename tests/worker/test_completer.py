@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from howdah import InvalidOption, Job, JobQueue
-from howdah.outcome import Cancel, Fail, Retry, Snooze
-from howdah.worker import completer, reports
-from howdah.worker.run import hold_of
-from howdah.worker.tracker import Tracker
+from howdah.handlers.outcome import Cancel, Fail, Retry, Snooze
+from howdah.worker.progress import buffer
+from howdah.worker.progress.tracker import Tracker
+from howdah.worker.run import completer
+from howdah.worker.run.run import hold_of
 from tests.conftest import Db
 from tests.worker import crew_handlers
 from tests.worker.in_process import PATIENCE, drain, ended, happened, run, statuses, until, working
@@ -296,7 +297,7 @@ class Recorded:
 
 
 def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "REPORT_EVERY", 0)
+    monkeypatch.setattr(buffer, "REPORT_EVERY", 0)
     job = queue.enqueue("work")
     jobs = [dataclasses.replace(job, id=Slow(int=n)) for n in range(60)]
     last: dict[int, str] = {}

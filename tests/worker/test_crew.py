@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from howdah import Job, JobQueue
-from howdah.outcome import Retry
+from howdah.handlers.outcome import Retry
 from tests.conftest import Db
 from tests.worker import crew_handlers
 from tests.worker.in_process import PATIENCE, asleep, drain, ended, run, sleeps, statuses, until, working

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.worker import sleep_locks
+from howdah.worker.claim import sleep_locks
 from tests.conftest import Db
 from tests.worker.in_process import ended, run, sleeps, until, working
 

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.outcome import Fail
-from howdah.plan import Plan
+from howdah.db.plan import Plan
+from howdah.handlers.outcome import Fail
 from howdah.worker import calls
-from howdah.worker.link import Link
-from howdah.worker.run import hold_of
+from howdah.worker.background.connection import Link
+from howdah.worker.run.run import hold_of
 from tests.conftest import Db
 from tests.worker.in_process import ended, run, statuses, until, working
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.outcome import Fail
-from howdah.worker import log_capture, tracker
+from howdah.handlers.outcome import Fail
+from howdah.worker.progress import tracker
+from howdah.worker.run import log_capture
 from tests.conftest import Db
 from tests.worker import handlers_reporting
 from tests.worker.handlers_reporting import KINDS, handler

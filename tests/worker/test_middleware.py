@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from howdah import InvalidOption, Job, JobQueue
-from howdah.outcome import Cancel, Fail
+from howdah.handlers.outcome import Cancel, Fail
 from tests.worker import crew_handlers
 from tests.worker.in_process import drain, ended, happened, run, working
 

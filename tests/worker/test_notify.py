@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from howdah import DatabaseUnavailable, Job, JobQueue
-from howdah.statements import render, source
-from howdah.worker import calls, claimer, notifier
-from howdah.worker.link import Link
+from howdah.db.statements import render, source
+from howdah.worker import calls
+from howdah.worker.background.connection import Link
+from howdah.worker.claim import claimer, notifier
 from tests.conftest import Connect, Db
 from tests.worker.in_process import PATIENCE, asleep, ended, run, sleeps, until, working
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.outcome import Cancel, Fail, Outcome, Retry, Snooze
+from howdah.handlers.outcome import Cancel, Fail, Outcome, Retry, Snooze
 from tests.clock import TestClock
 from tests.conftest import Db
 from tests.worker import crew_handlers

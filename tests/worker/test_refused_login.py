@@ -12,8 +12,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from howdah import DatabaseUnavailable, JobQueue, LoginRefused
-from howdah.outage import is_temporary
-from howdah.translation import _is_refusal
+from howdah.db.error_mapping import _is_refusal
+from howdah.db.outage import is_temporary
 from tests import servers
 from tests.conftest import Db
 from tests.security.working import work

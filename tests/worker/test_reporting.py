@@ -13,14 +13,15 @@ import psycopg
 import pytest
 
 from howdah import InvalidOption, Job, JobQueue, LeaseLost
+from howdah.db.plan import Call, Plan
 from howdah.errors import DatabaseUnavailable
-from howdah.outcome import Fail
-from howdah.plan import Call, Plan
-from howdah.worker import children, completer, reports
-from howdah.worker.child import Said
-from howdah.worker.link import Link
-from howdah.worker.run import Run
-from howdah.worker.tracker import Words
+from howdah.handlers.outcome import Fail
+from howdah.worker.background.connection import Link
+from howdah.worker.progress import buffer
+from howdah.worker.progress.tracker import Words
+from howdah.worker.run import children, completer
+from howdah.worker.run.child import Said
+from howdah.worker.run.run import Run
 from tests import servers
 from tests.conftest import Db
 from tests.worker import handlers_reporting
@@ -248,7 +249,7 @@ def test_many_jobs_are_written_together(queue: JobQueue, monkeypatch: pytest.Mon
 def test_many_events_keep_their_order_and_are_written_in_pieces(
     queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "MOST_EVENTS", 100)
+    monkeypatch.setattr(buffer, "MOST_EVENTS", 100)
 
     @queue.job
     def work(job: Job) -> None:
@@ -265,7 +266,7 @@ def test_many_events_keep_their_order_and_are_written_in_pieces(
 
 @ALL_KINDS
 def test_large_events_are_written_in_pieces_too(dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(reports, "MOST_CHARACTERS", 100_000)
+    monkeypatch.setattr(buffer, "MOST_CHARACTERS", 100_000)
     queue = handlers_reporting.connected(dsn)
     writes = Writes(monkeypatch)
     job = handler("tells_much", kind).enqueue()
@@ -670,14 +671,14 @@ def test_one_report_that_can_not_be_stored_keeps_no_other_from_it(
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Grows whenever something cannot be written because somebody has locked the job."""
     waits: list[object] = []
-    original = reports.Reports._put_back
+    original = buffer.Reports._put_back
 
-    def put_back(self: reports.Reports, taken: Any) -> bool:
+    def put_back(self: buffer.Reports, taken: Any) -> bool:
         if taken.has_to_wait:
             waits.append(taken)
         return original(self, taken)
 
-    monkeypatch.setattr(reports.Reports, "_put_back", put_back)
+    monkeypatch.setattr(buffer.Reports, "_put_back", put_back)
     return waits
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from howdah import InvalidOption, Job, JobQueue
-from howdah.outcome import Retry
-from howdah.retry import Exponential, Fixed, Immediately, Linear
+from howdah.handlers.outcome import Retry
+from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear
 from tests.clock import TestClock
 from tests.conftest import Db
 from tests.worker.in_process import drain

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from howdah import Job, JobQueue, Snooze
-from howdah.worker import Worker, completer, executor
+from howdah.worker import Worker
+from howdah.worker.run import completer, executor
 from tests.conftest import Connect, Db
 from tests.worker import crew_handlers
 from tests.worker.in_process import beats, drain, ended, run, statuses, until, working
@@ -139,7 +140,7 @@ def test_quick_jobs_that_turn_slow_are_not_hoarded_and_an_urgent_one_gets_throug
 
 
 def test_a_call_that_was_given_up_before_a_thread_took_it_never_runs(queue: JobQueue) -> None:
-    from howdah.worker.threads import ThreadCall, Threads
+    from howdah.worker.run.threads import ThreadCall, Threads
 
     ran: list[str] = []
     leaks: list[int] = []

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from howdah.cli.child_process import ChildProcess
-from howdah.cli.source_tree import SourceTree
+from howdah.cli.process.child_process import ChildProcess
+from howdah.cli.process.source_tree import SourceTree
 from tests.worker.supervised import Said, behave, supervise
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from howdah.worker.threads import ThreadCall, Threads
+from howdah.worker.run.threads import ThreadCall, Threads
 from tests.worker.in_process import run, until
 
 

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.retry import Immediately
-from howdah.worker import executor
+from howdah.handlers.retry import Immediately
+from howdah.worker.run import executor
 from tests.conftest import Db
 from tests.worker import crew_handlers
 from tests.worker.in_process import PATIENCE, drain, ended, happened, run, until, working

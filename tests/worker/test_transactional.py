@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from howdah import Job, JobQueue, LeaseLost
-from howdah.outcome import Cancel, Fail, Retry, Snooze
-from howdah.retry import Fixed
+from howdah.handlers.outcome import Cancel, Fail, Retry, Snooze
+from howdah.handlers.retry import Fixed
 from tests.clock import TestClock
 from tests.conftest import Db
 from tests.worker import crew_handlers

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from howdah import Fixed, InvalidArguments, Job, JobQueue
-from howdah.arguments import Arguments
+from howdah.handlers.arguments import Arguments
 from tests.worker.in_process import drain
 
 PRIVATE = {"_attempt", "_home", "_unread", "_due_for"}

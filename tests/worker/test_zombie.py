@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from howdah import JobQueue
-from howdah.outcome import Completed
+from howdah.handlers.outcome import Completed
 from howdah.worker import calls
 from tests.worker.handlers_zombie import NEW_PERCENT
 from tests.worker.processes import Fleet, WorkerProcess, until

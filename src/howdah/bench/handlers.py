@@ -8,10 +8,10 @@ import time
 from typing import Final
 
 from howdah.bench.tally import Tally
-from howdah.job import Job
-from howdah.priority import Priority
+from howdah.handlers.retry import Fixed
+from howdah.model.job import Job
+from howdah.model.priority import Priority
 from howdah.queue import JobQueue
-from howdah.retry import Fixed
 
 NOTHING: Final = "bench_nothing"
 NOTHING_IN_THREAD: Final = "bench_nothing_in_thread"

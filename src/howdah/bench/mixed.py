@@ -20,7 +20,7 @@ from howdah.bench.measured import percentile
 from howdah.bench.scenario import JOBS_A_SECOND, MILLISECONDS, Options, Play, Round, Scenario
 from howdah.bench.tally import MOST_SAMPLES
 from howdah.bench.threads import together
-from howdah.priority import Priority
+from howdah.model.priority import Priority
 from howdah.queue import JobQueue
 
 _PRODUCERS: Final = 4

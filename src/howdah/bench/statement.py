@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psycopg import sql
 
-from howdah.statements import render, source
+from howdah.db.statements import render, source
 
 
 def statement(name: str, schema: str) -> sql.SQL:

@@ -12,10 +12,10 @@ from typing import Final
 import psycopg
 
 from howdah.cli import parser
-from howdah.cli.output import be_lenient, forget, remark, say
-from howdah.cli.safe import presentable
+from howdah.cli.render.output import be_lenient, forget, remark, say
+from howdah.cli.render.terminal_escape import presentable
 from howdah.errors import DatabaseUnavailable, EmbeddedServerError, HowdahError, InvalidInput, SchemaError
-from howdah.failure import loggable
+from howdah.model.failure import loggable
 from howdah.standard_streams import open_closed_ones
 
 NOT_DONE: Final = 1

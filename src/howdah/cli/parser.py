@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 from howdah import __about__
 from howdah.cli.command import HELP_WIDTH, Command
-from howdah.cli.safe import presentable
+from howdah.cli.render.terminal_escape import presentable
 
 GROUPS: Final[dict[str, dict[str, str]]] = {
     "begin": {"demo": "demo.command:COMMAND", "migrate": "migrate:COMMAND", "skill": "skill:COMMAND"},
@@ -88,7 +88,7 @@ def all_commands() -> list[Command]:
 
 
 def _load(name: str) -> Command:
-    command: Command = pkgutil.resolve_name(f"howdah.cli.{_PLACES[name]}")
+    command: Command = pkgutil.resolve_name(f"howdah.cli.commands.{_PLACES[name]}")
     return command
 
 

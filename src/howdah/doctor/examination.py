@@ -13,15 +13,15 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
-from howdah import migrate, statements
-from howdah.database import Database, SyncConnection
+from howdah.db import migrate, statements
+from howdah.db.database import Database, SyncConnection
+from howdah.db.plan import Begin, Plan, Row, read
 from howdah.doctor import lanes, server, sessions, storage, workers
 from howdah.doctor.catalogue import CATALOGUE
 from howdah.doctor.finding import Diagnosis, Finding, Unseen
 from howdah.doctor.patient import Judge, Patient
 from howdah.doctor.words import quoted
 from howdah.errors import DatabaseUnavailable, InvalidOption
-from howdah.plan import Begin, Plan, Row, read
 
 R = TypeVar("R")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from howdah import cron
+from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
 from howdah.doctor.finding import Finding
 from howdah.doctor.patient import Patient
 from howdah.doctor.words import count, listed, span
 from howdah.errors import InvalidOption
-from howdah.plan import Row
+from howdah.verbs import cron
 
 RESTART: Final = 30.0
 """Seconds that a type may be without a worker: two leases, in which one is replaced by another."""

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from howdah.db.plan import Row
 from howdah.doctor.finding import Finding
 from howdah.doctor.words import command
-from howdah.plan import Row
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

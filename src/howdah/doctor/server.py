@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
 from howdah.doctor.finding import Finding
 from howdah.doctor.patient import Patient
 from howdah.doctor.words import count, literal, quoted, span
-from howdah.plan import Row
 
 SWITCHES: Final = {
     "fsync": ("off", "fsync-off"),

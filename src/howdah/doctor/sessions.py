@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
 from howdah.doctor.finding import Finding
 from howdah.doctor.patient import Patient
 from howdah.doctor.words import count, listed, literal, quoted, size, span, statement
-from howdah.plan import Row
 
 OLD_TRANSACTIONS: Final = 10_000_000
 """So many later ones make a held transaction old, where nobody can tell its age in seconds."""

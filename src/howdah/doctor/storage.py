@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from howdah import __about__, statements
+from howdah import __about__
+from howdah.db import statements
+from howdah.db.migrate import INVALID, MISSING, SCHEMA_VERSION, Difference
+from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
 from howdah.doctor.finding import Finding
 from howdah.doctor.patient import Patient
 from howdah.doctor.words import count, listed, quoted, size, span
-from howdah.migrate import INVALID, MISSING, SCHEMA_VERSION, Difference
-from howdah.plan import Row
 
 MANY_DEAD: Final = 10_000
 DEAD_PER_LIVE: Final = 2

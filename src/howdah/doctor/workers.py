@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
 from howdah.doctor.finding import Finding
 from howdah.doctor.patient import Patient
 from howdah.doctor.words import count, listed, span
-from howdah.plan import Row
 
 UNSWEPT: Final = 60.0
 LOOP_LAG: Final = 5.0

@@ -9,11 +9,11 @@ from typing import Any, Self
 import psycopg
 from psycopg import sql
 
-from howdah import options
+from howdah.checks import options
+from howdah.checks.options import Seconds
 from howdah.config import DEFAULT_SCHEMA
+from howdah.db.statements import check_schema_name, render, source
 from howdah.errors import InvalidOption
-from howdah.options import Seconds
-from howdah.statements import check_schema_name, render, source
 from howdah.testing.statement import only_value, statement
 
 

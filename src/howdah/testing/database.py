@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import psycopg
 
-from howdah.database import Database
+from howdah.db.database import Database
 from howdah.errors import HowdahError
 from howdah.queue import JobQueue
 from howdah.testing.clock import Clock

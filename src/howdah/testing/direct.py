@@ -6,17 +6,17 @@ import json
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
+from howdah.checks.stored import stored_json, stored_result
+from howdah.db.plan import Plan
 from howdah.errors import InvalidOption
-from howdah.handler import Handler
-from howdah.ids import new_id
-from howdah.job import Job
-from howdah.plan import Plan
-from howdah.priority import Priority
+from howdah.handlers.handler import Handler
+from howdah.model.ids import new_id
+from howdah.model.job import Job
+from howdah.model.priority import Priority
 from howdah.queue import Resources
-from howdah.stored import stored_json, stored_result
-from howdah.worker.binding import bound
-from howdah.worker.run import Desk, Run
-from howdah.worker.tracker import Tracker
+from howdah.worker.progress.tracker import Tracker
+from howdah.worker.run.binding import bound
+from howdah.worker.run.run import Desk, Run
 
 R = TypeVar("R")
 

@@ -15,18 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final, TypeVar, overload
 
-from howdah import options
-from howdah.context import Context
+from howdah.checks import options
+from howdah.checks.context import Context
+from howdah.checks.options import Seconds
+from howdah.db.plan import Plan
+from howdah.db.plan import call as run_function
 from howdah.errors import InvalidOption
-from howdah.job import FINAL_STATUSES, Job, Status
-from howdah.options import Seconds
-from howdah.outcome import Snooze
-from howdah.plan import Plan
-from howdah.plan import call as run_function
+from howdah.handlers.outcome import Snooze
+from howdah.model.job import FINAL_STATUSES, Job, Status
 from howdah.queue import JobQueue
-from howdah.schedules import fire_due
 from howdah.testing.jobs import JobType, all_jobs, name_of
 from howdah.testing.shown import MOST, failure, printable
+from howdah.verbs.schedules import fire_due
 from howdah.worker import Worker
 
 R = TypeVar("R")

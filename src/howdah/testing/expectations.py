@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from howdah import options
+from howdah.checks import options
+from howdah.checks.options import Seconds
 from howdah.errors import InvalidArguments
-from howdah.job import Job
-from howdah.options import Seconds
+from howdah.model.job import Job
 from howdah.queue import JobQueue
 from howdah.testing.jobs import JobType, all_jobs, name_of
 from howdah.testing.shown import delay_of, listed, printable, shortened, times

@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final, TypeAlias
 
-from howdah import options
-from howdah.handler import Handler
-from howdah.job import Job
+from howdah.checks import options
+from howdah.handlers.handler import Handler
+from howdah.model.job import Job
 from howdah.queue import JobQueue
 
 JobType: TypeAlias = str | Handler[Any, Any]

@@ -11,8 +11,9 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from howdah import embedded, embedded_watcher
-from howdah.embedded_watcher import Home
+from howdah.embedded import watcher
+from howdah.embedded.server import join
+from howdah.embedded.watcher import Home
 
 
 @contextlib.contextmanager
@@ -22,12 +23,12 @@ def temporary_server() -> Iterator[str]:
     # Root's server runs under another account, which must get there.
     folder.chmod(0o711)
     try:
-        server = embedded.join(folder, announce=False)
+        server = join(folder, announce=False)
         try:
             _forgo_durability(server.dsn)
             yield server.dsn
         finally:
-            embedded_watcher.stop(Home(server.home))
+            watcher.stop(Home(server.home))
             shutil.rmtree(server.home, ignore_errors=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from howdah.job import Job
+from howdah.model.job import Job
 
 MOST: Final = 10
 _LONGEST: Final = 200

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from howdah.statements import render, source
+from howdah.db.statements import render, source
 
 
 def statement(name: str, schema: str) -> sql.SQL:

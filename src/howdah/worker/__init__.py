@@ -1,7 +1,7 @@
 """The worker: what runs handlers."""
 
 from howdah.worker.options import WorkerOptions
-from howdah.worker.report import WorkerReport
+from howdah.worker.summary import WorkerReport
 from howdah.worker.worker import Worker
 
 __all__ = ["Worker", "WorkerOptions", "WorkerReport"]

@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import psycopg
 from psycopg.types.json import Jsonb
 
-from howdah.context import Context
-from howdah.job import Job, unread
-from howdah.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
-from howdah.plan import Begin, Plan, Row, call, call_within, read, wire, write
-from howdah.stored import stored_mapping, stored_text
-from howdah.wire import Ids, JsonTexts, Tokens
-from howdah.worker.claimed import ClaimedRows
+from howdah.checks.context import Context
+from howdah.checks.stored import stored_mapping, stored_text
+from howdah.db.adapters import Ids, JsonTexts, Tokens
+from howdah.db.plan import Begin, Plan, Row, call, call_within, read, wire, write
+from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
+from howdah.model.job import Job, unread
+from howdah.worker.claim.claimed_rows import ClaimedRows
 
 Hold: TypeAlias = tuple[uuid.UUID, int]
 """The id of a claimed job, and the token of the claim."""

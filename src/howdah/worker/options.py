@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import Self
 
-from howdah import options
+from howdah.checks import options
+from howdah.checks.options import Seconds
 from howdah.errors import InvalidOption
-from howdah.options import Seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,30 +21,32 @@ from typing import Any
 
 import psycopg
 
-from howdah import forks, resource
-from howdah.context import Context
-from howdah.database import Database
+from howdah.checks.context import Context
+from howdah.db import forks
+from howdah.db.database import Database
+from howdah.db.outage import Backoff, Locked, Outage
 from howdah.errors import DatabaseUnavailable, InvalidOption, LoginRefused
-from howdah.failure import describe
-from howdah.handler import AnyHandler
-from howdah.outage import Backoff, Locked, Outage
+from howdah.handlers import resource
+from howdah.handlers.handler import AnyHandler
+from howdah.model.failure import describe
 from howdah.standard_streams import open_closed_ones
-from howdah.worker import calls, log_capture
-from howdah.worker.claimer import Claimer
-from howdah.worker.crew import Crew
-from howdah.worker.declarations import Declarations
-from howdah.worker.executor import Middleware
-from howdah.worker.floor import Floor
-from howdah.worker.heartbeat import Heartbeat
-from howdah.worker.link import Link
-from howdah.worker.maintenance import Maintenance
-from howdah.worker.notifier import Notifier
+from howdah.worker import calls
+from howdah.worker.background.connection import Link
+from howdah.worker.background.declarations import Declarations
+from howdah.worker.background.heartbeat import Heartbeat
+from howdah.worker.background.maintenance import Maintenance
+from howdah.worker.background.reconciler import Orders
+from howdah.worker.background.service import Service, happens
+from howdah.worker.claim.claimer import Claimer
+from howdah.worker.claim.notifier import Notifier
+from howdah.worker.claim.sleep_locks import SleepLocks
+from howdah.worker.claim.slot_group import Crew
+from howdah.worker.dispatcher import Floor
 from howdah.worker.options import WorkerOptions
-from howdah.worker.orders import Orders
-from howdah.worker.report import WorkerReport
-from howdah.worker.service import Service, happens
+from howdah.worker.run import log_capture
+from howdah.worker.run.executor import Middleware
 from howdah.worker.shutdown import handled_signals
-from howdah.worker.sleep_locks import SleepLocks
+from howdah.worker.summary import WorkerReport
 
 log = logging.getLogger("howdah.worker")
 

@@ -13,10 +13,10 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Input
 
 from howdah import JobQueue
-from howdah.cli.top.app import Top
-from howdah.cli.top.lines import Remarks, StatusLine
-from howdah.cli.top.snapshot import take
-from howdah.cli.top.view import RUNNING
+from howdah.cli.commands.top.app import Top
+from howdah.cli.commands.top.lines import Remarks, StatusLine
+from howdah.cli.commands.top.snapshot import take
+from howdah.cli.commands.top.view import RUNNING
 
 PATIENCE = 120.0
 SIZE = (160, 50)

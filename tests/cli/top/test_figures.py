@@ -9,15 +9,15 @@ from rich.console import Console
 from rich.text import Text
 
 from howdah import Stats, TypeStats
-from howdah.cli.moment import now
-from howdah.cli.top import banner, description, figures, jobs
-from howdah.cli.top.banner import address
-from howdah.cli.top.column import Column, ordered
-from howdah.cli.top.lanes import joint_pace
-from howdah.cli.top.rates import SPAN, Rates
-from howdah.cli.top.snapshot import Snapshot
-from howdah.cli.top.view import RUNNING
-from howdah.workers import Pace
+from howdah.cli.arguments.datetimes import now
+from howdah.cli.commands.top import banner, description, figures, jobs
+from howdah.cli.commands.top.banner import address
+from howdah.cli.commands.top.column import Column, ordered
+from howdah.cli.commands.top.lanes import joint_pace
+from howdah.cli.commands.top.rates import SPAN, Rates
+from howdah.cli.commands.top.snapshot import Snapshot
+from howdah.cli.commands.top.view import RUNNING
+from howdah.verbs.workers import Pace
 from tests.cli.sample import job, moment, record
 
 

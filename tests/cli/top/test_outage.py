@@ -10,8 +10,8 @@ from unittest import mock
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.cli.top.details import Details
-from howdah.options import JobOrId
+from howdah.checks.options import JobOrId
+from howdah.cli.commands.top.details import Details
 from tests import servers
 from tests.cli.top.screen import opened
 from tests.conftest import Connect
@@ -47,7 +47,7 @@ def test_an_outage_is_told_and_survived() -> None:
 def test_a_database_that_does_not_answer_is_told_and_does_not_hold_the_screen(
     queue: JobQueue, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("howdah.cli.top.app._SLOW", 0.5)
+    monkeypatch.setattr("howdah.cli.commands.top.app._SLOW", 0.5)
     blocker = connect(autocommit=False)
 
     async def look() -> None:

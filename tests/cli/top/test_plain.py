@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from howdah import JobQueue
-from howdah.cli.standing import short_id
-from howdah.cli.top.snapshot import take
-from howdah.cli.top.view import FAILED, RUNNING, STALLED, WAITING, View
+from howdah.cli.commands.top.snapshot import take
+from howdah.cli.commands.top.view import FAILED, RUNNING, STALLED, WAITING, View
+from howdah.cli.render.progress_text import short_id
 from tests.cli.runner import command, howdah, howdah_process
 from tests.cli.test_health import register
 from tests.cli.top.test_screen import running_job

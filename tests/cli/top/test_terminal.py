@@ -29,7 +29,7 @@ PATIENCE = 120.0
 UNKNOWN_TO_PYTE = re.compile(r"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]")
 WITHOUT_TEXTUAL = "import sys; sys.modules['textual'] = None; "
 BROKEN = """
-from howdah.cli.top import app
+from howdah.cli.commands.top import app
 def broken(self):
     canary = "s3cret-in-a-variable"
     raise RuntimeError("a fault of ours")

@@ -10,9 +10,9 @@ from typing import Final
 
 from howdah.bench.soak.job_types import BATCH, BRIEF, CHILD, DELAYED, FLAKY, KEYED, LONG, QUICK, THREAD, TOLD
 from howdah.bench.soak.ledger import END, START, note
-from howdah.job import Job
+from howdah.handlers.retry import Fixed
+from howdah.model.job import Job
 from howdah.queue import JobQueue
-from howdah.retry import Fixed
 
 _A_MOMENT: Final = 0.005
 _A_WHILE: Final = 0.05

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from howdah.job import Job
+from howdah.model.job import Job
 
 VARIABLE: Final = "HOWDAH_BENCH_LEDGER"
 START: Final = 0

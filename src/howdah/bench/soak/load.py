@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from howdah.bench.soak.job_types import BATCH, BRIEF, CHILD, DELAYED, FLAKY, KEYED, LONG, QUICK, THREAD, TOLD
-from howdah.priority import Priority
+from howdah.model.priority import Priority
 
 SHARES: Final = {
     QUICK: 40,

@@ -11,7 +11,7 @@ from typing import Final
 
 from howdah.bench.soak.job_types import QUICK
 from howdah.bench.soak.load import ATTEMPTS, piece
-from howdah.outage import is_temporary
+from howdah.db.outage import is_temporary
 from howdah.queue import JobQueue
 
 THREADS: Final = 4

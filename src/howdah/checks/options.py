@@ -1,0 +1,134 @@
+"""Checks of what a caller asks for, before anything is sent: what is wrong, and what would be right."""
+
+from __future__ import annotations
+
+import math
+import sys
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+from howdah.errors import InvalidJobType, InvalidOption
+from howdah.model.job import STATUSES, Job, Status
+
+Seconds: TypeAlias = float | timedelta
+"""A span of time: seconds, or a timedelta."""
+
+JobOrId: TypeAlias = Job | uuid.UUID | str
+
+_INT_MAX = 2**31 - 1
+_MOST = sys.float_info.max
+_LONGEST = timedelta(days=36_500)
+MAX_KEY_LENGTH = 200
+MAX_NAME_LENGTH = 100
+"""Of stages and events."""
+
+
+def shown(value: object) -> str:
+    """A value inside of a message: never long, and never an error of its own."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001
+        return f"a {type(value).__name__} that cannot be printed"
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def job_type(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidJobType(f"a job type is a str, not a {type(value).__name__}")
+    if not value:
+        raise InvalidJobType("a job type must not be empty")
+    if len(value) > 50:
+        raise InvalidJobType(f"the job type {value[:20]!r}… has {len(value)} characters; 50 are allowed")
+    if not _is_clean(value):
+        raise InvalidJobType(f"the job type {value!r} contains a control character or a lone surrogate")
+    return value
+
+
+def job_types(value: object) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
+        raise InvalidJobType(f"job types are a list of str, not {shown(value)}")
+    return [job_type(each) for each in value]
+
+
+def name(value: object, option: str, longest: int) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= longest or not _is_clean(value):
+        raise InvalidOption(
+            f"{option} is a str of 1 to {longest} characters without control characters, not {shown(value)}"
+        )
+    return value
+
+
+def text(value: object, option: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidOption(f"{option} is a str, not {shown(value)}")
+    return value
+
+
+def integer(value: object, option: str, *, least: int = -_INT_MAX - 1, most: int = _INT_MAX) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOption(f"{option} is an int, not {shown(value)}")
+    if not least <= value <= most:
+        raise InvalidOption(f"{option} is {shown(value)}; it must be between {least} and {most}")
+    return int(value)
+
+
+def number(value: object, option: str, *, least: float = 0, most: float = math.inf) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_MOST <= value <= _MOST:
+        raise InvalidOption(f"{option} is a number, not {shown(value)}")
+    if not least <= value <= most:
+        raise InvalidOption(f"{option} is {shown(value)}; it must be {_between(least, most)}")
+    return float(value)
+
+
+def _between(least: float, most: float) -> str:
+    return f"at least {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
+
+
+def moment(value: object, option: str) -> datetime:
+    if not isinstance(value, datetime):
+        raise InvalidOption(f"{option} is a datetime, not {shown(value)}")
+    if value.utcoffset() is None:
+        raise InvalidOption(f"{option} has no time zone: use datetime.now(timezone.utc), or {option}.astimezone()")
+    return value
+
+
+def span(value: object, option: str, *, positive: bool = False) -> timedelta:
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
+        raise InvalidOption(f"{option} is seconds or a timedelta, not {shown(value)}")
+    try:
+        length = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    except (OverflowError, ValueError) as error:
+        raise InvalidOption(f"{option} is {shown(value)}, which is not a span of time") from error
+    if length < timedelta(0) or (positive and not length):
+        raise InvalidOption(f"{option} is {shown(value)}; it must {'be positive' if positive else 'not be negative'}")
+    if length > _LONGEST:
+        raise InvalidOption(f"{option} is {shown(value)}; more than a hundred years is not supported")
+    return length
+
+
+def job_id(value: JobOrId) -> uuid.UUID:
+    if isinstance(value, Job):
+        return value.id
+    if isinstance(value, uuid.UUID):
+        return value
+    try:
+        return uuid.UUID(value)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidOption(f"{shown(value)} is not a job, nor the id of one (a UUID)") from error
+
+
+def statuses(value: Status | Sequence[Status]) -> list[str]:
+    if not isinstance(value, Sequence | set | frozenset):
+        raise InvalidOption(f"status is one or several of {', '.join(STATUSES)}, not {shown(value)}")
+    wanted: list[Any] = [value] if isinstance(value, str) else list(value)
+    for status in wanted:
+        if status not in STATUSES:
+            raise InvalidOption(f"{shown(status)} is not a status: they are {', '.join(STATUSES)}")
+    return wanted
+
+
+def _is_clean(text: str) -> bool:
+    # The same characters that [[:cntrl:]] names, and what UTF-8 cannot carry.
+    return not any(c < " " or "\x7f" <= c < "\xa0" or "\ud800" <= c <= "\udfff" for c in text)

@@ -1,0 +1,1 @@
+"""What people type: dates, durations, JSON, the name of a queue."""

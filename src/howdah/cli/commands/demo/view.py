@@ -1,0 +1,131 @@
+"""The demo as it happens: live bars in a terminal with the story above them, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from howdah.cli.commands.demo.board import Board, Event
+from howdah.cli.commands.demo.show import due_in
+from howdah.cli.commands.demo.workload import Kind
+from howdah.cli.render.output import text
+from howdah.cli.render.status import STYLES as STATUS_STYLES
+from howdah.model.job import Job
+from howdah.model.priority import Priority
+
+STYLES: Final = {Priority.EXPLICIT: "red", Priority.DISCOVERED: "yellow", Priority.BACKFILL: "blue"}
+_FRAMES_A_SECOND: Final = 10
+_LINE_EVERY_SECONDS: Final = 1.0
+
+
+@contextlib.contextmanager
+def shown(board: Board, console: Console) -> Iterator[None]:
+    """Shows the board for as long as the block lasts."""
+    board.listener = lambda event: console.print(_told(event), soft_wrap=True)
+    can_be_redrawn = console.is_terminal and not console.is_dumb_terminal
+    with _live(board, console) if can_be_redrawn else _lines(board, console):
+        yield
+
+
+def _told(event: Event) -> Text:
+    return Text.assemble((f"{event.after:5.1f}s  ", "dim"), text(event.text, "bold red" if event.bad else ""))
+
+
+# Plain lines
+
+
+@contextlib.contextmanager
+def _lines(board: Board, console: Console) -> Iterator[None]:
+    ended = threading.Event()
+
+    def write_now_and_then() -> None:
+        # A reader that has left is noticed by the main thread, with the next thing that it tells.
+        with contextlib.suppress(BrokenPipeError):
+            while not ended.wait(_LINE_EVERY_SECONDS):
+                console.print(f"{board.elapsed:5.1f}s  … {_counters(board)}", soft_wrap=True)
+
+    writer = threading.Thread(target=write_now_and_then, name="demo-view", daemon=True)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+def _counters(board: Board) -> str:
+    ended = sum(board.ended(kind.job_type) for kind in board.kinds)
+    running = sum(board.running(kind.job_type) for kind in board.kinds)
+    waiting = sum(board.live(kind.job_type) for kind in board.kinds) - running
+    return f"{ended:,} jobs have ended, {running:,} run, {waiting:,} wait"
+
+
+# A picture
+
+
+def _live(board: Board, console: Console) -> Live:
+    return Live(
+        get_renderable=lambda: _picture(board),
+        console=console,
+        refresh_per_second=_FRAMES_A_SECOND,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        transient=True,
+    )
+
+
+def _picture(board: Board) -> RenderableType:
+    return Group(Text(), _workers(board), Text(), _types(board), Text(), Text(_counters(board), "bold"))
+
+
+def _workers(board: Board) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for name, state in board.workers:
+        grid.add_row(text(name, "bold"), text(state, "bold red" if "killed" in state else ""))
+    return grid
+
+
+def _types(board: Board) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(ratio=1)
+    grid.add_column(justify="right", no_wrap=True, min_width=7)
+    grid.add_column(width=31, no_wrap=True, overflow="ellipsis")
+    for kind in board.kinds:
+        done, total, style = board.ended(kind.job_type), board.total(kind), STYLES[kind.priority]
+        grid.add_row(
+            Text(kind.job_type, f"bold {style}"),
+            Text(str(kind.priority.value), style),
+            ProgressBar(total=max(total, 1), completed=done, complete_style=style, finished_style="green"),
+            Text(f"{done}/{total}"),
+            _note(board, kind),
+        )
+    return grid
+
+
+def _note(board: Board, kind: Kind) -> Text:
+    job = board.special.get(kind.job_type)
+    if job is not None:
+        return text(_state(job), STATUS_STYLES[job.status])
+    running = board.running(kind.job_type)
+    if kind.count is None:
+        return Text("every second", "dim")
+    return Text(f"{running} in {kind.runs}" if running else f"in {kind.runs}", "dim")
+
+
+def _state(job: Job) -> str:
+    if job.status == "pending" and (seconds := due_in(job)):
+        return f"attempt {job.attempts + 1} in {seconds:.1f}s" if job.attempts else f"in {seconds:.1f}s"
+    if job.status == "running":
+        where = f"on {job.worker_id}"
+        return f"{job.current_stage} {where}" if job.current_stage else where
+    return f"{job.status}, attempt {job.attempts}" if job.attempts > 1 else job.status

@@ -1,0 +1,126 @@
+"""``howdah list``: the jobs that match, the newest first."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any, Final
+
+from howdah.cli.arguments.connect import open_queue
+from howdah.cli.arguments.datetimes import parse_past
+from howdah.cli.arguments.json_input import read_data
+from howdah.cli.command import Command
+from howdah.cli.render.job_json import job_as_json
+from howdah.cli.render.job_table import print_jobs
+from howdah.cli.render.output import answers, print_json, remark, say
+from howdah.model.job import STATUSES
+from howdah.model.results import JobPage
+from howdah.queue import JobQueue
+
+_PAGE: Final = 50
+_LARGE_PAGE: Final = 1_000
+SCAN_LIMIT: Final = 100_000
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--type", metavar="TYPE", action="append", help="jobs of this type; repeat it for more types")
+    parser.add_argument(
+        "--status",
+        action="append",
+        choices=STATUSES,
+        metavar="STATUS",
+        help=f"{', '.join(STATUSES)}; repeat it for more",
+    )
+    parser.add_argument("--stalled", action="store_true", help="those that run, but have fallen silent")
+    parser.add_argument(
+        "--data",
+        metavar="KEY=VALUE",
+        action="append",
+        help="""data that contains this; repeat it for more entries, or give JSON: '{"user": 7}'""",
+    )
+    parser.add_argument("--priority-at-least", metavar="N", type=int, help="this priority or a higher one")
+    parser.add_argument("--priority-at-most", metavar="N", type=int, help="this priority or a lower one")
+    parser.add_argument("--since", metavar="WHEN", type=parse_past, help="created since: 2h (ago), or 2030-12-31T18:00")
+    parser.add_argument("--until", metavar="WHEN", type=parse_past, help="created before that")
+    parser.add_argument("--limit", metavar="N", type=int, help=f"how many at most (default: {_PAGE})")
+    parser.add_argument("--before", metavar="ID", help="go on after this job, the last one of the page before")
+    parser.add_argument("--all", action="store_true", help="page after page, until there are no more")
+    parser.add_argument("--ids", action="store_true", help="their ids alone, for cancel, retry and other programs")
+
+
+def _run(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        pages = _pages(queue, args)
+        for number, page in enumerate(pages):
+            _print_page(page, args, first=number == 0)
+            if not args.all:
+                _say_how_to_go_on(page)
+    return 0
+
+
+def _pages(queue: JobQueue, args: argparse.Namespace) -> Iterator[JobPage]:
+    usual = _LARGE_PAGE if args.all else _PAGE
+    limit = usual if args.limit is None else args.limit
+    page = queue.list(**_filters(args), limit=limit, before=args.before)
+    yield page
+    while args.all and page.next is not None:
+        page = queue.list(**_filters(args), limit=limit, before=page.next)
+        yield page
+
+
+def _filters(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "job_type": args.type,
+        "status": args.status,
+        "stalled": args.stalled,
+        "data": None if args.data is None else read_data(args.data),
+        "least_priority": args.priority_at_least,
+        "most_priority": args.priority_at_most,
+        "since": args.since,
+        "until": args.until,
+        "scan_limit": SCAN_LIMIT,
+        "brief": args.ids or not args.json,
+    }
+
+
+def _print_page(page: JobPage, args: argparse.Namespace, *, first: bool) -> None:
+    if args.json:
+        for job in page:
+            print_json(str(job.id) if args.ids else job_as_json(job))
+    elif page and args.ids:
+        for job in page:
+            say(str(job.id))
+    elif page:
+        print_jobs(answers(), page, header=first)
+    elif first and page.next is None:
+        remark("no jobs match")
+
+
+def _say_how_to_go_on(page: JobPage) -> None:
+    if page.next is None:
+        return
+    if page.complete:
+        remark(f"There may be more: add --before {page.next}")
+    else:
+        remark(f"Only {SCAN_LIMIT:,} jobs were looked through, and older ones may match too.")
+        remark(f"To look further: add --before {page.next}")
+
+
+COMMAND = Command(
+    name="list",
+    summary="list jobs, the newest first",
+    story="""
+        Without filters, the newest jobs of every type and status. Filters narrow it down together. The column
+        age says how long ago a job was created, or in how long it is due; note, what it is doing, in how long it
+        will be done, that it has stalled, or what went wrong. With --json, each job is an object on a line of its
+        own, with all its fields.
+    """,
+    examples=(
+        ("howdah list --status failed --since 1d", "what went wrong since yesterday"),
+        ("howdah list --type send_invoice --data user=7", "the invoices of one user"),
+        ("howdah list --stalled", "what runs, but has stopped reporting"),
+        ("howdah list --all --ids --status failed | howdah retry -", "try all failed ones again"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

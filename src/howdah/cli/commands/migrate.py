@@ -1,0 +1,151 @@
+"""``howdah migrate``: installs the schema, brings it up to date, prints it or compares it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from howdah.cli.arguments.connect import open_queue
+from howdah.cli.command import Command
+from howdah.cli.render.output import answers, plain, print_json, say, table, text
+from howdah.config import configured_schema
+from howdah.db import migrate
+from howdah.db.migrate import Difference, Migration
+from howdah.db.statements import check_schema_name
+from howdah.errors import InvalidInput, SchemaMissing, SchemaOutdated
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        "--sql", action="store_true", help="print the whole installation as SQL instead; needs no database"
+    )
+    instead.add_argument(
+        "--check", action="store_true", help="change nothing; tell what is not as it should be, and exit with 1 then"
+    )
+    parser.add_argument(
+        "--roles",
+        action="store_true",
+        help="create roles for the schema, too: owner, producer, worker, viewer, operator",
+    )
+    parser.add_argument(
+        "--reinstall",
+        action="store_true",
+        help="install functions, views and rights anew, because somebody changed them by hand",
+    )
+    parser.add_argument(
+        "--adopt",
+        action=argparse.BooleanOptionalAction,
+        help="a plain table jobs is there already: take its jobs over, or leave it alone",
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.roles and args.check:
+        raise InvalidInput("--check sees by itself whether there are roles: leave --roles out")
+    if args.reinstall and (args.check or args.sql):
+        raise InvalidInput("--reinstall changes the database: leave --check and --sql out")
+    if args.sql:
+        return _print_script(configured_schema(args.schema), roles=args.roles)
+    return _check(args) if args.check else _migrate(args)
+
+
+def _print_script(schema: str, *, roles: bool) -> int:
+    sys.stdout.write(migrate.script(check_schema_name(schema), roles=roles))
+    return 0
+
+
+def _migrate(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        migration = queue.migrate(adopt=args.adopt, roles=args.roles, reinstall=args.reinstall)
+    if args.json:
+        print_json(plain(migration))
+    else:
+        say(_account_of(migration))
+        if migration.dependents:
+            say("what still knows the old table, now adopted_jobs, has to be pointed to the new one:")
+            for dependent in migration.dependents:
+                say(f"  {dependent}")
+        if args.roles:
+            say(f"its roles are {', '.join(migration.roles)}")
+            say(f"to give one to a login: GRANT {migration.roles[1]} TO NAME")
+    return 0
+
+
+def _account_of(migration: Migration) -> str:
+    where = f"schema {migration.schema}"
+    if not migration.changed:
+        return f"{where} is already up to date (version {migration.after})"
+    if migration.before == 0:
+        done = f"installed version {migration.after} in {where}"
+    elif migration.before < migration.after:
+        done = f"brought {where} from version {migration.before} to {migration.after}"
+    else:
+        what = "functions, views and roles" if migration.roles else "functions and views"
+        done = f"renewed the {what} of {where} (version {migration.after})"
+    return done if migration.adopted is None else f"{done}, and adopted {_jobs(migration.adopted)}"
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
+def _check(args: argparse.Namespace) -> int:
+    try:
+        with open_queue(args) as queue:
+            differences: Sequence[Difference] = queue.check_schema()
+    except (SchemaMissing, SchemaOutdated) as error:
+        return _answer_check(args, [], str(error))
+    return _answer_check(args, differences, None)
+
+
+def _answer_check(args: argparse.Namespace, differences: Sequence[Difference], problem: str | None) -> int:
+    schema = configured_schema(args.schema)
+    good = not differences and problem is None
+    if args.json:
+        print_json({"schema": schema, "good": good, "problem": problem, "differences": list(differences)})
+    elif problem is not None:
+        say(problem)
+    elif differences:
+        _show_differences(schema, differences)
+    else:
+        say(f"schema {schema} is as this Howdah installs it (version {migrate.SCHEMA_VERSION})")
+    return 0 if good else 1
+
+
+def _show_differences(schema: str, differences: Sequence[Difference]) -> None:
+    listed = table("kind", "name", "problem")
+    for difference in differences:
+        listed.add_row(text(difference.kind), text(difference.name), text(difference.problem, "red"))
+    answers().print(listed)
+    count = "1 difference" if len(differences) == 1 else f"{len(differences):,} differences"
+    say(f"\n{count} from what this Howdah installs in schema {schema}")
+    if any(each.ends_by_reinstalling for each in differences):
+        say(f"functions, views, triggers, rows and rights are put right by: {migrate.command(schema)} --reinstall")
+    if any(each.problem == migrate.STRANGERS for each in differences):
+        say(
+            f"what belongs to a stranger: ALTER … OWNER TO the owner of schema {schema}, or DROP it, and then reinstall"
+        )
+
+
+COMMAND = Command(
+    name="migrate",
+    summary="install the schema, or bring it up to date",
+    story="""
+        Safe to run at every deployment, by any number of processes at once: it is one transaction under one
+        lock, and does nothing where there is nothing to do. Workers of the version before go on working.
+        Where a plain table named jobs exists already, it refuses until --adopt or --no-adopt says what is meant.
+        With --roles, it also creates five roles without a login, named after the schema, and gives everything to the
+        owner among them; later migrations keep them right. Who may not create roles lets an administrator run what
+        --roles --sql prints.
+    """,
+    examples=(
+        ("howdah migrate", "install or update the schema howdah"),
+        ("howdah migrate --check", "in a pipeline: is the database as it should be?"),
+        ("howdah migrate --sql > howdah.sql", "read it first, or let your own tool run it"),
+        ("howdah migrate --roles", "with roles, to be granted to logins"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

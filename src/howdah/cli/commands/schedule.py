@@ -1,0 +1,289 @@
+"""``howdah schedule``: jobs that come again and again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from howdah.cli.arguments.connect import open_queue
+from howdah.cli.arguments.datetimes import full, relative
+from howdah.cli.arguments.duration import parse_span
+from howdah.cli.arguments.json_input import parse_json, read_data, read_stdin
+from howdah.cli.arguments.priority import CHOICES, describe_priority, parse_priority
+from howdah.cli.command import Command, action_adder, run_action
+from howdah.cli.render.job_json import job_as_json
+from howdah.cli.render.output import answers, cut, plain, print_json, readable_json, remark, say, table, text
+from howdah.cli.render.terminal_escape import safe_lines
+from howdah.errors import InvalidInput, ScheduleNotFound
+from howdah.verbs.cron import MISSED, explain
+from howdah.verbs.schedules import Schedule
+
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = action_adder(parser)
+    add("list", "all schedules, and when they fire", _list)
+    _add_name(add("show", "everything that is known of one", _show))
+    _add_rhythm(add("add", "create a schedule, or change the one of this name", _add))
+    _add_name(add("pause", "let it not fire any more", _pause))
+    _add_name(add("resume", "let it fire again; what it missed meanwhile is not made up for", _resume))
+    _add_name(add("run", "add one of its jobs now, outside of its rhythm", _run_now))
+    _add_name(add("delete", "remove it; its jobs stay", _delete))
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the schedule's name")
+
+
+def _add_rhythm(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument("type", metavar="TYPE", help="the type of its jobs")
+    parser.add_argument("json_data", metavar="JSON", nargs="?", help="their data; - reads it from standard input")
+    rhythm = parser.add_mutually_exclusive_group(required=True)
+    rhythm.add_argument("--cron", metavar="EXPRESSION", help="minute hour day month weekday: '30 6 * * MON-FRI'")
+    rhythm.add_argument("--every", metavar="SPAN", type=parse_span, help="counted from now: 90s, 5m, 2h, 1d")
+    parser.add_argument("--timezone", metavar="ZONE", default="UTC", help="whose clock cron means (default: UTC)")
+    parser.add_argument(
+        "--missed",
+        choices=MISSED,
+        default="last",
+        help="which fires are made up for if no worker was there (default: last)",
+    )
+    parser.add_argument("--no-overlap", action="store_true", help="leave a fire out while an earlier job has not ended")
+    parser.add_argument("--data", metavar="KEY=VALUE", action="append", help="one entry of the data, instead of JSON")
+    parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="the higher is claimed first")
+    parser.add_argument("--max-attempts", metavar="N", type=int, help="how often a job may be started")
+    parser.add_argument("--timeout", metavar="SPAN", type=parse_span, help="how long one attempt may run")
+
+
+# Actions
+
+
+def _list(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        schedules = queue.schedules()
+    if args.json:
+        for schedule in schedules:
+            print_json(_as_json(schedule))
+    elif schedules:
+        _print_table(schedules)
+        for schedule in schedules:
+            if schedule.left_code:
+                remark(_left_code(schedule))
+    else:
+        remark("there are no schedules")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        schedule = queue.get_schedule(args.name)
+    if args.json:
+        print_json(_as_json(schedule))
+    else:
+        _print_schedule(schedule)
+    return 0
+
+
+def _add(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        schedule = queue.schedule(
+            args.name,
+            args.type,
+            _data(args),
+            cron=args.cron,
+            every=args.every,
+            timezone=args.timezone,
+            missed=args.missed,
+            overlap=not args.no_overlap,
+            priority=args.priority,
+            max_attempts=args.max_attempts,
+            timeout=args.timeout,
+        )
+    if args.json:
+        print_json(plain(schedule))
+        return 0
+    done = "is added" if schedule.created else "is as you say"
+    say(f"{schedule.name} {done}; {_outlook(schedule)}")
+    return 0
+
+
+def _pause(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        changed = queue.pause_schedule(args.name)
+    return _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
+
+
+def _resume(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        changed = queue.resume_schedule(args.name)
+        schedule = queue.get_schedule(args.name)
+    outcome = f"goes on; {_outlook(schedule)}" if changed else "was not paused"
+    return _answer(args, changed, paused=False, outcome=outcome)
+
+
+def _run_now(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        job = queue.run_schedule(args.name)
+    if args.json:
+        print_json(job_as_json(job) | {"created": job.created})
+        return 0
+    say(str(job.id))
+    if not job.created:
+        remark(f"howdah: not added: jobs of {args.name} must not overlap, and this one is {job.status}")
+    return 0
+
+
+def _delete(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        deleted = queue.delete_schedule(args.name)
+    if not deleted:
+        raise ScheduleNotFound(f"there is no schedule {args.name!r} in this schema")
+    if args.json:
+        print_json({"name": args.name, "deleted": True})
+    else:
+        say(f"{args.name} is deleted; its jobs stay")
+    return 0
+
+
+def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> int:
+    if args.json:
+        print_json({"name": args.name, "paused": paused, "changed": changed})
+    else:
+        say(f"{args.name} {outcome}")
+    return 0
+
+
+def _data(args: argparse.Namespace) -> Any:
+    if args.data and args.json_data is not None:
+        raise InvalidInput("the data is given twice: as JSON and by --data")
+    if args.data:
+        return read_data(args.data)
+    if args.json_data == "-":
+        return parse_json(read_stdin(), "standard input")
+    return None if args.json_data is None else parse_json(args.json_data, "the data")
+
+
+# Schedules, to read
+
+
+def _as_json(schedule: Schedule) -> dict[str, Any]:
+    """Every field; ``created`` says something about an add, and nothing about a schedule."""
+    fields = plain(schedule)
+    del fields["created"]
+    return fields
+
+
+def _print_table(schedules: Sequence[Schedule]) -> None:
+    made = table("name", "type", "rhythm", "zone", "next", "last", "state", flexible=("name", "type"))
+    for schedule in schedules:
+        made.add_row(
+            text(schedule.name, "bold"),
+            text(schedule.job_type),
+            cut(_rhythm(schedule)),
+            text(schedule.timezone),
+            text("" if schedule.next_run_at is None or schedule.paused else relative(schedule.next_run_at)),
+            text("" if schedule.last_run_at is None else relative(schedule.last_run_at)),
+            text(_state(schedule), "yellow"),
+        )
+    answers().print(made)
+
+
+def _state(schedule: Schedule) -> str:
+    return ", ".join(["paused"] * schedule.paused + ["not in code"] * schedule.left_code)
+
+
+def _left_code(schedule: Schedule) -> str:
+    return (
+        f"{schedule.name} was made by @queue.periodic, and no live worker has it in its code any more."
+        f" It still fires. To remove it: howdah schedule delete {shlex.quote(schedule.name)}"
+    )
+
+
+def _print_schedule(schedule: Schedule) -> None:
+    title = text(schedule.name, "bold")
+    say(title + Text("  ") + text("paused", "bold yellow") if schedule.paused else title)
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True, min_width=13)
+    grid.add_column(overflow="fold")
+    for name, value in _facts(schedule):
+        if value is not None:
+            grid.add_row(text(name), text(value))
+    answers().print(Padding(grid, (0, 0, 0, 2), expand=False))
+    if schedule.left_code:
+        remark(_left_code(schedule))
+    say(text("data", "bold"))
+    for line in safe_lines(readable_json(schedule.data, indent=2)).split("\n"):
+        answers().print(Text(f"    {line}"), soft_wrap=True)
+
+
+def _facts(schedule: Schedule) -> Iterator[tuple[str, object]]:
+    yield "type", schedule.job_type
+    yield "rhythm", _rhythm(schedule)
+    yield "in words", None if schedule.cron is None else explain(schedule.cron)
+    yield "zone", schedule.timezone
+    yield "next", schedule.next_run_at and full(schedule.next_run_at)
+    yield "last", schedule.last_run_at and full(schedule.last_run_at)
+    yield "last job", schedule.last_job_id
+    yield "missed", schedule.missed
+    yield "overlap", "yes" if schedule.overlap else "no"
+    for name, value in schedule.options.items():
+        yield name.replace("_", " "), _option(name, value)
+    yield "created", full(schedule.created_at)
+    yield "in code", schedule.declared_at and f"said last at {full(schedule.declared_at)}"
+
+
+def _option(name: str, value: Any) -> str:
+    match name:
+        case "priority":
+            return describe_priority(value)
+        case "timeout":
+            return _exact(value)
+        case _:
+            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _rhythm(schedule: Schedule) -> str:
+    return schedule.cron or (f"every {_exact(schedule.every)}" if schedule.every else "")
+
+
+def _outlook(schedule: Schedule) -> str:
+    if schedule.paused:
+        return "it is paused"
+    return "a worker will plan it" if schedule.next_run_at is None else f"next at {full(schedule.next_run_at)}"
+
+
+def _exact(span: timedelta) -> str:
+    """As it would be typed, with nothing rounded away."""
+    seconds = span.total_seconds()
+    for unit, length in _UNITS:
+        if seconds % length == 0:
+            return f"{int(seconds // length)}{unit}"
+    return f"{seconds}s"
+
+
+COMMAND = Command(
+    name="schedule",
+    summary="see and change the jobs that come again and again",
+    story="""
+        A schedule adds a job whenever its rhythm says so, once, however many workers run. The rhythm is a cron
+        expression in a time zone, or a span. howdah schedule ACTION --help has more on each action.
+    """,
+    examples=(
+        ("howdah schedule add nightly report --cron '30 2 * * *' --timezone Europe/Berlin", "every night"),
+        ("howdah schedule add pulse ping --every 90s --no-overlap", "every 90 seconds, unless the last still runs"),
+        ("howdah schedule list", "what there is, and when it fires"),
+        ("howdah schedule run nightly", "one job now, outside of the rhythm"),
+    ),
+    add_arguments=_add_arguments,
+    run=run_action,
+)

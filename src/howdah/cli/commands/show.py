@@ -1,0 +1,238 @@
+"""``howdah show``: everything that is known of a job."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from howdah.cli.arguments.connect import open_queue
+from howdah.cli.arguments.datetimes import full, relative
+from howdah.cli.arguments.duration import format_span
+from howdah.cli.arguments.priority import describe_priority
+from howdah.cli.command import Command
+from howdah.cli.render.encrypted import error_text, first_line
+from howdah.cli.render.event_text import level_number
+from howdah.cli.render.job_json import job_as_json
+from howdah.cli.render.output import answers, print_json, readable_json, text
+from howdah.cli.render.progress_bar import bar, sparkline
+from howdah.cli.render.progress_text import amount, describe_waiting, goes_on, silence, speed
+from howdah.cli.render.status import STYLES
+from howdah.cli.render.terminal_escape import safe_lines
+from howdah.cli.render.timeline import EDGE, print_timeline, timeline
+from howdah.model.event import Event
+from howdah.model.job import AttemptError, Job
+from howdah.model.progress import Record
+from howdah.queue import JobQueue
+from howdah.verbs.queue_position import Place
+
+_BAR_WIDTH: Final = 40
+_PAGE: Final = 500
+_JSON: Final = {
+    "data": "data",
+    "result": "result",
+    "resumed": "checkpoint",
+    "meta": "meta",
+    "retry_policy": "retry policy",
+}
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="the job's id, as list and enqueue print it")
+    parser.add_argument("--logs", action="store_true", help="every log line in the timeline, not only the warnings")
+    parser.add_argument("--all", action="store_true", help="the whole timeline, however long")
+
+
+def _run(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        job = queue.get(args.id)
+        place = queue.place(job) if job.status == "pending" else None
+        events = _events(queue, job)
+        if args.json:
+            print_json({**job_as_json(job), "place": place, "events": list(events)})
+        else:
+            _print_job(answers(), job, place, _Kept(events, all_logs=args.logs), whole=args.all)
+    return 0
+
+
+def _events(queue: JobQueue, job: Job) -> Iterator[Event]:
+    after = 0
+    while page := queue.events(job, after=after, limit=_PAGE):
+        yield from page
+        after = page[-1].seq
+
+
+class _Kept:
+    """The events without the log lines that few look for, and how many these were."""
+
+    def __init__(self, events: Iterator[Event], *, all_logs: bool) -> None:
+        self.logs_left_out = 0
+        self._events = events
+        self._least = logging.NOTSET if all_logs else logging.WARNING
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in self._events:
+            if event.kind == "log" and level_number(event.name) < self._least:
+                self.logs_left_out += 1
+            else:
+                yield event
+
+
+def _print_job(console: Console, job: Job, place: Place | None, events: _Kept, *, whole: bool) -> None:
+    title = text(job.job_type, "bold") + Text("  ") + text(job.status, f"bold {STYLES[job.status]}")
+    console.print(title + Text("  stalled", "bold yellow") if job.stalled else title, soft_wrap=True)
+    _print_facts(console, "job", dict(_identity(job, place)))
+    if job.record is not None:
+        _print_facts(console, "progress", dict(_progress(job, job.record)))
+    _print_facts(console, "times", dict(_times(job)))
+    _print_facts(console, "claim", dict(_claim(job)))
+    for field, title_of_it in _JSON.items():
+        value = getattr(job, field)
+        if value is not None:
+            _print_section(console, title_of_it)
+            _print_indented(console, readable_json(value, indent=2))
+    _print_timeline(console, job, events, whole=whole)
+    if job.errors:
+        _print_section(console, "errors")
+        for error in job.errors:
+            _print_error(console, error)
+
+
+def _print_timeline(console: Console, job: Job, events: _Kept, *, whole: bool) -> None:
+    made = timeline(job, events, None if whole else EDGE)
+    _print_section(console, "timeline")
+    print_timeline(console, made, job.created_at, f"howdah show {job.id} --all")
+    if events.logs_left_out:
+        lines = "1 log line" if events.logs_left_out == 1 else f"{events.logs_left_out:,} log lines"
+        _print_indented(console, f"and {lines} below WARNING: howdah logs {job.id}", "dim")
+
+
+def _identity(job: Job, place: Place | None) -> Iterator[tuple[str, object]]:
+    yield "id", job.id
+    yield "priority", describe_priority(job.priority)
+    yield "attempts", f"{job.attempts} of {job.max_attempts}"
+    if job.record is None:
+        yield "progress", _how_far(job)
+    if place is not None:
+        yield "place", describe_waiting(job, place) or None
+    if job.last_error:
+        yield "last error", first_line(job.last_error)
+    for name in ("key", "order_key", "parent_id", "workflow_id"):
+        yield name.replace("_", " "), getattr(job, name)
+    for name in ("events_count", "crashes", "interruptions"):
+        yield name.replace("_", " "), getattr(job, name) or None
+
+
+def _progress(job: Job, record: Record) -> Iterator[tuple[str, object]]:
+    yield "done", _how_far(job)
+    yield "", bar(job, _BAR_WIDTH)
+    if record.done is not None:
+        yield "counted", amount(record.done) + ("" if record.total is None else f" of {amount(record.total)}")
+    yield "rate", speed(record) or None
+    if goes_on(job):
+        yield "done at", record.finishes_at and full(record.finishes_at)
+    yield "first report", full(record.first_report_at)
+    yield "last report", full(record.last_report_at)
+    if job.stalled:
+        yield "stalled", f"silent for {silence(job)}, which is longer than its habit"
+    if len(record.history) > 1:
+        took = format_span(record.history[-1].at - record.history[0].at)
+        yield "history", sparkline(record.history) + Text(f" {took}", "dim")
+
+
+def _how_far(job: Job) -> str:
+    return f"{job.percent}%" + (f", {job.current_stage}" if job.current_stage else "")
+
+
+def _times(job: Job) -> Iterator[tuple[str, object]]:
+    moments = {
+        "created": job.created_at,
+        "due": job.run_at,
+        "claimed": job.claimed_at,
+        "started": job.started_at,
+        "finished": job.finished_at or job.completed_at,
+        "deadline": job.deadline_at,
+        "expires": job.expires_at,
+        "asked to stop": job.cancel_requested_at,
+    }
+    for name, moment in moments.items():
+        yield name, moment and full(moment)
+    if job.started_at and job.finished_at:
+        yield "ran for", format_span(job.finished_at - job.started_at)
+    if job.timeout:
+        yield "may run for", format_span(job.timeout)
+
+
+def _claim(job: Job) -> Iterator[tuple[str, object]]:
+    yield "worker", job.worker_id
+    yield "token", job.token or None
+    yield "lease until", job.lease_until and full(job.lease_until)
+
+
+def _print_facts(console: Console, title: str, facts: dict[str, object]) -> None:
+    known = {name: value for name, value in facts.items() if value is not None}
+    if not known:
+        return
+    _print_section(console, title)
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True, min_width=13)
+    grid.add_column(overflow="fold")
+    for name, value in known.items():
+        grid.add_row(text(name), _cell(value))
+    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+
+
+def _cell(value: object) -> RenderableType:
+    return value if isinstance(value, Text | ProgressBar) else text(value)
+
+
+def _print_section(console: Console, title: str) -> None:
+    console.print()
+    console.print(text(title, "bold"))
+
+
+def _print_error(console: Console, error: AttemptError) -> None:
+    where = f" (on {error.worker})" if error.worker else ""
+    console.print(
+        Padding(
+            text(f"attempt {error.attempt} {error.kind} {relative(error.at)}{where}", "dim"), (0, 0, 0, 2), expand=False
+        )
+    )
+    said = error_text(error.error)
+    trace = error_text(error.traceback or "")
+    # It ends with the module of the error's class and the error itself, which comes next.
+    above = trace.removesuffix(said).rpartition("\n")[0] if trace.endswith(said) else trace
+    if above:
+        _print_indented(console, above)
+    _print_indented(console, said, "red")
+
+
+def _print_indented(console: Console, written: str, style: str = "") -> None:
+    # Line by line and not wrapped: what was indented in the original stays so, and can be copied.
+    for line in safe_lines(written).split("\n"):
+        console.print(Text("    ") + Text(line, style), soft_wrap=True)
+
+
+COMMAND = Command(
+    name="show",
+    summary="show everything that is known of one job",
+    story="""
+        Where the job stands and how fast it goes, its times, its claim, its data and result, the timeline of its
+        attempts with what they told and logged, and the error of every attempt with its traceback. What is not known
+        yet is left out, and so is the middle of a long timeline; --json has every field, and all events.
+    """,
+    examples=(
+        ("howdah show 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job, to read"),
+        ("howdah show 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11 --logs", "with every line that it logged"),
+        ("howdah show 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11 --json | jq .result", "its result, for a program"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

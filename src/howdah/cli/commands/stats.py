@@ -1,0 +1,78 @@
+"""``howdah stats``: how many jobs of each type are in each status."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from rich.text import Text
+
+from howdah.cli.arguments.connect import open_queue
+from howdah.cli.arguments.datetimes import now
+from howdah.cli.arguments.duration import format_span
+from howdah.cli.command import Command, no_arguments
+from howdah.cli.render.output import answers, print_json, remark, table, text
+from howdah.cli.render.status import STYLES
+from howdah.model.job import STATUSES
+from howdah.model.results import Stats, TypeStats
+
+_WIDE: Final = 100
+"""From here on there is room for one more column, and the types keep theirs."""
+
+
+def _run(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        stats = queue.stats()
+    if args.json:
+        print_json({"types": dict(stats), "total": stats.total})
+    elif stats:
+        _print_table(stats)
+    else:
+        remark("there are no jobs yet")
+    return 0
+
+
+def _print_table(stats: Stats) -> None:
+    console = answers()
+    with_stalled = stats.total.stalled > 0 and console.width >= _WIDE
+    columns = (*STATUSES, "later", "oldest", *(["stalled"] if with_stalled else []))
+    made = table("type", *columns, right=columns, flexible=("type",))
+    made.padding = (0, 1, 0, 0)
+    for job_type, counts in stats.items():
+        name = text(job_type, "bold")
+        shown = Text.assemble(name, (" (paused)", "yellow")) if counts.paused else name
+        made.add_row(shown, *_cells(counts)[: len(columns)])
+    made.add_section()
+    made.add_row(Text("total", "bold"), *_cells(stats.total)[: len(columns)], style="bold")
+    console.print(made)
+    if stats.total.stalled and not with_stalled:
+        have = "has" if stats.total.stalled == 1 else "have"
+        remark(f"{stats.total.stalled:,} of the running ones {have} stalled: howdah list --stalled")
+
+
+def _cells(counts: TypeStats) -> list[Text]:
+    by_status = [_count(getattr(counts, status), STYLES[status]) for status in STATUSES]
+    oldest = "" if counts.oldest_due is None else format_span(now() - counts.oldest_due)
+    return [*by_status, _count(counts.scheduled), text(oldest), _count(counts.stalled, "yellow")]
+
+
+def _count(count: int, style: str = "") -> Text:
+    return text(f"{count:,}", style if count else "dim")
+
+
+COMMAND = Command(
+    name="stats",
+    summary="count the jobs of each type in each status",
+    story="""
+        The column later counts the pending jobs that are not due yet, and oldest says for how long the job that
+        has waited longest has been due: if that grows, there are too few workers. Running jobs that have fallen
+        silent are counted as stalled, where there are any. Ended jobs are counted for as
+        long as they are kept (see howdah prune).
+    """,
+    examples=(
+        ("howdah stats", "a table"),
+        ("howdah stats --json | jq .total.pending", "one number, for a monitor"),
+    ),
+    add_arguments=no_arguments,
+    run=_run,
+)

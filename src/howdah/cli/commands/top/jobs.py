@@ -1,0 +1,164 @@
+"""The jobs of a view: those that run, have stalled, wait or have failed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from rich.text import Text
+
+from howdah.cli.arguments.datetimes import is_endless
+from howdah.cli.commands.top import figures
+from howdah.cli.commands.top.column import Column
+from howdah.cli.commands.top.snapshot import Snapshot
+from howdah.cli.render.encrypted import first_line
+from howdah.cli.render.output import text
+from howdah.cli.render.progress_bar import style_of
+from howdah.cli.render.progress_text import counted, goes_on, percent, short_id, speed
+from howdah.cli.render.status import STYLES
+from howdah.model.job import Job
+
+_STAGE_WIDTH: Final = 32
+_WORKER_WIDTH: Final = 24
+_ERROR_WIDTH: Final = 80
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A job, at the moment of its snapshot."""
+
+    job: Job
+    at: datetime
+
+    @property
+    def key(self) -> str:
+        return str(self.job.id)
+
+    @property
+    def words(self) -> str:
+        """Where a filter looks."""
+        job = self.job
+        parts = (job.id, job.job_type, job.current_stage, job.worker_id, job.key, job.last_error)
+        return " ".join(str(part) for part in parts if part is not None)
+
+    @property
+    def done(self) -> float | None:
+        return None if self.job.record is None else self.job.record.done
+
+    @property
+    def rate(self) -> float | None:
+        """How many in a second; None of one that does not go on."""
+        return self.job.record.rate if self.job.record is not None and goes_on(self.job) else None
+
+    @property
+    def left(self) -> float | None:
+        """In how many seconds it will be done; None if that is not known, or if it is late."""
+        record = self.job.record
+        if record is None or record.finishes_at is None or not goes_on(self.job):
+            return None
+        left = -self.since(record.finishes_at)
+        return left if left > 0 else None
+
+    @property
+    def running_for(self) -> float | None:
+        return None if self.job.started_at is None else max(self.since(self.job.started_at), 0.0)
+
+    @property
+    def ended_for(self) -> float | None:
+        return None if self.job.finished_at is None else max(self.since(self.job.finished_at), 0.0)
+
+    def since(self, moment: datetime) -> float:
+        return (self.at - moment).total_seconds()
+
+
+def rows_of(snapshot: Snapshot) -> list[Row]:
+    return [Row(job, snapshot.at) for job in snapshot.jobs]
+
+
+def state(job: Job) -> Text:
+    if job.stalled:
+        return Text("stalled", f"bold {style_of(job)}")
+    if job.cancel_requested_at is not None and not job.ended:
+        return Text("stopping", "magenta")
+    return Text(job.status, STYLES[job.status])
+
+
+def _brief(value: str | None, width: int, style: str = "") -> Text:
+    made = text(value or "", style)
+    made.truncate(width, overflow="ellipsis")
+    return made
+
+
+def _how_far(row: Row) -> Text:
+    """A bar; nothing of a job that has said nothing."""
+    far = percent(row.job)
+    return figures.bar(far, style_of(row.job)) if far or row.job.record is not None else Text()
+
+
+def _counted(row: Row) -> Text:
+    return Text() if row.job.record is None else Text(counted(row.job.record))
+
+
+def _speed(row: Row) -> Text:
+    return Text() if row.job.record is None or row.rate is None else Text(speed(row.job.record))
+
+
+def _due(row: Row) -> Text:
+    if is_endless(row.job.run_at):
+        return Text("held", "dim")
+    ago = row.since(row.job.run_at)
+    return figures.seconds(ago) if ago >= 0 else Text("in ") + figures.seconds(-ago)
+
+
+_ID: Final[Column[Row]] = Column("id", lambda row: Text(short_id(row.job.id)), lambda row: row.key)
+_TYPE: Final[Column[Row]] = Column("type", lambda row: text(row.job.job_type, "bold"), lambda row: row.job.job_type)
+_STATE: Final[Column[Row]] = Column("state", lambda row: state(row.job), lambda row: state(row.job).plain)
+_ATTEMPT: Final[Column[Row]] = Column(
+    "try", lambda row: Text(f"{row.job.attempts}/{row.job.max_attempts}"), lambda row: row.job.attempts, number=True
+)
+_WORKER: Final[Column[Row]] = Column(
+    "worker", lambda row: _brief(row.job.worker_id, _WORKER_WIDTH), lambda row: row.job.worker_id
+)
+_ERROR: Final[Column[Row]] = Column(
+    "error",
+    lambda row: _brief(first_line(row.job.last_error or ""), _ERROR_WIDTH, "red"),
+    lambda row: row.job.last_error,
+)
+
+_PROGRESS: Final[tuple[Column[Row], ...]] = (
+    _ID,
+    _TYPE,
+    _STATE,
+    Column("done", _how_far, lambda row: percent(row.job), number=True),
+    Column("stage", lambda row: _brief(row.job.current_stage, _STAGE_WIDTH), lambda row: row.job.current_stage),
+    Column("count", _counted, lambda row: row.done, number=True),
+    Column("rate", _speed, lambda row: row.rate, number=True),
+    Column("left", lambda row: figures.seconds(row.left), lambda row: row.left, number=True),
+    Column("runs for", lambda row: figures.seconds(row.running_for), lambda row: row.running_for, number=True),
+    _ATTEMPT,
+    _WORKER,
+)
+
+COLUMNS: Final[Mapping[str, tuple[Column[Row], ...]]] = {
+    "running": _PROGRESS,
+    "stalled": _PROGRESS,
+    "waiting": (
+        _ID,
+        _TYPE,
+        Column("prio", lambda row: Text(str(row.job.priority)), lambda row: row.job.priority, number=True),
+        Column("due", _due, lambda row: row.since(row.job.run_at), number=True),
+        _ATTEMPT,
+        _ERROR,
+    ),
+    "failed": (
+        _ID,
+        _TYPE,
+        Column("ended", lambda row: figures.seconds(row.ended_for), lambda row: row.ended_for, number=True),
+        _ATTEMPT,
+        _WORKER,
+        _ERROR,
+    ),
+}
+"""By the name of the view."""

@@ -1,0 +1,78 @@
+"""The workers, as their last heartbeats described them."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Final
+
+from rich.text import Text
+
+from howdah.cli.commands.top import figures
+from howdah.cli.commands.top.column import Column
+from howdah.cli.commands.top.snapshot import Snapshot
+from howdah.cli.render.output import text
+from howdah.verbs.workers import WorkerInfo
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A worker."""
+
+    worker: WorkerInfo
+
+    @property
+    def key(self) -> str:
+        return self.worker.worker_id
+
+    @property
+    def words(self) -> str:
+        """Where a filter looks."""
+        return " ".join([self.worker.worker_id, self.worker.host or "", *(self.worker.job_types or ())])
+
+    @property
+    def claimed(self) -> float | None:
+        """How many seconds ago it asked for jobs, by the database's clock."""
+        worker = self.worker
+        if worker.last_claim_at is None:
+            return None
+        return worker.age + (worker.heartbeat_at - worker.last_claim_at).total_seconds()
+
+    @property
+    def lag(self) -> float | None:
+        return None if self.worker.loop_lag is None else self.worker.loop_lag / timedelta(seconds=1)
+
+
+def rows_of(snapshot: Snapshot) -> list[Row]:
+    return [Row(worker) for worker in snapshot.workers]
+
+
+def _state(row: Row) -> Text:
+    if not row.worker.alive:
+        return Text("dead", "bold red")
+    return Text("ready", "green") if row.worker.ready else Text("not ready", "yellow")
+
+
+def _slots(row: Row) -> Text:
+    running, capacity = row.worker.running, row.worker.capacity
+    return Text(f"{'?' if running is None else running}/{'?' if capacity is None else capacity}")
+
+
+def _known(value: object) -> Text:
+    return Text() if value is None else text(value)
+
+
+COLUMNS: Final[tuple[Column[Row], ...]] = (
+    Column("worker", lambda row: text(row.worker.worker_id, "bold"), lambda row: row.worker.worker_id),
+    Column("state", _state, lambda row: _state(row).plain),
+    Column("running", _slots, lambda row: row.worker.running, number=True),
+    Column("loop lag", lambda row: figures.seconds(row.lag), lambda row: row.lag, number=True),
+    Column("last claim", lambda row: figures.seconds(row.claimed), lambda row: row.claimed, number=True),
+    Column("heartbeat", lambda row: figures.seconds(row.worker.age), lambda row: row.worker.age, number=True),
+    Column(
+        "leaked", lambda row: figures.count(row.worker.leaked, "bold red"), lambda row: row.worker.leaked, number=True
+    ),
+    Column("host", lambda row: _known(row.worker.host), lambda row: row.worker.host),
+    Column("pid", lambda row: _known(row.worker.pid), lambda row: row.worker.pid, number=True),
+    Column("version", lambda row: _known(row.worker.version), lambda row: row.worker.version),
+)

@@ -1,0 +1,88 @@
+"""``howdah watch``: what is asked for, and how it is shown."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+
+from howdah.cli.arguments.connect import open_queue
+from howdah.cli.command import Command
+from howdah.cli.commands.watch.lines import JsonLines, PlainLines
+from howdah.cli.commands.watch.picture import Picture
+from howdah.cli.commands.watch.wanted import Wanted, parse_kinds, wanted
+from howdah.cli.commands.watch.watcher import Watcher, first_look
+from howdah.cli.render.output import answers, remark
+from howdah.watch.watch import KINDS
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "names", metavar="ID|TYPE", nargs="*", help="jobs and types of jobs, all types if none; - reads them from stdin"
+    )
+    parser.add_argument(
+        "--kinds",
+        metavar="KINDS",
+        type=parse_kinds,
+        default=frozenset(KINDS),
+        help=f"what to show: some of {','.join(KINDS)} (default: all)",
+    )
+    parser.add_argument(
+        "--after",
+        metavar="POSITION",
+        help="go on behind this position, as --json tells it; for types, '' is the oldest that is kept",
+    )
+    parser.add_argument("--until-done", action="store_true", help="for types: end when nothing of them is left to do")
+
+
+def _run(args: argparse.Namespace) -> int:
+    names = list(_names(args.names))
+    if args.names and not names:
+        remark("nothing to watch")
+        return 0
+    return asyncio.run(_watch(args, wanted(names, args.kinds, args.after, until_done=args.until_done)))
+
+
+def _names(given: Sequence[str]) -> Iterator[str]:
+    for name in given:
+        if name == "-":
+            yield from filter(None, map(str.strip, sys.stdin))
+        else:
+            yield name
+
+
+async def _watch(args: argparse.Namespace, what: Wanted) -> int:
+    async with open_queue(args) as queue:
+        before = await first_look(queue, what)
+        with _view(args, what) as view:
+            return await Watcher(queue, what, view, before).run()
+
+
+def _view(args: argparse.Namespace, what: Wanted) -> JsonLines | PlainLines | Picture:
+    if args.json:
+        return JsonLines(what)
+    console = answers()
+    can_be_redrawn = console.is_terminal and not console.is_dumb_terminal
+    return Picture(console, what) if can_be_redrawn else PlainLines(what)
+
+
+COMMAND = Command(
+    name="watch",
+    summary="watch jobs as they go",
+    story="""
+        In a terminal, a bar for each job that runs, with its stage, its rate and the time that is left, and above them
+        what happens: events, log lines, ends. Elsewhere a line for each of these, or with --json an object. Of a job
+        that waits, it says how many come before it. Given ids, it ends when all of these jobs have ended, with 0 if all
+        have completed and with 1 if one has failed or was cancelled; given types, it goes on until Ctrl-C, or with
+        --until-done until there are no live jobs of them any more. It survives a restart of the database.
+    """,
+    examples=(
+        ("howdah watch 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job, until it has ended"),
+        ("""howdah watch $(howdah enqueue send_invoice '{"invoice": 17}')""", "add a job, and see it done"),
+        ("howdah watch send_invoice resize_photo --kinds progress,status", "two types, without events and logs"),
+        ("howdah watch --json --kinds event | jq -c '[.name, .data]'", "the events of all jobs, for a program"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

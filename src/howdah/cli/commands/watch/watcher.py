@@ -1,0 +1,228 @@
+"""Follows jobs in one event loop, however many, until they have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import signal
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Protocol
+
+import psycopg
+
+from howdah.cli.commands.watch.wanted import Wanted
+from howdah.cli.process.outage_remarks import outages_remarked
+from howdah.cli.render.output import remark
+from howdah.db.outage import is_temporary
+from howdah.errors import DatabaseUnavailable, JobNotFound
+from howdah.model.event import EVENT_KINDS
+from howdah.model.results import TypeStats
+from howdah.queue import JobQueue
+from howdah.verbs.events import is_behind
+from howdah.verbs.queue_position import Place
+from howdah.watch.watch import KINDS, Update, UpdateKind
+
+TERMINATED: Final = 143
+
+_FRAME: Final = 0.1
+_LOOK_EVERY: Final = 1.0
+_SILENT_LOOKS: Final = 3
+"""So many looks in a row have nothing live and nothing new, before that counts as the end."""
+_PLACES_EVERY: Final = 2.0
+_MOST_PLACES: Final = 20
+"""Where a job stands costs a look at those before it: of so many jobs at most."""
+
+
+class View(Protocol):
+    """Shows what is seen."""
+
+    @property
+    def shows_places(self) -> bool: ...
+
+    def show(self, update: Update, place: Place | None) -> None: ...
+
+    def show_place(self, job_id: uuid.UUID, place: Place) -> None: ...
+
+    def remark(self, said: str) -> None: ...
+
+    def refresh(self) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where the stream of the types was at the first look, and how many jobs of them had failed or were cancelled."""
+
+    position: str = ""
+    unsuccessful: int = 0
+
+
+async def first_look(queue: JobQueue, wanted: Wanted) -> Beginning:
+    """What is wrong from the beginning is said at once; later, an outage is waited for."""
+    if wanted.types is None:
+        await queue.aget(wanted.ids[0])
+        return Beginning()
+    position = await queue.aposition()
+    stats = await queue.astats()
+    for job_type in wanted.types:
+        if job_type not in stats:
+            remark(f"there are no jobs of type {job_type} yet")
+    return Beginning(position, _unsuccessful(_chosen(stats, wanted)))
+
+
+class Watcher:
+    """One call of the command."""
+
+    def __init__(self, queue: JobQueue, wanted: Wanted, view: View, before: Beginning) -> None:
+        self._queue = queue
+        self._wanted = wanted
+        self._view = view
+        self._ids = frozenset(wanted.ids)
+        self._with_place = frozenset(wanted.ids[:_MOST_PLACES])
+        self._waiting: set[uuid.UUID] = set()
+        self._unsuccessful_before = before.unsuccessful
+        self._seen_unsuccessful = False
+        self._position = before.position if wanted.after is None else wanted.after
+        self._heard = 0
+
+    async def run(self) -> int:
+        """Returns the exit code: 1 if a job that was waited for has failed or was cancelled."""
+        loop = asyncio.get_running_loop()
+        told_to_stop = asyncio.Event()
+        with contextlib.suppress(ValueError, RuntimeError):
+            # A death on the spot would leave the terminal without its cursor.
+            loop.add_signal_handler(signal.SIGTERM, told_to_stop.set)
+        with outages_remarked(lambda said: _soon(loop, self._view.remark, said)):
+            return await self._follow(told_to_stop)
+
+    async def _follow(self, told_to_stop: asyncio.Event) -> int:
+        stop = asyncio.create_task(told_to_stop.wait())
+        beside = {asyncio.create_task(each) for each in (self._refresh(), self._renew_places())}
+        needed = {asyncio.create_task(self._watch_job(id)) for id in self._wanted.ids}
+        if self._wanted.types is not None:
+            stream = asyncio.create_task(self._watch_types(self._wanted.types))
+            (beside if self._wanted.until_done else needed).add(stream)
+        if self._wanted.until_done:
+            needed.add(asyncio.create_task(self._until_done()))
+        every = (stop, *beside, *needed)
+        try:
+            while needed:
+                ended, _ = await asyncio.wait((stop, *beside, *needed), return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    task.result()
+                if stop in ended:
+                    return TERMINATED
+                needed -= ended
+            return 1 if self._seen_unsuccessful else 0
+        finally:
+            await _cancel(every)
+
+    async def _watch_job(self, job_id: uuid.UUID) -> None:
+        # Where it stands is needed to know how it ended, whether that is shown or not.
+        kinds = self._kinds("progress")
+        end: Update | None = None
+        async with aclosing(self._queue.awatch(job_id, kinds=kinds, after=self._wanted.after)) as updates:
+            async for update in updates:
+                # Of a job that has ended before, the end is told first; people read it last.
+                if update.job is not None and update.job.ended:
+                    end = update
+                else:
+                    await self._show(update)
+        if end is not None and end.job is not None:
+            await self._show(end)
+            self._seen_unsuccessful |= end.job.status != "completed"
+
+    async def _watch_types(self, types: Sequence[str]) -> None:
+        stream = self._queue.awatch_all(types=list(types) or None, kinds=self._kinds(), after=self._position)
+        async with aclosing(stream) as updates:
+            async for update in updates:
+                if update.job_id not in self._ids:
+                    await self._show(update)
+                self._position = update.position
+                self._heard += 1
+
+    def _kinds(self, *besides: UpdateKind) -> list[UpdateKind]:
+        return [kind for kind in KINDS if kind in self._wanted.kinds or kind in besides]
+
+    async def _show(self, update: Update) -> None:
+        is_waiting = update.job is not None and update.job.status == "pending" and update.job_id in self._with_place
+        if update.job is not None:
+            (self._waiting.add if is_waiting else self._waiting.discard)(update.job_id)
+        self._view.show(update, await self._place(update.job_id) if is_waiting else None)
+        # However fast they come, the others have their turn: the picture, and whoever wants to interrupt.
+        await asyncio.sleep(0)
+
+    # Beside the streams
+
+    async def _refresh(self) -> None:
+        while True:
+            self._view.refresh()
+            await asyncio.sleep(_FRAME)
+
+    async def _renew_places(self) -> None:
+        while True:
+            await asyncio.sleep(_PLACES_EVERY)
+            for job_id in list(self._waiting) if self._view.shows_places else ():
+                if (place := await self._place(job_id)) is not None:
+                    self._view.show_place(job_id, place)
+
+    async def _place(self, job_id: uuid.UUID) -> Place | None:
+        with contextlib.suppress(JobNotFound), _without_outages():
+            return await self._queue.aplace(job_id)
+        return None
+
+    async def _until_done(self) -> None:
+        """Returns when nothing of the types is live, and all that has happened to them was shown."""
+        silent = heard = 0
+        while True:
+            with _without_outages():
+                stats = _chosen(await self._queue.astats(), self._wanted)
+                is_live = any(each.pending + each.claimed + each.running for each in stats.values())
+                silent = 0 if is_live or self._heard > heard else silent + 1
+                heard = self._heard
+                if silent >= _SILENT_LOOKS and not await self._is_behind():
+                    self._seen_unsuccessful |= _unsuccessful(stats) > self._unsuccessful_before
+                    return
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _is_behind(self) -> bool:
+        """Whether something has happened that was not shown yet. Progress is not kept: of that, silence must do."""
+        kinds = [kind for kind in EVENT_KINDS if kind in self._wanted.kinds]
+        plan = is_behind(self._position, self._wanted.types or None, kinds)
+        return bool(kinds) and await self._queue._database.arun(plan)
+
+
+def _chosen(stats: Mapping[str, TypeStats], wanted: Wanted) -> dict[str, TypeStats]:
+    return {name: each for name, each in stats.items() if not wanted.types or name in wanted.types}
+
+
+def _unsuccessful(stats: Mapping[str, TypeStats]) -> int:
+    return sum(each.failed + each.cancelled for each in stats.values())
+
+
+@contextlib.contextmanager
+def _without_outages() -> Iterator[None]:
+    """What is only looked at now and then can wait until the database is back; the streams tell that it is gone."""
+    try:
+        yield
+    except (DatabaseUnavailable, psycopg.Error) as error:
+        if not is_temporary(error):
+            raise
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Ends them. Again and again: on Python 3.11, psycopg may lose a cancellation that comes with an answer."""
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=_FRAME)
+    # One failure is reported; asking for the others keeps asyncio from complaining about them.
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Any, said: str) -> None:
+    # The loop may have ended while the thread that says this goes on.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, said)

@@ -1,0 +1,1 @@
+"""The processes of workers: how they are started, watched and ended."""

@@ -1,0 +1,120 @@
+"""One of the processes that a supervisor keeps running, through as many lives as it takes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from howdah.cli.process.supervisor_pipe import READY, Leash
+
+_FIRST_DELAY: Final = 0.2
+_LONGEST_DELAY: Final = 30.0
+_GOOD_LIFE: Final = 60.0
+"""Who lived that long, and dies, is started again as if it were the first time."""
+
+
+class ChildProcess:
+    """A place for a process: empty until ``start_at``, and again when it has ended."""
+
+    def __init__(self, number: int, name: str, command: Sequence[str], lifeline: int) -> None:
+        self.number = number
+        self.name = name
+        self._command = command
+        self._lifeline = lifeline
+        self._process: subprocess.Popen[bytes] | None = None
+        self._deaths = 0
+        self.ready_pipe: int | None = None
+        self.ready = False
+        self.born_at = 0.0
+        self.start_at: float | None = time.monotonic()
+        self.kill_at: float | None = None
+        self.is_leaving = False
+        """Whether it was asked to end so that it can be started anew."""
+        self.code: int | None = None
+        """How its last life ended; a signal counts as 128 and its number."""
+
+    def __str__(self) -> str:
+        return f"worker {self.number}" if self.pid is None else f"worker {self.number} (pid {self.pid})"
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self._process is None and self.start_at is None
+
+    def start(self) -> None:
+        mine, theirs = os.pipe()
+        try:
+            self._process = self._spawn(theirs)
+        except OSError:
+            os.close(mine)
+            raise
+        finally:
+            os.close(theirs)
+        os.set_blocking(mine, False)
+        self.ready_pipe, self.ready = mine, False
+        self.born_at, self.start_at, self.is_leaving = time.monotonic(), None, False
+
+    def _spawn(self, ready_pipe: int) -> subprocess.Popen[bytes]:
+        leash = Leash(self.number, self.name, ready_pipe, self._lifeline)
+        return subprocess.Popen(
+            self._command,
+            env=os.environ | leash.as_environment(),
+            stdin=subprocess.DEVNULL,
+            pass_fds=(ready_pipe, self._lifeline),
+            # Ctrl-C in a terminal would reach it twice otherwise, and the second signal means haste.
+            process_group=0,
+        )
+
+    def hear(self) -> bool:
+        """Reads what it says. False if it will say nothing more."""
+        if self.ready_pipe is None:
+            return False
+        with contextlib.suppress(BlockingIOError):
+            heard = os.read(self.ready_pipe, 1024)
+            self.ready = self.ready or heard.startswith(READY)
+            return bool(heard)
+        return True
+
+    def ask_to_end(self, patience: float) -> None:
+        """SIGTERM now, and SIGKILL when the patience is at its end. Asked again it hurries, and gets no more time."""
+        if self.is_alive and self.kill_at is None:
+            self.kill_at = time.monotonic() + patience
+        self.send(signal.SIGTERM)
+
+    def send(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            # Not Popen's own: that would wait for the process, whose end is the supervisor's to see.
+            os.kill(self._process.pid, number)
+
+    def note_end(self, status: int) -> None:
+        """It has ended, with this code as Python counts them: a signal is a negative one."""
+        assert self._process is not None
+        self._process.returncode = status
+        self._process = None
+        self.code = 128 - status if status < 0 else status
+        if self.ready_pipe is not None:
+            os.close(self.ready_pipe)
+        self.ready_pipe, self.ready, self.kill_at = None, False, None
+
+    def start_again(self, *, at_once: bool = False) -> float:
+        """When it is to be started anew: after a delay that grows with each early death. Returns the delay."""
+        now = time.monotonic()
+        if now - self.born_at >= _GOOD_LIFE:
+            self._deaths = 0
+        delay = 0.0 if at_once else random.uniform(0.5, 1) * min(_LONGEST_DELAY, 2 * _FIRST_DELAY * 2**self._deaths)
+        self._deaths = 0 if at_once else min(self._deaths + 1, 10)
+        self.start_at = now + delay
+        return delay

@@ -1,0 +1,135 @@
+"""What a running worker says: lines for people, or JSON for programs.
+
+A record may hold what others wrote: the message of an exception, a job's type. None of it can begin a
+line of its own, move a cursor or give a password away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from datetime import datetime, timezone
+from typing import Any, Final, TextIO
+
+from howdah.cli.render.output import forget
+from howdah.cli.render.terminal_escape import presentable, safe, without_password
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_COLOURS: Final = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[31m"}
+_JOB: Final = ("job_type", "job_id")
+
+
+class LineFormatter(logging.Formatter):
+    """A line for each record, and the lines of a traceback indented below it."""
+
+    def __init__(self, tag: str = "", *, coloured: bool = False) -> None:
+        super().__init__()
+        self._tag = f"{tag} " if tag else ""
+        self._coloured = coloured
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created).astimezone()
+        stamp = moment.isoformat(sep=" ", timespec="milliseconds")[:23]
+        message = _message(record)
+        line = f"{stamp} {self._level(record)} {self._tag}{_whose(record)}{message}{_job(record, message)}"
+        return "\n    ".join([line, *_traceback(record).splitlines()])
+
+    def _level(self, record: logging.LogRecord) -> str:
+        name = f"{record.levelname.lower():<7}"
+        colour = _COLOURS.get(record.levelno) if self._coloured else None
+        return f"{colour}{name}\x1b[0m" if colour else name
+
+
+class JsonFormatter(logging.Formatter):
+    """A JSON object for each record, in ASCII. What was passed as ``extra`` stands beside the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": record.process,
+            "message": _message(record),
+        }
+        fields |= {safe(key): _plain(value) for key, value in vars(record).items() if key not in _STANDARD}
+        if traceback := _traceback(record):
+            fields["traceback"] = traceback
+        return json.dumps(fields)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
+        # Nobody reads any more, or the disk is full: that is no reason to stop working, nor to print what
+        # a record was made of.
+        return
+
+
+def set_up_logs(level: str, *, as_json: bool, tag: str = "") -> None:
+    """Sends every log of this process, the user's own included, to stderr as lines, or to stdout as JSON."""
+    stream = sys.stdout if as_json else sys.stderr
+    handler = _Handler(stream)
+    coloured = stream.isatty() and not os.environ.get("NO_COLOR")
+    handler.setFormatter(JsonFormatter() if as_json else LineFormatter(tag, coloured=coloured))
+    handler.setLevel(level.upper())
+    # What is not shown may still be kept with the job that logged it.
+    logging.basicConfig(handlers=[handler], level=min(handler.level, logging.INFO), force=True)
+    logging.captureWarnings(True)
+
+
+def keep_logs() -> None:
+    """After the user's module was imported: logs of its own choice stand, but ours are not switched off by them."""
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and name.split(".")[0] == "howdah":
+            logger.disabled = False
+
+
+def flush_logs() -> None:
+    """Before the process ends. That nobody reads them any more is no failure of it."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            forget(stream)
+        except (OSError, ValueError):
+            pass
+
+
+def _whose(record: logging.LogRecord) -> str:
+    return "" if record.name.split(".")[0] == "howdah" else f"{safe(record.name)}: "
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001
+        # A mistake in somebody's logging call; its arguments may be a secret, its text is code.
+        message = str(record.msg)
+    return safe(without_password(message))
+
+
+def _job(record: logging.LogRecord, message: str) -> str:
+    named = (safe(str(value)) for key in _JOB if (value := getattr(record, key, None)) is not None)
+    missing = " ".join(name for name in named if name not in message)
+    return f"  [{missing}]" if missing else ""
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    parts = [logging.Formatter().formatException(record.exc_info)] if record.exc_info else []
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return presentable("\n".join(parts))
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    return safe(without_password(str(value)))

@@ -1,0 +1,286 @@
+"""Keeps workers running: starts them, starts dead ones again, and ends when they have ended.
+
+It never imports the user's code, so that nothing in there can take it down. A loop over one selector
+waits for signals, for what the children say, and for the next moment at which something is due.
+
+As PID 1 of a container it inherits orphans: every child of the process is waited for, its own or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final
+
+from howdah.cli.arguments.duration import format_span
+from howdah.cli.process.child_process import ChildProcess
+from howdah.cli.process.source_tree import SourceTree
+from howdah.cli.process.terminal import Terminal
+
+log = logging.getLogger("howdah.supervisor")
+
+WRONG_CALL: Final = 2
+_NOT_TO_BE_HAD: Final = (WRONG_CALL, 3, 4)
+"""The call or the schema is wrong: the next try would end in the same way."""
+_SHED: Final = 7
+_ASKED_TO_END: Final = (0, 128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+LAST_WORDS: Final = 10.0
+"""How long after its grace a child may take to end, before it is killed."""
+_TIME_TO_GET_READY: Final = 10.0
+_LOOK_EVERY: Final = 0.5
+
+
+class Supervisor:
+    """Runs one command in several processes.
+
+    names: one for each process; it keeps its name through all of its lives.
+    grace: how long a child may take to end what it does; ten seconds later it is killed.
+    drain: a child that ends well has done its part, and is not started again.
+    sources: restart the children when one of these files changes.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        names: Sequence[str],
+        *,
+        grace: float,
+        drain: bool = False,
+        sources: SourceTree | None = None,
+    ) -> None:
+        # Only this process holds the writing end: its own end is what the children wait for.
+        self._lifeline = os.pipe()
+        self._children = [
+            ChildProcess(number, name, command, self._lifeline[0]) for number, name in enumerate(names, start=1)
+        ]
+        self._patience = grace + LAST_WORDS
+        self._drain = drain
+        self._sources = sources
+        self._terminal = Terminal()
+        self._signals: deque[signal.Signals] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._to_renew: deque[ChildProcess] = deque()
+        self._renewed: ChildProcess | None = None
+        self._is_stopping = False
+        self._verdict: int | None = None
+
+    def run(self) -> int:
+        """Returns when all children have ended: the worst of their exit codes."""
+        with self._hearing_signals():
+            while not self._is_done():
+                self._start_due()
+                self._kill_overdue()
+                self._go_on_renewing()
+                self._look_for_changes()
+                self._wait()
+                self._obey()
+                self._reap()
+        return self._worst_code() if self._verdict is None else self._verdict
+
+    def _is_done(self) -> bool:
+        waits_for_a_change = self._sources is not None and not self._is_stopping
+        return not waits_for_a_change and all(child.is_over for child in self._children)
+
+    def _worst_code(self) -> int:
+        return max(child.code or 0 for child in self._children)
+
+    # What is due
+
+    def _start_due(self) -> None:
+        for child in self._children:
+            if child.start_at is not None and child.start_at <= time.monotonic():
+                self._start(child)
+
+    def _start(self, child: ChildProcess) -> None:
+        try:
+            child.start()
+        except OSError as error:
+            delay = child.start_again()
+            log.error("%s could not be started (%s); trying again in %s", child, error, _seconds(delay))
+        else:
+            assert child.ready_pipe is not None
+            self._selector.register(child.ready_pipe, selectors.EVENT_READ, child)
+            log.debug("%s started", child)
+
+    def _kill_overdue(self) -> None:
+        for child in self._children:
+            if child.kill_at is not None and child.kill_at <= time.monotonic():
+                log.warning("%s has not ended in time, and is killed", child)
+                child.send(signal.SIGKILL)
+                child.kill_at = time.monotonic() + LAST_WORDS
+
+    def _look_for_changes(self) -> None:
+        if self._sources is None or self._is_stopping or (changed := self._sources.changed()) is None:
+            return
+        log.info("%s has changed: restarting", changed)
+        for child in self._children:
+            self._renew(child)
+
+    def _wait(self) -> None:
+        due = [moment for child in self._children for moment in (child.start_at, child.kill_at) if moment is not None]
+        if self._renewed is not None and not (self._renewed.is_leaving or self._is_stopping):
+            due.append(self._renewed.born_at + _TIME_TO_GET_READY)
+        if self._sources is not None:
+            due.append(time.monotonic() + _LOOK_EVERY)
+        timeout = max(min(due) - time.monotonic(), 0) if due else None
+        for key, _ in self._selector.select(timeout):
+            if key.data is not None and not self._hear(key.data):
+                self._selector.unregister(key.fileobj)
+
+    def _hear(self, child: ChildProcess) -> bool:
+        was_ready, goes_on = child.ready, child.hear()
+        if child.ready and not was_ready:
+            log.debug("%s is ready", child)
+        return goes_on
+
+    # Signals
+
+    @contextlib.contextmanager
+    def _hearing_signals(self) -> Iterator[None]:
+        """Signals wake the selector, and are obeyed by the loop."""
+        ours, wakes = socket.socketpair()
+        ours.setblocking(False)
+        wakes.setblocking(False)
+        self._wakeups = ours
+        self._selector.register(ours, selectors.EVENT_READ, None)
+        previous_fd = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        previous = {number: signal.signal(number, self._note) for number in self._heard()}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(previous_fd)
+            self._selector.close()
+            ours.close()
+            wakes.close()
+            for end in self._lifeline:
+                os.close(end)
+
+    def _heard(self) -> list[signal.Signals]:
+        # Who started it with nohup does not want it to hear that the terminal is gone.
+        hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+        return [signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *hangup]
+
+    def _note(self, number: int, _frame: object) -> None:
+        self._signals.append(signal.Signals(number))
+
+    def _obey(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wakeups.recv(4096)
+        while self._signals:
+            number = self._signals.popleft()
+            if number in (signal.SIGTERM, signal.SIGINT):
+                self._stop(f"{number.name} received")
+            elif number == signal.SIGHUP:
+                self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._terminal.is_gone():
+            self._stop("the terminal is gone")
+        elif not self._is_stopping:
+            log.info("SIGHUP received: restarting the workers one after the other")
+            self._renewed = None
+            self._to_renew = deque(self._children)
+
+    def _stop(self, reason: str) -> None:
+        log.info("%s: %s", reason, "hurrying the workers" if self._is_stopping else "stopping the workers")
+        self._is_stopping = True
+        for child in self._children:
+            child.start_at = None
+            child.ask_to_end(self._patience)
+
+    # Restarts
+
+    def _go_on_renewing(self) -> None:
+        """One after the other: the next when the one before is ready, or should long be."""
+        if self._is_stopping or self._is_being_renewed(self._renewed):
+            return
+        self._renewed = self._to_renew.popleft() if self._to_renew else None
+        if self._renewed is not None:
+            self._renew(self._renewed)
+
+    def _is_being_renewed(self, child: ChildProcess | None) -> bool:
+        if child is None or child.is_leaving:
+            return child is not None
+        return not child.ready and time.monotonic() < child.born_at + _TIME_TO_GET_READY
+
+    def _renew(self, child: ChildProcess) -> None:
+        if not child.is_alive:
+            child.start_again(at_once=True)
+        elif not child.is_leaving:
+            child.is_leaving, child.ready = True, False
+            child.ask_to_end(self._patience)
+
+    # Ends
+
+    def _reap(self) -> None:
+        ours = {child.pid: child for child in self._children if child.is_alive}
+        for pid, status in _ended_processes():
+            child = ours.get(pid)
+            if child is not None:
+                self._note_end(child, status)
+
+    def _note_end(self, child: ChildProcess, status: int) -> None:
+        told = f"{child} {_ending(status)}"
+        if child.ready_pipe is not None and child.ready_pipe in self._selector.get_map():
+            self._selector.unregister(child.ready_pipe)
+        child.note_end(status)
+        if self._is_stopping:
+            self._let_go(child, told)
+        elif child.is_leaving:
+            child.start_again(at_once=True)
+        elif self._drain and child.code == 0:
+            log.debug("%s: nothing is left to do", told)
+        elif child.code in _NOT_TO_BE_HAD and not any(other.ready for other in self._children):
+            self._give_up(child, told)
+        else:
+            self._revive(child, told)
+
+    def _let_go(self, child: ChildProcess, told: str) -> None:
+        if child.code in _ASKED_TO_END:
+            child.code = 0
+        log.debug(told)
+
+    def _give_up(self, child: ChildProcess, told: str) -> None:
+        if self._sources is not None and child.code == WRONG_CALL:
+            log.warning("%s; waiting for a file to change", told)
+        else:
+            self._verdict = child.code
+            self._stop(told)
+
+    def _revive(self, child: ChildProcess, told: str) -> None:
+        delay = child.start_again(at_once=child.code == _SHED)
+        log.warning("%s; starting it again %s", told, f"in {_seconds(delay)}" if delay else "at once")
+        if child is self._renewed and self._to_renew:
+            # What is new may be at fault: the others had better go on as they are.
+            self._to_renew.clear()
+            log.error("the restart is given up half-way: the other workers go on as they are")
+
+
+def _ended_processes() -> Iterator[tuple[int, int]]:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            yield ended[0], os.waitstatus_to_exitcode(ended[1])
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"ended with {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was ended by signal {-status}"
+
+
+def _seconds(seconds: float) -> str:
+    return format_span(timedelta(seconds=seconds))

@@ -1,0 +1,1 @@
+"""The database: plans, connections, statements, errors and migrations."""

@@ -1,0 +1,116 @@
+"""The driver's errors as ours: what went wrong, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+import psycopg_pool
+
+from howdah.db import migrate
+from howdah.db.statements import roles_that_may_use
+from howdah.errors import (
+    BY_SQLSTATE,
+    DatabaseUnavailable,
+    InvalidInput,
+    LoginRefused,
+    NotPermitted,
+    QueueClosed,
+    SchemaMissing,
+)
+
+# What a server says while it goes down, comes up or has no room; everything else is about the call.
+_UNAVAILABLE = ("08", "53", "57P01", "57P02", "57P03", "58")
+_DENIED = "42501"
+_NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
+_NO_SUCH_CHARACTER = ("22021", "22P05")
+# While it connects, libpq knows no SQLSTATE: the words are all there is. Other methods (LDAP, PAM, RADIUS, …) say the same of an
+# outage of theirs.
+_REFUSAL = re.compile(
+    r"FATAL: +("
+    r"(password|SASL|Peer|Ident|certificate) authentication failed"
+    r"|no pg_hba\.conf entry|pg_hba\.conf rejects"
+    r'|role ".*" (does not exist|is not permitted to log in)'
+    r"|permission denied for database"
+    r")|no password supplied"
+)
+
+
+def is_outage(error: psycopg.Error) -> bool:
+    return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(_UNAVAILABLE)
+
+
+def is_one_of(errors: Sequence[Exception], error: Exception) -> bool:
+    return any(error is each for each in errors)
+
+
+def read_only(error: psycopg.Error) -> DatabaseUnavailable:
+    """What was the primary may be a standby by now; a new connection may find the one that took over."""
+    return DatabaseUnavailable(f"the server is read-only, as after a failover: {error.diag.message_primary}")
+
+
+@contextmanager
+def translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]:
+    """The driver's errors as ours. What is neither an outage nor ours (a deadlock, say) passes as it is."""
+    try:
+        yield
+    except psycopg_pool.PoolClosed as error:
+        raise QueueClosed() from error
+    except psycopg.Error as error:
+        ours = error if is_one_of(theirs, error) else _translation(error, schema)
+        if ours is error:
+            raise
+        raise ours from error
+
+
+def _translation(error: psycopg.Error, schema: str) -> Exception:
+    state = error.sqlstate or ""
+    message = error.diag.message_primary or str(error)
+    if state in BY_SQLSTATE:
+        hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
+        return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
+    if not state and _is_refusal(message):
+        return LoginRefused(
+            f"the database refused the login: {message.strip()}. Correct the user and the password of the DSN,"
+            " or what the server allows (pg_hba.conf, GRANT CONNECT)"
+        )
+    if is_outage(error):
+        return DatabaseUnavailable(f"the database {_trouble(state, message)}: {message.strip()}")
+    if state in _NO_SUCH_CHARACTER:
+        return InvalidInput(
+            f"the encoding of this database cannot store it ({message}). Leave these characters out, or move the queue to a"
+            " database with the encoding UTF8"
+        )
+    if state == _DENIED:
+        return NotPermitted(f"{message}. {_who_may(message, schema)}")
+    if state in _NOT_INSTALLED:
+        return SchemaMissing(
+            f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."
+            f" Run: {migrate.command(schema)}"
+        )
+    return error
+
+
+def _is_refusal(message: str) -> bool:
+    """Whether every server that was tried has refused the login."""
+    tried = message.split("\n- host: ")[1:] or [message]
+    return all(map(_REFUSAL.search, tried))
+
+
+def _trouble(state: str, message: str) -> str:
+    if state.startswith(("53", "58")):
+        return "cannot do it now"
+    # While it connects, libpq knows no SQLSTATE; but who says FATAL is there, and does not want us.
+    return "refused the connection" if not state and "FATAL:" in message else "cannot be reached, or went away"
+
+
+def _who_may(denied: str, schema: str) -> str:
+    # Whatever the server's language, what was denied is named in the message, and mostly at its end.
+    named = (roles_that_may_use(name, schema) for name in reversed(re.findall("[a-z0-9_]+", denied)))
+    roles = " or ".join(next(filter(None, named), ()))
+    command = f"{migrate.command(schema)} --roles"
+    if not roles:
+        return f"This login needs a role that may, of those that {command} makes"
+    return f"This login needs the role {roles}, which {command} makes"

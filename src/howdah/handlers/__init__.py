@@ -1,0 +1,1 @@
+"""Handlers: their arguments, results, retries and resources."""

@@ -1,0 +1,545 @@
+"""The typed arguments of a handler: a job's JSON data, checked and converted by the function's annotations.
+
+Arguments may be secrets, and an error's message ends in logs and in the database. So no message holds a
+value: of what others raise (msgspec, pydantic, a class's own checks) only texts known to be free of values
+are repeated, and the original exception is not chained.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import inspect
+import json
+import operator
+import re
+import types
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, convert
+from msgspec import inspect as shapes
+from msgspec.structs import asdict
+
+from howdah.checks.json_values import Refused, as_json, as_json_with_moments, is_model
+from howdah.checks.options import shown
+from howdah.errors import InvalidArguments, InvalidOption
+from howdah.handlers.resource import Resource, marker_in
+from howdah.model.job import Job
+
+_SUPPORTED: Final = (
+    "None, bool, int, float, str, bytes, datetime, date, time, timedelta, UUID, Decimal, Enum, Literal, unions of"
+    " what JSON can tell apart, list, tuple, set, frozenset, dict, TypedDict, NamedTuple, dataclasses, msgspec"
+    " Structs, pydantic models, and Any"
+)
+_KEY_SHAPES: Final = (
+    shapes.AnyType,
+    shapes.StrType,
+    shapes.IntType,
+    shapes.FloatType,
+    shapes.BytesType,
+    shapes.EnumType,
+    shapes.LiteralType,
+    shapes.DateTimeType,
+    shapes.DateType,
+    shapes.TimeType,
+    shapes.TimeDeltaType,
+    shapes.UUIDType,
+    shapes.DecimalType,
+)
+_UNTYPED: Final = (Any, object)
+_EMPTY: Final = inspect.Parameter.empty
+_ALIAS: Final[Any] = getattr(typing, "TypeAliasType", ())  # type X = …, since Python 3.12
+
+
+class Arguments:
+    """The parameters of a handler: which are data, which is the job, which are resources."""
+
+    def __init__(self, function: Callable[..., Any], *, batch: bool = False) -> None:
+        self._handler = str(getattr(function, "__name__", type(function).__name__))
+        self._batch = batch
+        self._takes_any_name = False
+        self.job_parameter: str | None = None
+        self.resources: dict[str, Resource] = {}
+        self.resource_types: dict[str, Any] = {}
+        """The annotation of each resource parameter, without its marker."""
+        data = [parameter for parameter in _parameters(function, self._handler) if not self._is_served(parameter)]
+        if batch:
+            data = self._without_jobs(data)
+        self.names = tuple(parameter.name for parameter in data)
+        self._known = frozenset(self.names)
+        self._required = tuple(parameter.name for parameter in data if parameter.default is _EMPTY)
+        self._types = {each.name: each.annotation for each in data if each.annotation not in _UNTYPED}
+        self._writers: dict[str, Callable[[Any], Any]] = {}
+        self._options: dict[str, Any] = {}
+        for name, annotation in self._types.items():
+            self._prepare(name, annotation)
+        self._struct = self._make_struct(data) if self._types else None
+        self._read: Callable[[bytes], Any] | None = None
+        if self._struct is not None and not self._takes_any_name:
+            self._read = msgspec.json.Decoder(self._struct, dec_hook=self._options.get("dec_hook")).decode
+
+    def encode(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Python values, as a caller of ``handler.enqueue`` passes them, as JSON builtins.
+
+        What has no annotation is passed on as it is. Raises InvalidArguments.
+        """
+        if self._batch:
+            return dict(given)
+        problem = self._wrong_names(given)
+        if problem is not None:
+            raise problem
+        encoded = {name: self._write(name, value) if name in self._types else value for name, value in given.items()}
+        if self._struct is not None:
+            self.decode(encoded)
+        return encoded
+
+    def decode(self, data: Any) -> dict[str, Any]:
+        """A job's data as keyword arguments for the function. Raises InvalidArguments."""
+        if self._batch:
+            return {}
+        if data is None:
+            data = {}
+        elif not isinstance(data, dict):
+            raise InvalidArguments(f"{self._handler}: takes named arguments, so its data is a JSON object")
+        if self._struct is None:
+            return self._unchecked(data)
+        try:
+            found = asdict(convert(data, self._struct, **self._options))
+        except Exception as error:  # noqa: BLE001 (the checks of the user's classes may raise anything)
+            problem = self._wrong_names(data) or self._wrong_value(error, data)
+        else:
+            if self._takes_any_name or len(found) != len(data):
+                return self._as_given(found, data)
+            return found
+        raise problem
+
+    def decode_json(self, text: bytes) -> dict[str, Any]:
+        """``decode``, of JSON text."""
+        if self._read is not None:
+            try:
+                found = asdict(self._read(text))
+            except Exception:  # noqa: BLE001
+                return self.decode(json.loads(text))  # which finds out what is wrong
+            return found if len(found) == len(self._required) else _given(found)
+        return self.decode(json.loads(text))
+
+    # The signature
+
+    def _is_served(self, parameter: inspect.Parameter) -> bool:
+        """Whether the worker provides it. Remembers what it is, if it is not data."""
+        if parameter.kind is parameter.VAR_KEYWORD:
+            self._takes_any_name = True
+            return True
+        bare, marker = _unwrapped(parameter.annotation)
+        if marker is not None:
+            self.resources[parameter.name], self.resource_types[parameter.name] = marker, bare
+        elif isinstance(bare, type) and issubclass(bare, Job) and not self._batch:
+            if self.job_parameter is not None:
+                raise InvalidOption(
+                    f"{self._handler}: the parameters {self.job_parameter!r} and {parameter.name!r} would both be the job"
+                )
+            self.job_parameter = parameter.name
+        else:
+            return False
+        return True
+
+    def _without_jobs(self, data: list[inspect.Parameter]) -> list[inspect.Parameter]:
+        if len(data) != 1 or self._takes_any_name:
+            raise InvalidOption(
+                f"{self._handler}: a batch handler has one parameter, which receives the list of jobs, and"
+                " resources (Annotated[…, Resource]) beside it"
+            )
+        self.job_parameter = data[0].name
+        return []
+
+    def _prepare(self, name: str, annotation: Any) -> None:
+        """Checks that values of this annotation can be stored, and finds out what they need."""
+        self._writers[name] = as_json
+        for shape in self._shapes(name, annotation):
+            flaw = _flaw(shape)
+            if flaw is not None:
+                raise self._unsupported(name, annotation, flaw)
+            if isinstance(shape, shapes.DateTimeType):
+                self._writers[name] = as_json_with_moments
+            self._options.update(_needed(shape))
+
+    def _shapes(self, name: str, annotation: Any) -> Iterator[shapes.Type]:
+        try:
+            return _every_shape(shapes.type_info(annotation))
+        except Exception as error:  # whatever a foreign annotation raises
+            raise self._unsupported(name, annotation, str(error)) from error
+
+    def _unsupported(self, name: str, annotation: Any, flaw: str) -> InvalidOption:
+        return InvalidOption(
+            f"{self._handler}: the parameter {name!r} is annotated {inspect.formatannotation(annotation)}, which cannot"
+            f" be converted from JSON: {flaw}. Supported are {_SUPPORTED}."
+        )
+
+    def _make_struct(self, data: list[inspect.Parameter]) -> type[msgspec.Struct]:
+        # The function fills in its own defaults: any object may be one, and none gets into the data.
+        fields: list[Any] = [
+            (each.name, each.annotation) if each.default is _EMPTY else (each.name, each.annotation, UNSET)
+            for each in data
+        ]
+        return msgspec.defstruct(
+            self._handler, fields, kw_only=True, gc=False, forbid_unknown_fields=not self._takes_any_name
+        )
+
+    # Values
+
+    def _write(self, name: str, value: Any) -> Any:
+        try:
+            return self._writers[name](value)
+        except Exception as error:  # noqa: BLE001 (a model's own serializers may raise anything)
+            problem = self._refusal(name, _reason(error))
+        raise problem
+
+    def _unchecked(self, data: dict[str, Any]) -> dict[str, Any]:
+        if data.keys() != self._known:
+            problem = self._wrong_names(data)
+            if problem is not None:
+                raise problem
+        return dict(data)
+
+    def _as_given(self, found: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+        """Without the parameters that were not given, with the extra ones that were."""
+        if self._takes_any_name:
+            problem = self._wrong_names(data)
+            if problem is not None:
+                raise problem
+        return {name: found.get(name, value) for name, value in data.items()}
+
+    # What is wrong
+
+    def _wrong_names(self, given: Mapping[str, Any]) -> InvalidArguments | None:
+        unknown = [name for name in given if not self._accepts(name)][:5]
+        missing = [name for name in self._required if name not in given]
+        if not unknown and not missing:
+            return None
+        wrong = [_counted("unknown", unknown) + self._meant(unknown)] if unknown else []
+        wrong += [_counted("missing", missing)] if missing else []
+        takes = f"takes {_quoted(self.names)}" if self.names else "takes no arguments"
+        return InvalidArguments(f"{self._handler}: {', '.join(wrong)}; it {takes}", field=(unknown or missing)[0])
+
+    def _accepts(self, name: str) -> bool:
+        if self._takes_any_name:
+            return name != self.job_parameter and name not in self.resources
+        return name in self._known
+
+    def _meant(self, unknown: list[str]) -> str:
+        close = {near for name in unknown for near in difflib.get_close_matches(str(name), self.names, 1)}
+        return f" (did you mean {_quoted(sorted(close))}?)" if close else ""
+
+    def _wrong_value(self, error: Exception, data: dict[str, Any]) -> InvalidArguments:
+        reason = _reason(error)
+        located = _PLACE.fullmatch(str(error)) if isinstance(error, msgspec.ValidationError) else None
+        if located is None or located["name"] not in self._known:
+            return self._refusal(self._culprit(data), reason)
+        field = located["field"] + getattr(error.__cause__, "place", "")
+        return self._refusal(field, f"{reason} as a key" if located["key"] else reason)
+
+    def _culprit(self, data: dict[str, Any]) -> str:
+        """The first argument that cannot be converted, where the exception does not say."""
+        for name, annotation in self._types.items():
+            try:
+                if name in data:
+                    convert(data[name], annotation, **self._options)
+            except Exception:  # noqa: BLE001
+                return name
+        return "?"
+
+    def _refusal(self, field: str, reason: str) -> InvalidArguments:
+        return InvalidArguments(f"{self._handler}: argument '{field}': {' '.join(reason.split())}", field=field)
+
+
+class Result:
+    """What a handler returns: how it becomes JSON, and that what the function's annotation says.
+
+    Where there is no annotation, or none that JSON could become, a result is JSON as it is.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, batch: bool = False) -> None:
+        self._handler = str(getattr(function, "__name__", type(function).__name__))
+        self._options: dict[str, Any] = {}
+        self._writer = as_json
+        self._type: Any = Any if batch else self._prepared(_returned(function))
+
+    def encode(self, value: Any) -> Any:
+        """What the function returned as JSON builtins; as it is where that is not what its annotation says."""
+        if self._type is Any or value is None:
+            return value
+        try:
+            encoded = self._writer(value)
+            convert(encoded, self._type, **self._options)
+        except Exception:  # noqa: BLE001 (a model's own serializers may raise anything)
+            return value
+        return encoded
+
+    def decode(self, value: Any) -> Any:
+        """A job's result as the function returned it. Raises InvalidArguments."""
+        if self._type is Any:
+            return value
+        try:
+            return convert(value, self._type, **self._options)
+        except Exception as error:  # noqa: BLE001 (the checks of the user's classes may raise anything)
+            reason = " ".join(_reason(error).split())
+        raise InvalidArguments(f"{self._handler}: the result does not fit its annotation: {reason}", field="return")
+
+    def _prepared(self, annotation: Any) -> Any:
+        try:
+            for shape in _every_shape(shapes.type_info(annotation)):
+                if _flaw(shape) is not None:
+                    return Any
+                if isinstance(shape, shapes.DateTimeType):
+                    self._writer = as_json_with_moments
+                self._options.update(_needed(shape))
+        except Exception:  # noqa: BLE001 (whatever a foreign annotation raises)
+            return Any
+        return annotation
+
+
+def _given(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if value is not UNSET}
+
+
+# Signatures
+
+
+def _parameters(function: Callable[..., Any], handler: str) -> Iterator[inspect.Parameter]:
+    """The parameters, with annotations that are types and no longer strings."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise InvalidOption(f"{handler}: its parameters cannot be read: {error}") from error
+    innermost = _innermost(function)
+    scope = _names_around(innermost)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise InvalidOption(f"{handler}: *{parameter.name} cannot be, because arguments are passed by name")
+        if parameter.kind is parameter.POSITIONAL_ONLY or parameter.name.startswith("__"):
+            raise InvalidOption(
+                f"{handler}: the parameter {parameter.name!r} is positional-only, and arguments are passed by name"
+            )
+        yield parameter.replace(annotation=_resolved(parameter, getattr(innermost, "__globals__", {}), scope, handler))
+
+
+def _innermost(function: Any) -> Any:
+    """The function that was written down, whose module its annotations refer to."""
+    function = inspect.unwrap(function)
+    if isinstance(function, functools.partial):
+        return _innermost(function.func)
+    if not inspect.isroutine(function):
+        return _innermost(type(function).__call__)
+    return getattr(function, "__func__", function)
+
+
+def _names_around(function: Any) -> dict[str, Any]:
+    """What the function could see where it is defined: the locals of functions and classes around it."""
+    names: dict[str, Any] = {}
+    code = getattr(function, "__code__", None)
+    frame = inspect.currentframe() if code is not None else None
+    while frame is not None:
+        is_around = function.__qualname__.startswith(f"{frame.f_code.co_qualname}.")
+        if is_around and frame.f_globals is function.__globals__:
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    for name, cell in zip(getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or (), strict=False):
+        with contextlib.suppress(ValueError):  # not assigned yet, as the function's own name
+            names[name] = cell.cell_contents
+    return names
+
+
+def _resolved(parameter: inspect.Parameter, module: dict[str, Any], scope: dict[str, Any], handler: str) -> Any:
+    if parameter.annotation is _EMPTY or parameter.kind is parameter.VAR_KEYWORD:
+        return Any
+
+    try:
+        return _hint(parameter.annotation, module, scope)
+    except Exception as error:
+        raise InvalidOption(
+            f"{handler}: the annotation {parameter.annotation!r} of the parameter {parameter.name!r} cannot be resolved"
+            f" ({error}). Import or define what it names at the top of the module, outside of TYPE_CHECKING."
+        ) from error
+
+
+def _hint(annotation: Any, module: dict[str, Any], scope: dict[str, Any]) -> Any:
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": annotation}
+    return typing.get_type_hints(holder, module, scope, include_extras=True)["it"]
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    """The annotation of what is returned, without what says how a job goes on; Any if it says nothing."""
+    try:
+        annotation = inspect.signature(function).return_annotation
+        innermost = _innermost(function)
+        found = _hint(annotation, getattr(innermost, "__globals__", {}), _names_around(innermost))
+    except Exception:  # noqa: BLE001 (it may name what only type checkers import)
+        return Any
+    if annotation in (None, _EMPTY) or found in (types.NoneType, typing.NoReturn, typing.Never):
+        return Any
+    members = typing.get_args(found) if typing.get_origin(found) in (typing.Union, types.UnionType) else (found,)
+    kept = [each for each in members if not (isinstance(each, type) and issubclass(each, BaseException))]
+    if len(kept) == len(members):
+        return found
+    return functools.reduce(operator.or_, kept) if kept else Any
+
+
+def _unwrapped(annotation: Any) -> tuple[Any, Resource | None]:
+    """The annotation without aliases, Annotated and ``| None``, and the marker that was found on the way."""
+    if isinstance(annotation, _ALIAS):
+        return _unwrapped(annotation.__value__)
+    origin, members = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        bare, inner = _unwrapped(members[0])
+        return bare, marker_in(annotation.__metadata__) or inner
+    if origin in (typing.Union, types.UnionType):
+        others = [member for member in members if member is not types.NoneType]
+        if len(others) == 1:
+            return _unwrapped(others[0])
+    return annotation, None
+
+
+def _every_shape(root: shapes.Type) -> Iterator[shapes.Type]:
+    """The type and all that it is made of, each once: types may contain themselves."""
+    pending: list[Any] = [root]
+    seen: set[int] = set()
+    while pending:
+        shape = pending.pop()
+        if id(shape) in seen:
+            continue
+        seen.add(id(shape))
+        if isinstance(shape, shapes.Type):
+            yield shape
+        for name in shape.__struct_fields__:
+            member = getattr(shape, name)
+            members = member if isinstance(member, tuple) else (member,)
+            pending.extend(each for each in members if isinstance(each, shapes.Type | shapes.Field))
+
+
+def _needed(shape: shapes.Type) -> dict[str, Any]:
+    """What msgspec must be told to convert values of this type."""
+    if isinstance(shape, shapes.CustomType):
+        return {"dec_hook": _from_builtins}
+    if isinstance(shape, shapes.DictType) and not isinstance(shape.key_type, shapes.StrType):
+        return {"str_keys": True}
+    return {}
+
+
+def _flaw(shape: shapes.Type) -> str | None:
+    """Why values of this type cannot be converted, if so."""
+    kind: Any = getattr(shape, "cls", None)
+    if isinstance(shape, shapes.CustomType) and kind is not object and not is_model(kind):
+        return f"{inspect.formatannotation(kind)} is not a type that Howdah knows"
+    if isinstance(shape, shapes.RawType | shapes.ExtType):
+        return "it is for bytes of another format"
+    if kind is Job:
+        return "a Job is passed by the worker, to a parameter annotated Job or to a batch handler"
+    if isinstance(shape, shapes.DataclassType) and hasattr(kind, "__pydantic_validator__"):
+        return f"{kind.__name__} is a pydantic dataclass, whose checks would not run; make it a BaseModel"
+    if isinstance(shape, shapes.DictType) and not isinstance(shape.key_type, _KEY_SHAPES):
+        return "the keys of a dict are of one type that can be written as a string"
+    return None
+
+
+# JSON builtins and Python values
+
+
+def _from_builtins(kind: Any, value: Any) -> Any:
+    if kind is object:
+        return value
+    try:
+        # As JSON, because a model in strict mode takes no datetime from a Python str.
+        return kind.model_validate_json(json.dumps(value))
+    except ValueError as error:
+        problem = _model_refusal(kind, error)
+    raise problem
+
+
+# Messages without values
+
+
+# How msgspec says what is wrong, and where.
+_PLACE: Final = re.compile(r"(?s:(?P<text>.*)) - at (?P<key>`key` in )?`\$\.(?P<field>(?P<name>\w+)[^`\n]*)`")
+_VALUE_FREE: Final = (
+    "Expected `",
+    "Object missing required field ",
+    "Invalid RFC3339 ",
+    "Invalid ISO8601 ",
+    "Invalid UUID",
+    "Invalid base64 ",
+    "Invalid decimal ",
+    "Only units ",
+    "Integer value out of range",
+    "Number out of range",
+    "Duration is out of range",
+    "Timestamp is out of range",
+)
+_BAD_KEYS: Final = "Only dicts with str-like or number-like keys are supported"
+_VALUE_FOLLOWS: Final = ("Invalid enum value", "Object contains unknown field")
+
+
+def _reason(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    if isinstance(cause, Refused):
+        return str(cause)
+    if isinstance(cause, RecursionError):
+        return "nested too deeply"
+    if cause.args == (_BAD_KEYS,):
+        return _BAD_KEYS
+    located = _PLACE.fullmatch(str(cause)) if isinstance(cause, msgspec.ValidationError) else None
+    if located is None:
+        return f"{type(cause).__name__} while it was converted"
+    if located["text"].startswith(_VALUE_FREE):
+        return located["text"]
+    return next((known for known in _VALUE_FOLLOWS if located["text"].startswith(known)), "Invalid value")
+
+
+def _model_refusal(model: Any, error: Any) -> Refused:
+    """The first error of pydantic. Its texts are its own where it links to its docs, unless a part was filled in."""
+    if not hasattr(error, "errors"):
+        return Refused(f"{type(error).__name__} in a check of {model.__name__}")
+    first = error.errors(include_input=False)[0]
+    place = _model_place(model, first["loc"])
+    if "url" not in first or first.get("ctx", {}).keys() & {"error", "tag"}:
+        return Refused(f"refused by a check of {model.__name__}", place)
+    return Refused(first["msg"], place)
+
+
+def _model_place(model: Any, location: tuple[int | str, ...]) -> str:
+    """The location as a path, in which keys of dicts are not shown: they are data."""
+    path, models = "", [model]
+    for part in location:
+        field = next((field for each in models for name, field in _fields(each) if part == name), None)
+        if field is not None:
+            path, models = f"{path}.{part}", list(_models_in(field.annotation))
+        else:
+            path += f"[{part}]" if isinstance(part, int) else "[...]"
+    return path
+
+
+def _fields(model: Any) -> Iterator[tuple[Any, Any]]:
+    for name, field in model.model_fields.items():
+        yield name, field
+        yield field.alias, field
+        yield field.validation_alias, field
+
+
+def _models_in(annotation: Any) -> Iterator[Any]:
+    if is_model(annotation):
+        yield annotation
+    for member in typing.get_args(annotation):
+        yield from _models_in(member)
+
+
+def _counted(what: str, names: list[str]) -> str:
+    return f"{what} argument{'s' if len(names) > 1 else ''} {_quoted(names)}"
+
+
+def _quoted(names: Collection[str]) -> str:
+    return ", ".join(shown(name) for name in names)

@@ -1,0 +1,247 @@
+"""A handler: the function that runs the jobs of a type, and what is to be known about them.
+
+Options that concern a job wherever it is (priority, attempts, timeout, retry policy, order) are declared
+to the database when a worker starts, so that producers without the handler get them too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import logging
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+
+from howdah.checks import options
+from howdah.checks.options import Seconds
+from howdah.checks.stored import stored_mapping
+from howdah.errors import InvalidOption
+from howdah.handlers.arguments import Arguments, Result
+from howdah.handlers.retry import Retries, RetryRule, retries
+from howdah.model.job import Job
+from howdah.model.results import EnqueuedCount
+
+if TYPE_CHECKING:
+    from howdah.queue import JobQueue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+Kind: TypeAlias = Literal["async", "thread", "process"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Batch:
+    """How many jobs one call of a batch handler gets at most, and how long the first may wait for the others."""
+
+    size: int
+    wait: float
+
+
+class Handler(Generic[P, R]):
+    """A registered function. Calling it calls the function; ``enqueue`` adds a job that will."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        retry: RetryRule | None = None,
+        give_up: Sequence[type[BaseException]] = (),
+        timeout: Seconds | None = None,
+        expires_in: Seconds | None = None,
+        concurrency: int | None = None,
+        ordered: bool = False,
+        pause_on_failure: bool = False,
+        max_crashes: int | None = None,
+        process: bool = False,
+        batch_size: int | None = None,
+        batch_wait: Seconds = 0,
+        log_level: str | int | None = "INFO",
+        max_events: int = 10_000,
+        fail_stalled: bool = False,
+    ) -> None:
+        if not callable(function):
+            raise InvalidOption(f"a handler is a function, not {options.shown(function)}")
+        functools.update_wrapper(self, function)
+        self.queue = queue
+        self.function = function
+        self.name = options.job_type(_name_of(function) if name is None else name)
+        self.kind = _kind(function, process, self.name)
+        self.batch = _batch(batch_size, batch_wait, process, ordered)
+        self.arguments = Arguments(function, batch=self.batch is not None)
+        self.result = Result(function, batch=self.batch is not None)
+        self.retries: Retries = retries(retry, give_up)
+        self.concurrency = None if concurrency is None else options.integer(concurrency, "concurrency", least=1)
+        self.timeout = _span(timeout, "timeout")
+        self.ordered = bool(ordered)
+        self.log_level = None if log_level is None else _level(log_level)
+        self.max_events = options.integer(max_events, "max_events", least=0)
+        self._declared = {
+            "priority": None if priority is None else options.integer(priority, "priority"),
+            "max_attempts": None if max_attempts is None else options.integer(max_attempts, "max_attempts", least=1),
+            "timeout": self.timeout,
+            "expires_in": _span(expires_in, "expires_in"),
+            "max_crashes": None if max_crashes is None else options.integer(max_crashes, "max_crashes", least=1),
+            "pause_on_failure": bool(pause_on_failure),
+            "fail_stalled": bool(fail_stalled),
+        }
+        if process and not self.is_importable:
+            raise InvalidOption(
+                f"the handler {self.name!r} is to run in a child process, which must import it: define"
+                f" {_name_of(function)} at the top level of a module"
+            )
+
+    __call__: Callable[P, R]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[no-redef]
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Handler({self.name!r}, {self.kind})"
+
+    # Producers
+
+    @overload
+    def enqueue(self: Handler[P, Coroutine[Any, Any, T]], /, **arguments: Any) -> Job[T]: ...
+
+    @overload
+    def enqueue(self: Handler[P, T], /, **arguments: Any) -> Job[T]: ...
+
+    def enqueue(self, /, **arguments: Any) -> Job[Any]:
+        """Adds a job with these arguments. Raises InvalidArguments where they do not fit the handler."""
+        return self.queue.enqueue(self.name, self.arguments.encode(arguments))
+
+    @overload
+    async def aenqueue(self: Handler[P, Coroutine[Any, Any, T]], /, **arguments: Any) -> Job[T]: ...
+
+    @overload
+    async def aenqueue(self: Handler[P, T], /, **arguments: Any) -> Job[T]: ...
+
+    async def aenqueue(self, /, **arguments: Any) -> Job[Any]:
+        """``enqueue``, awaited."""
+        return await self.queue.aenqueue(self.name, self.arguments.encode(arguments))
+
+    def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
+        """Adds a job for each mapping of arguments, as ``queue.enqueue_many`` does, which has more options."""
+        return Chosen(self, {}).enqueue_many(items, **bulk)
+
+    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
+        """``enqueue_many``, awaited."""
+        return await Chosen(self, {}).aenqueue_many(items, **bulk)
+
+    @overload
+    def using(self: Handler[P, Coroutine[Any, Any, T]], **chosen: Any) -> Chosen[T]: ...
+
+    @overload
+    def using(self: Handler[P, T], **chosen: Any) -> Chosen[T]: ...
+
+    def using(self, **chosen: Any) -> Chosen[Any]:
+        """The same handler with options of ``queue.enqueue`` set: ``handler.using(delay=60).enqueue(…)``."""
+        known = inspect.signature(self.queue.enqueue).parameters.keys() - {"self", "job_type", "data"}
+        unknown = chosen.keys() - known
+        if unknown:
+            raise InvalidOption(f"{', '.join(sorted(unknown))}: not an option of enqueue ({', '.join(sorted(known))})")
+        return Chosen(self, chosen)
+
+    def _encoded(self, items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        return (self.arguments.encode(item) for item in items)
+
+    # Workers
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """What the database is told about the type."""
+        return {
+            "job_type": self.name,
+            "ordered": self.ordered,
+            "retry_policy": self.retries.stored,
+            **self._declared,
+        }
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """What its jobs are enqueued with where the caller does not say."""
+        stored = self.retries.stored
+        chosen = {
+            **{name: self._declared[name] for name in ("priority", "max_attempts", "timeout", "expires_in")},
+            "retry_policy": None if stored is None else stored_mapping(stored, "retry_policy"),
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+    @property
+    def is_importable(self) -> bool:
+        """Whether a child process can find the function by its name."""
+        return "<" not in getattr(self.function, "__qualname__", "<")
+
+
+AnyHandler: TypeAlias = Handler[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chosen(Generic[T]):
+    """A handler, and options for the jobs that are added through it."""
+
+    handler: Handler[Any, Any]
+    options: Mapping[str, Any]
+
+    def enqueue(self, /, **arguments: Any) -> Job[T]:
+        """Adds a job with these arguments and the chosen options."""
+        return self.handler.queue.enqueue(self.handler.name, self.handler.arguments.encode(arguments), **self.options)
+
+    async def aenqueue(self, /, **arguments: Any) -> Job[T]:
+        """``enqueue``, awaited."""
+        encoded = self.handler.arguments.encode(arguments)
+        return await self.handler.queue.aenqueue(self.handler.name, encoded, **self.options)
+
+    def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
+        """Adds a job for each mapping of arguments, with the chosen options."""
+        encoded = self.handler._encoded(items)
+        return self.handler.queue.enqueue_many(self.handler.name, encoded, **self.options, **bulk)
+
+    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
+        """``enqueue_many``, awaited."""
+        encoded: Iterable[Any] | AsyncIterable[Any] = self.handler._encoded(items)
+        return await self.handler.queue.aenqueue_many(self.handler.name, encoded, **self.options, **bulk)
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _kind(function: Callable[..., Any], process: bool, name: str) -> Kind:
+    call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(call):
+        raise InvalidOption(f"the handler {name!r} is a generator: a handler returns its result once")
+    if process:
+        return "process"
+    return "async" if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call) else "thread"
+
+
+def _batch(size: int | None, wait: Seconds, process: bool, ordered: bool) -> Batch | None:
+    if size is None:
+        return None
+    if process or ordered:
+        raise InvalidOption("a batch handler cannot be ordered, nor run in a child process")
+    return Batch(
+        options.integer(size, "batch_size", least=1, most=10_000), options.span(wait, "batch_wait").total_seconds()
+    )
+
+
+def _level(value: str | int) -> int:
+    known = logging.getLevelNamesMapping()
+    if isinstance(value, str) and value.upper() in known:
+        return known[value.upper()]
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise InvalidOption(f"log_level is the name or the number of a level, or None, not {options.shown(value)}")
+
+
+def _span(value: Seconds | None, name: str) -> timedelta | None:
+    return None if value is None else options.span(value, name, positive=True)

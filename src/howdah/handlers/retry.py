@@ -1,0 +1,140 @@
+"""When to try again: retry policies.
+
+A policy is plain data, stored with the type or the job, so that the database applies it wherever an
+attempt ends. Rules that need the exception itself (a callable, policies by class, a list of errors
+that are final) are applied by the worker, which then tells the database the delay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from howdah.checks import options
+from howdah.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from howdah.model.job import Job
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Exponential:
+    """The delay grows by a factor with each attempt, up to ``max`` seconds."""
+
+    delay: float = 2
+    factor: float = 2
+    max: float = 3600
+    jitter: float = 0.2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    """The same delay each time, in seconds."""
+
+    delay: float
+    jitter: float = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Linear:
+    """The delay times the number of the attempt, up to ``max`` seconds."""
+
+    delay: float
+    max: float = 3600
+    jitter: float = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Immediately:
+    """At once."""
+
+
+Policy: TypeAlias = Exponential | Fixed | Linear | Immediately
+RetryCallable: TypeAlias = "Callable[[Job, BaseException], float | None]"
+RetryRule: TypeAlias = "Policy | Mapping[str, Any] | RetryCallable | Mapping[type[BaseException], Policy]"
+
+_KINDS = {Exponential: "exponential", Fixed: "fixed", Linear: "linear", Immediately: "none"}
+_RANGES = {"delay": (0, 10**9), "factor": (1, 1000), "max": (0, 10**9), "jitter": (0, 1)}
+"""Those of howdah.retry_delay."""
+
+
+def as_data(policy: Policy | Mapping[str, Any]) -> dict[str, Any]:
+    """The policy as the database stores it."""
+    if isinstance(policy, Mapping):
+        return _checked(dict(policy))
+    if type(policy) in _KINDS:
+        return _checked({"kind": _KINDS[type(policy)], **dataclasses.asdict(policy)})
+    raise InvalidOption(
+        f"a retry policy is Exponential(…), Fixed(…), Linear(…), Immediately() or a dict, not {options.shown(policy)}"
+    )
+
+
+def _checked(policy: dict[str, Any]) -> dict[str, Any]:
+    kind = policy.get("kind")
+    if kind not in _KINDS.values():
+        raise InvalidOption(f"the kind of a retry policy is {', '.join(_KINDS.values())}, not {options.shown(kind)}")
+    if kind != "none" and "delay" not in policy:
+        raise InvalidOption(f"a retry policy of the kind {kind} needs a delay, in seconds: {options.shown(policy)}")
+    for name, (least, most) in _RANGES.items():
+        if name in policy and not _is_number(policy[name], least, most):
+            raise InvalidOption(
+                f"the {name} of a retry policy is a number from {least:,} to {most:,}, not {options.shown(policy[name])}"
+            )
+    return policy
+
+
+def _is_number(value: object, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retries:
+    """What a handler's options say about failures: the stored policy, and the rules that need the exception."""
+
+    stored: dict[str, Any] | None = None
+    by_class: Mapping[type[BaseException], dict[str, Any]] = dataclasses.field(default_factory=dict)
+    decide: RetryCallable | None = None
+    give_up: tuple[type[BaseException], ...] = ()
+
+
+def retries(rule: RetryRule | None, give_up: Sequence[type[BaseException]] = ()) -> Retries:
+    """Sorts a handler's ``retry=`` and ``give_up=`` into what is stored and what the worker applies."""
+    finals = tuple(give_up)
+    if not all(_is_exception_class(each) for each in finals):
+        raise InvalidOption(f"give_up is a list of exception classes, not {options.shown(give_up)}")
+    if rule is None:
+        return Retries(give_up=finals)
+    if isinstance(rule, Mapping):
+        by_class = {kind: policy for kind, policy in rule.items() if isinstance(kind, type)}
+        if not by_class:
+            return Retries(stored=as_data({str(name): value for name, value in rule.items()}), give_up=finals)
+        if len(by_class) < len(rule) or not all(issubclass(kind, BaseException) for kind in by_class):
+            raise InvalidOption(f"retry by class is a dict of exception classes, not {options.shown(rule)}")
+        return Retries(by_class={kind: as_data(policy) for kind, policy in by_class.items()}, give_up=finals)
+    if isinstance(rule, Exponential | Fixed | Linear | Immediately):
+        return Retries(stored=as_data(rule), give_up=finals)
+    if callable(rule):
+        return Retries(decide=rule, give_up=finals)
+    raise InvalidOption(f"retry is a policy, a dict of policies by exception class or a function, not {rule!r}")
+
+
+def _is_exception_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def delay_of(policy: Mapping[str, Any], attempts: int) -> float:
+    """Seconds until the next attempt, as the database would compute them from the same policy."""
+    delay, longest = float(policy.get("delay", 0)), float(policy.get("max", 3600))
+    match policy.get("kind"):
+        case "fixed":
+            seconds = delay
+        case "linear":
+            seconds = delay * attempts
+        case "exponential":
+            seconds = delay * float(policy.get("factor", 2)) ** min(max(attempts - 1, 0), 60)
+        case _:
+            seconds = 0.0
+    seconds = min(seconds, longest)
+    return min(seconds * (1 + float(policy.get("jitter", 0)) * random.uniform(-1, 1)), longest)

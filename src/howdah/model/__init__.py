@@ -1,0 +1,1 @@
+"""What users and the database exchange: jobs, progress, events and the like, as plain values."""

@@ -1,0 +1,121 @@
+"""What the verbs answer with, where it is not a job."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import overload
+
+from howdah.model.job import Job, Status
+
+
+class EnqueuedCount(int):
+    """How many jobs were added; ``ids`` lists them if that was asked for."""
+
+    ids: list[uuid.UUID] | None
+
+    def __new__(cls, count: int, ids: list[uuid.UUID] | None = None) -> EnqueuedCount:
+        self = super().__new__(cls, count)
+        self.ids = ids
+        return self
+
+
+class JobPage(Sequence[Job]):
+    """Some jobs, and where to go on.
+
+    next: what to pass as ``before`` for the page after this one; None if there is none.
+    complete: False if the search stopped at its limit, so that jobs further back may match too.
+    """
+
+    def __init__(self, jobs: Sequence[Job], *, next: uuid.UUID | None, complete: bool) -> None:
+        self.jobs = tuple(jobs)
+        self.next = next
+        self.complete = complete
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Job]: ...
+
+    def __getitem__(self, index: int | slice) -> Job | Sequence[Job]:
+        return self.jobs[index]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __repr__(self) -> str:
+        return f"JobPage({len(self)} jobs, next={self.next}, complete={self.complete})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TypeStats:
+    """How many jobs of one type are in each status.
+
+    ``scheduled`` ones are pending, but not due yet; ``stalled`` ones are running, but have fallen silent.
+
+    oldest_due: since when the one is due that has waited longest; None if none waits.
+    paused, paused_because: whether workers leave the type alone, and the reason that was given.
+    """
+
+    pending: int = 0
+    scheduled: int = 0
+    claimed: int = 0
+    running: int = 0
+    stalled: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    oldest_due: datetime | None = None
+    paused: bool = False
+    paused_because: str | None = None
+
+
+class Stats(Mapping[str, TypeStats]):
+    """The statistics of each type, by its name; ``total`` sums them up."""
+
+    def __init__(self, types: Mapping[str, TypeStats]) -> None:
+        self._types = dict(types)
+
+    def __getitem__(self, job_type: str) -> TypeStats:
+        return self._types[job_type]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    @property
+    def total(self) -> TypeStats:
+        """Of all types together; paused if all of them are."""
+        counts = ("pending", "scheduled", "claimed", "running", "stalled", "completed", "failed", "cancelled")
+        oldest = [each.oldest_due for each in self.values() if each.oldest_due]
+        return TypeStats(
+            **{count: sum(getattr(each, count) for each in self.values()) for count in counts},
+            oldest_due=min(oldest, default=None),
+            paused=bool(self) and all(each.paused for each in self.values()),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recovered:
+    """A job that the sweep took back or ended, and why."""
+
+    id: uuid.UUID
+    status: Status
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PrunedSegment:
+    """A segment of the archive whose jobs ended longer ago than they are kept: dropped, or in use, as ``reason`` says."""
+
+    segment: int
+    first_end: datetime | None
+    """When the first of its jobs ended, and ``last_end`` the last. None: it has none any more, or could not be closed."""
+    last_end: datetime | None
+    dropped: bool
+    reason: str | None

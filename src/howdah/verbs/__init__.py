@@ -1,0 +1,1 @@
+"""The verbs: what each sends to the database, and what the answer means."""

@@ -1,0 +1,99 @@
+"""Events of jobs: kept in order, and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from howdah.checks import options
+from howdah.checks.context import Connection, Context
+from howdah.checks.options import JobOrId
+from howdah.checks.stored import stored_json
+from howdah.db.plan import Plan, call, read
+from howdah.errors import InvalidOption
+from howdah.model.event import EVENT_KINDS, Event, EventKind, event_of
+from howdah.model.job import Job
+from howdah.verbs import calls
+
+
+def event(context: Context, job: Job, name: str, data: Any = None, *, conn: Connection | None = None) -> Plan[int]:
+    """Tells that something happened to a held job, for everybody to see. Returns its number within the job.
+
+    Raises LeaseLost.
+
+    data: anything that JSON can hold.
+    """
+    rows = yield from call(
+        "record_events",
+        **calls.fence(job),
+        names=[options.name(name, "name", options.MAX_NAME_LENGTH)],
+        data=[None if data is None else stored_json(context, data)],
+    )
+    calls.held(job, rows, "record an event of")
+    return int(rows[0]["seq"])
+
+
+def events(
+    context: Context,
+    job: JobOrId,
+    *,
+    after: int = 0,
+    kinds: Sequence[EventKind] | None = None,
+    limit: int = 1000,
+    last: int | None = None,
+    conn: Connection | None = None,
+) -> Plan[list[Event]]:
+    """What has happened to a job, in order: events, log lines, ends of attempts. Raises JobNotFound.
+
+    after: only what came after the one of this ``seq``. kinds: some of "event", "log" and "status".
+    limit: the first so many of them. last: the last so many instead.
+    """
+    job_id = options.job_id(job)
+    wanted = event_kinds(kinds)
+    most = options.integer(limit, "limit", least=1, most=10_000)
+    rows = yield from read(
+        "events" if last is None else "last_events",
+        id=job_id,
+        after=options.integer(after, "after", least=0),
+        kinds=None if wanted is None else sorted(wanted),
+        limit=most if last is None else options.integer(last, "last", least=1, most=10_000),
+    )
+    if not rows:
+        yield from calls.get(context, job_id)
+    return [event_of(row, context.codec) for row in rows]
+
+
+def position(context: Context, *, conn: Connection | None = None) -> Plan[str]:
+    """Where the stream of all events is now: what ``watch_all`` can begin after."""
+    rows = yield from call("stream_position")
+    return str(rows[0]["stream_position"])
+
+
+def is_behind(position: str, types: Sequence[str] | None, kinds: Sequence[EventKind]) -> Plan[bool]:
+    """Whether the stream of these types and kinds has more behind this position."""
+    rows = yield from call(
+        "read_events",
+        after=position,
+        job_types=None if types is None else list(types),
+        kinds=list(kinds),
+        limit=1,
+    )
+    # The last row is not an event.
+    return len(rows) > 1
+
+
+def event_kinds(kinds: object) -> frozenset[str] | None:
+    """Some kinds of events; None if all are wanted."""
+    return None if kinds is None else some_of(kinds, EVENT_KINDS)
+
+
+def some_of(kinds: object, known: Sequence[str]) -> frozenset[str]:
+    names = ", ".join(known)
+    if isinstance(kinds, str) or not isinstance(kinds, Sequence | set | frozenset):
+        raise InvalidOption(f"kinds are a list of some of {names}, not {options.shown(kinds)}")
+    for kind in kinds:
+        if kind not in known:
+            raise InvalidOption(f"{options.shown(kind)} is not a kind: they are {names}")
+    if not kinds:
+        raise InvalidOption(f"kinds is empty, so that nothing would be told: name some of {names}")
+    return frozenset(kinds)

@@ -1,0 +1,309 @@
+"""Schedules: jobs that come again and again. The verbs, and the look that fires what is due.
+
+A schedule is a row, and its ``next_run_at`` is the fence: a fire names the moment that it saw there, and
+the database adds the jobs and moves it on in one transaction, or does nothing because somebody else has.
+So any number of workers may look, and none leads.
+"""
+# conn and context belong to every verb:
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import psycopg
+
+from howdah.checks import options
+from howdah.checks.context import Connection, Context
+from howdah.checks.options import Seconds
+from howdah.checks.stored import stored_data, stored_mapping
+from howdah.db.plan import Plan, Row, call, read
+from howdah.errors import InvalidOption, ScheduleNotFound
+from howdah.handlers.retry import Policy, as_data
+from howdah.model.codec import Codec, codec_of, decoded
+from howdah.model.failure import describe
+from howdah.model.job import Job
+from howdah.verbs import calls
+from howdah.verbs import cron as fires
+from howdah.verbs.cron import Cron, Due, Every, Missed, Rhythm
+
+MAX_NAME_LENGTH: Final = 100
+
+_JOB_OPTIONS: Final = ("priority", "max_attempts", "timeout", "retry_policy")
+_BATCH: Final = 100
+# Our own, values out of range, constraints: about this schedule. Anything else is about the database.
+_REFUSALS: Final = ("JQ", "22", "23")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule: which jobs it adds, in what rhythm, and when it fires next.
+
+    A snapshot, like a ``Job``.
+
+    data: what each of its jobs is given.
+    cron, every: its rhythm; one of the two.
+    timezone, missed, overlap: as they were given to ``schedule``.
+    options: those of the job options that the schedule sets.
+    next_run_at: None: never again, or no worker has seen it yet.
+    last_run_at, last_job_id: when it last fired, and the job that it added then.
+    paused: whether it fires at all.
+    created: True where ``schedule`` made it, False where it was there already.
+    declared_at: when a worker whose code has it (``@queue.periodic``) last began; None if it was made by a call.
+    left_code: it was in the code, and no live worker has it there any more. It still fires: ``delete_schedule`` removes it.
+    """
+
+    name: str
+    job_type: str
+    data: Any = dataclasses.field(repr=False)
+    cron: str | None
+    every: timedelta | None
+    timezone: str
+    missed: Missed
+    overlap: bool
+    options: Mapping[str, Any]
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+    last_job_id: uuid.UUID | None
+    paused: bool
+    created_at: datetime
+    created: bool = False
+    declared_at: datetime | None = None
+    left_code: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FireReport:
+    """What a look at the schedules came to.
+
+    fired: jobs added. skipped: fires left out, as missed or because a job of an earlier one is live.
+    next_in: seconds until the next fire of any schedule; None if there is none.
+    errors: schedules that could not be read or fired, each with the reason. The others are not held up.
+    """
+
+    fired: int
+    skipped: int
+    next_in: float | None
+    errors: tuple[tuple[str, str], ...] = ()
+
+
+# The verbs
+
+
+def schedule(
+    context: Context,
+    name: str,
+    job_type: str,
+    data: Any = None,
+    *,
+    cron: str | None = None,
+    every: Seconds | None = None,
+    timezone: str = "UTC",
+    missed: Missed = "last",
+    overlap: bool = True,
+    priority: int | None = None,
+    max_attempts: int | None = None,
+    timeout: Seconds | None = None,
+    retry_policy: Policy | Mapping[str, Any] | None = None,
+    conn: Connection | None = None,
+) -> Plan[Schedule]:
+    """Creates a schedule, or changes the one of this name.
+
+    cron: such as ``"30 6 * * MON-FRI"``; a sixth field in front is seconds.
+    every: instead of cron, a span of at least a second, counted from now.
+    timezone: whose wall clock cron means, such as ``"Europe/Berlin"``.
+    missed: what becomes of fires that nobody was there for: ``"none"``, the ``"last"`` one or ``"all"`` are made up for.
+    overlap: False leaves a fire out while the job of an earlier one has not ended.
+    priority, max_attempts, timeout, retry_policy: as in ``enqueue``, for each of its jobs.
+
+    If rhythm and time zone stay as they are, so do next and last run. A paused schedule stays paused.
+    """
+    rhythm = fires.check(cron, every, timezone)
+    arguments = {
+        "name": _name(name),
+        "job_type": options.job_type(job_type),
+        "data": stored_data(context, job_type, data),
+        "cron": rhythm.expression if isinstance(rhythm, Cron) else None,
+        "every": rhythm.span if isinstance(rhythm, Every) else None,
+        "timezone": timezone,
+        "missed": fires.missed_policy(missed),
+        "overlap": _boolean(overlap, "overlap"),
+        "priority": None if priority is None else options.integer(priority, "priority"),
+        "max_attempts": None if max_attempts is None else options.integer(max_attempts, "max_attempts", least=1),
+        "timeout": None if timeout is None else options.span(timeout, "timeout", positive=True),
+        "retry_policy": None if retry_policy is None else stored_mapping(as_data(retry_policy), "retry_policy"),
+    }
+    now = (yield from call("clock"))[0]["clock"]
+    rows = yield from call("schedule", **arguments, next_run_at=_next(rhythm, now))
+    return _from_row(rows[0], context.codec)
+
+
+def list_schedules(context: Context, *, conn: Connection | None = None) -> Plan[list[Schedule]]:
+    """All schedules, by name."""
+    rows = yield from read("schedules", name=None)
+    return [_from_row(row, context.codec) for row in rows]
+
+
+def get_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[Schedule]:
+    """The schedule as it is now. Raises ScheduleNotFound."""
+    return _from_row((yield from _row(name)), context.codec)
+
+
+def pause_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[bool]:
+    """From now on the schedule does not fire. False: it was paused already. Raises ScheduleNotFound."""
+    rows = yield from call("pause_schedule", name=_name(name))
+    return bool(rows[0]["pause_schedule"])
+
+
+def resume_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[bool]:
+    """Lets it fire again, from now on: what it missed meanwhile is not made up for, whatever ``missed`` says.
+
+    False: it was not paused. Raises ScheduleNotFound.
+    """
+    row = yield from _row(name)
+    rhythm = fires.rhythm(row["cron"], row["every"], row["timezone"])
+    rows = yield from call("resume_schedule", name=row["name"], next_run_at=_next(rhythm, row["now"]))
+    return bool(rows[0]["resume_schedule"])
+
+
+def run_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[Job]:
+    """Adds one job of the schedule now and returns it. The rhythm goes on as if nothing had been.
+
+    Where jobs must not overlap and one is live, that one is returned, with ``created=False``. A paused
+    schedule can be run, too. Raises ScheduleNotFound.
+    """
+    answer = (yield from call("run_schedule", name=_name(name)))[0]
+    job = yield from calls.get(context, answer["job_id"])
+    return dataclasses.replace(job, created=answer["created"])
+
+
+def delete_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[bool]:
+    """Removes the schedule; the jobs that it has added stay. False: there is none of this name."""
+    rows = yield from call("delete_schedule", name=_name(name))
+    return bool(rows[0]["delete_schedule"])
+
+
+def declare(name: str) -> Plan[None]:
+    """Says that a schedule is in the code of a worker that begins."""
+    yield from call("declare_schedule", name=_name(name))
+
+
+# The look
+
+
+def fire_due(context: Context, *, conn: Connection | None = None) -> Plan[FireReport]:
+    """Fires what is due, each schedule in a transaction of its own, and says when to look again."""
+    fired, skipped = 0, 0
+    errors: dict[str, str] = {}
+    while True:
+        known = len(errors)
+        rows = yield from call("due_schedules", limit=_BATCH, leave_out=list(errors))
+        for row in rows:
+            try:
+                added, left_out = yield from _fire(row)
+            except _Unfit as reason:
+                errors[row["name"]] = str(reason)
+            else:
+                fired, skipped = fired + added, skipped + left_out
+        # Those that cannot fire stay due, and must not stand before the others for ever.
+        if len(rows) < _BATCH or len(errors) == known:
+            break
+    wait = (yield from call("next_fire", leave_out=list(errors)))[0]["next_fire"]
+    next_in = None if wait is None else max(wait.total_seconds(), 0.0)
+    if next_in == 0 and not (fired or skipped):
+        # Due, and nothing has come of it: a look without a pause would find the same.
+        next_in = 1.0
+    return FireReport(fired, skipped, next_in, tuple(errors.items()))
+
+
+class _Unfit(Exception):
+    """This schedule cannot be read or fired."""
+
+
+def _fire(row: Row) -> Plan[tuple[int, int]]:
+    """How many jobs a due schedule has added, and how many fires were left out."""
+    due = _due(row)
+    try:
+        jobs = yield from call(
+            "fire_schedule",
+            name=row["name"],
+            expected=row["next_run_at"],
+            instants=list(due.instants),
+            next_run_at=due.next_run_at,
+        )
+    except psycopg.errors.LockNotAvailable as error:
+        # Others need not wait for it.
+        raise _Unfit(
+            "another transaction has locked it, or a job with its key: howdah doctor names old ones"
+        ) from error
+    except psycopg.DatabaseError as error:
+        if not (error.sqlstate or "").startswith(_REFUSALS):
+            raise
+        raise _Unfit(error.diag.message_primary or str(error)) from error
+    if due.instants and not jobs:
+        # Somebody else was faster, and reports it.
+        return 0, 0
+    added = sum(job["created"] for job in jobs)
+    return added, due.skipped + len(jobs) - added
+
+
+def _due(row: Row) -> Due:
+    try:
+        rhythm = fires.counted_from(fires.rhythm(row["cron"], row["every"], row["timezone"]), row["next_run_at"])
+        first = row["next_run_at"] if row["planned"] else fires.after(rhythm, row["next_run_at"])
+        return Due((), None, 0) if first is None else fires.due(rhythm, first, row["now"], row["missed"])
+    except InvalidOption as error:
+        raise _Unfit(str(error)) from error
+    except Exception as error:
+        # Rows may be written by anybody: nothing that is in one may hold up the others.
+        raise _Unfit(describe(error)) from error
+
+
+# What the verbs share
+
+
+def _row(name: str) -> Plan[Row]:
+    rows = yield from read("schedules", name=_name(name))
+    if not rows:
+        raise ScheduleNotFound(f"there is no schedule {name!r} in this schema")
+    return rows[0]
+
+
+def _from_row(row: Row, codec: Codec) -> Schedule:
+    return Schedule(
+        name=row["name"],
+        job_type=row["job_type"],
+        data=decoded(codec_of(row, codec), row["data"]),
+        cron=row["cron"],
+        every=row["every"],
+        timezone=row["timezone"],
+        missed=row["missed"],
+        overlap=row["overlap"],
+        options={option: row[option] for option in _JOB_OPTIONS if row[option] is not None},
+        next_run_at=row["next_run_at"],
+        last_run_at=row["last_run_at"],
+        last_job_id=row["last_job_id"],
+        paused=row["paused_at"] is not None,
+        created_at=row["created_at"],
+        created=row.get("created", False),
+        declared_at=row.get("declared_at"),
+        left_code=row.get("left_code", False),
+    )
+
+
+def _next(rhythm: Rhythm, now: datetime) -> datetime | None:
+    """For the database, which does not know cron; spans it counts itself, on its own clock."""
+    return fires.after(rhythm, now) if isinstance(rhythm, Cron) else None
+
+
+def _name(value: object) -> str:
+    return options.name(value, "name", MAX_NAME_LENGTH)
+
+
+def _boolean(value: object, option: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(f"{option} is True or False, not {options.shown(value)}")
+    return value

@@ -1,0 +1,450 @@
+"""Readers: what the hub reads for all its subscribers together, and who gets what of it.
+
+Each does with a fixed number of statements, however many it reads for. What a job's row says is read before
+the events are, and told after them: so all that happened to a job is told before its end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Final, TypeAlias, TypeVar
+
+from howdah.db.plan import Plan, Row, call, read
+from howdah.errors import JobNotFound, PositionLost
+from howdah.model.job import FINAL_STATUSES
+from howdah.model.progress import number_in
+from howdah.watch.mailbox import Mailbox, Note
+
+R = TypeVar("R")
+
+Run: TypeAlias = Callable[[Plan[Any]], Any]
+Types: TypeAlias = frozenset[str] | None
+"""Names of job types; None: all there are."""
+
+NO_TYPES: Final[frozenset[str]] = frozenset()
+
+_IDS, _ROWS = 5_000, 500
+"""How many ids one statement names, and how many whole jobs one answers with."""
+
+PAGE: Final = 500
+"""How many events one statement answers with at most for one job, where few are behind."""
+
+_LIVE_PAGE, _LIVE_PAGES = 1_000, 10
+"""How many events of the stream one statement answers with, and how many statements one round has for them."""
+
+_OLDEST: Final = timedelta(hours=1)
+"""How long before a job was made its first event may seem to have happened; see ``record_events``."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class JobWatch:
+    """Wants to know what happens to one job; ``kinds`` of its events, from ``seq`` on."""
+
+    mailbox: Mailbox
+    job_id: uuid.UUID
+    job_type: str
+    kinds: frozenset[str]
+    progress: bool
+    seq: int
+    told: Row | None = None
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class StreamWatch:
+    """Wants to know what happens to all jobs of some types, from the moment on that it is joined."""
+
+    mailbox: Mailbox
+    types: Types
+    kinds: frozenset[str]
+    progress: bool
+
+    @property
+    def event_kinds(self) -> frozenset[str]:
+        """What has to be read for it: the end of a job is known by its status event."""
+        return self.kinds | {"status"} if self.progress else self.kinds
+
+    def wants(self, job_type: str) -> bool:
+        return self.types is None or job_type in self.types
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class EndWait:
+    """Wants to know when jobs have ended, and with ``counts`` how far those are that have not."""
+
+    mailbox: Mailbox
+    ids: set[uuid.UUID]
+    types: frozenset[str]
+    counts: bool
+    told: dict[str, tuple[int, int]] | None = None
+
+
+Subscription: TypeAlias = JobWatch | StreamWatch | EndWait
+
+
+def seq_of(row: Row) -> int:
+    """How many events a job has had."""
+    report = row["report"]
+    return int(number_in(report.get("seq")) or 0) if isinstance(report, dict) else 0
+
+
+def has_ended(row: Row) -> bool:
+    return row["status"] in FINAL_STATUSES
+
+
+def _since(row: Row) -> datetime:
+    """When a job's first event may have happened. What plain SQL says of ``created_at`` may lie ahead."""
+    made: datetime = min(row["created_at"], row["first_due_at"])
+    return made - _OLDEST
+
+
+def union(types: Iterable[Types]) -> Types:
+    every: set[str] = set()
+    for each in types:
+        if each is None:
+            return None
+        every |= each
+    return frozenset(every)
+
+
+class Reader:
+    """What the readers have in common."""
+
+    def __init__(self) -> None:
+        self.rung: set[Mailbox] = set()
+        """Whose readers are to be woken."""
+        self.more = False
+        """Whether there is more to read at once."""
+
+    def _to(self, subscription: Subscription) -> Mailbox:
+        self.rung.add(subscription.mailbox)
+        return subscription.mailbox
+
+
+class JobReader(Reader):
+    """Reads for those who watch single jobs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watches: dict[uuid.UUID, list[JobWatch]] = {}
+        self._marks: dict[uuid.UUID, str | None] = {}
+        self._rows: dict[uuid.UUID, Row] = {}
+
+    def add(self, watch: JobWatch) -> None:
+        self._watches.setdefault(watch.job_id, []).append(watch)
+
+    def remove(self, watch: JobWatch) -> None:
+        watches = self._watches.get(watch.job_id, [])
+        if watch in watches:
+            watches.remove(watch)
+        if not watches:
+            for known in (self._watches, self._marks, self._rows):
+                known.pop(watch.job_id, None)
+
+    @property
+    def types(self) -> Types:
+        return frozenset(watches[0].job_type for watches in self._watches.values())
+
+    def read(self, run: Run) -> bool:
+        """One round. True if there was anything new."""
+        self.more = False
+        if not self._watches:
+            return False
+        changed = self._look(run)
+        told = self._tell_events(run)
+        self._tell_states()
+        return bool(changed or told)
+
+    def _look(self, run: Run) -> list[uuid.UUID]:
+        marks: dict[uuid.UUID, str] = {}
+        for ids in chunks(self._watches, _IDS):
+            marks.update((row["id"], row["mark"]) for row in run(read("watched", ids=ids)))
+        changed = [id for id in self._watches if id not in self._rows or self._marks[id] != marks.get(id)]
+        found = _jobs(run, changed, marks.keys())
+        for id in changed:
+            if id not in found:
+                self._give_up(id)
+                continue
+            self._marks[id] = marks.get(id)
+            # It may have been read a moment before its mark was.
+            if self._rows.get(id) != found[id]:
+                self._rows[id] = found[id]
+        return changed
+
+    def _give_up(self, id: uuid.UUID) -> None:
+        for watch in list(self._watches[id]):
+            self._to(watch).fail(_not_found(id))
+            self.remove(watch)
+
+    def _tell_events(self, run: Run) -> bool:
+        behind = [watch for watches in self._watches.values() for watch in watches if self._is_behind(watch)]
+        pairs = sorted({(watch.job_id, watch.seq) for watch in behind})
+        if not pairs:
+            return False
+        limit = min(PAGE, max(10 * PAGE // len(pairs), 20))
+        pages: dict[tuple[uuid.UUID, int], list[Row]] = {pair: [] for pair in pairs}
+        kinds = sorted(frozenset[str]().union(*(watch.kinds for watch in behind)))
+        for some in chunks(pairs, _IDS):
+            sinces = [_since(self._rows[id]) for id, _ in some]
+            places = {"ids": [id for id, _ in some], "afters": [after for _, after in some], "sinces": sinces}
+            for row in run(read("events_of", **places, since=min(sinces), kinds=kinds, limit=limit)):
+                pages[row["job_id"], row["after"]].append(row)
+        notes = {pair: [Note("event", row) for row in page] for pair, page in pages.items()}
+        for watch in behind:
+            self._tell_page(watch, notes[watch.job_id, watch.seq], limit)
+        return True
+
+    def _is_behind(self, watch: JobWatch) -> bool:
+        return bool(watch.kinds) and watch.seq < seq_of(self._rows[watch.job_id]) and watch.mailbox.has_room()
+
+    def _tell_page(self, watch: JobWatch, page: list[Note], limit: int) -> None:
+        rows = [note.row for note in page if note.row is not None]
+        for note, row in zip(page, rows, strict=True):
+            if row["kind"] in watch.kinds:
+                self._to(watch).put(note)
+        last = rows[-1]["seq"] if rows else 0
+        # All that the row counts was there to be read, because the row was read before.
+        watch.seq = last if len(page) == limit else max(last, seq_of(self._rows[watch.job_id]))
+        self.more = self.more or len(page) == limit
+
+    def _tell_states(self) -> None:
+        for id, watches in list(self._watches.items()):
+            row = self._rows[id]
+            untold = [each for each in watches if each.told is not row]
+            if not untold:
+                continue
+            note = Note("end" if has_ended(row) else "state", row)
+            for watch in untold:
+                if not has_ended(row):
+                    watch.told = row
+                    if watch.progress:
+                        self._to(watch).put(note, key="state")
+                elif not watch.kinds or watch.seq >= seq_of(row):
+                    self._to(watch).put(note, key="state")
+                    self.remove(watch)
+
+
+class StreamReader(Reader):
+    """Reads for those who watch everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watches: list[StreamWatch] = []
+        self._joining: list[StreamWatch] = []
+        self._position: str | None = None
+        self._marks: dict[uuid.UUID, str] = {}
+        self._rows: dict[uuid.UUID, Row] = {}
+        self._fresh: set[uuid.UUID] = set()
+        self._ended: set[uuid.UUID] = set()
+
+    def add(self, watch: StreamWatch) -> None:
+        self._joining.append(watch)
+
+    def remove(self, watch: StreamWatch) -> None:
+        for watches in (self._watches, self._joining):
+            if watch in watches:
+                watches.remove(watch)
+
+    @property
+    def types(self) -> Types:
+        return union(watch.types for watch in (*self._watches, *self._joining))
+
+    def read(self, run: Run) -> bool:
+        """One round. Who has come meanwhile begins where it ends."""
+        if not self._watches and not self._joining:
+            self._position = None
+            return False
+        self._look(run)
+        try:
+            told = self._tell_events(run)
+        except PositionLost as error:
+            self._give_up(error)
+            return False
+        self._watches = [watch for watch in self._watches if not watch.mailbox.is_lost]
+        if self.more:
+            # What the jobs' rows say comes after all of the events; so does who has just come.
+            return told
+        self._take_in(_jobs(run, self._ended))
+        self._ended.clear()
+        found = bool(self._fresh) or told
+        self._tell_states(self._watches, self._fresh)
+        self._fresh.clear()
+        self._join()
+        return found
+
+    def _look(self, run: Run) -> None:
+        """Finds out which jobs have changed since they were last told of."""
+        wanting = [watch for watch in (*self._watches, *self._joining) if watch.progress]
+        marks: dict[uuid.UUID, str] = {}
+        if wanting:
+            types = union(watch.types for watch in wanting)
+            rows = run(read("reporting", job_types=None if types is None else sorted(types)))
+            marks = {row["id"]: row["mark"] for row in rows}
+        changed = [id for id in marks.keys() | self._marks.keys() if marks.get(id) != self._marks.get(id)]
+        self._take_in(_jobs(run, changed if wanting else (), marks.keys()))
+        self._marks = marks
+
+    def _take_in(self, found: dict[uuid.UUID, Row]) -> None:
+        self._fresh.update(id for id, row in found.items() if row != self._rows.get(id))
+        self._rows.update(found)
+
+    def _tell_events(self, run: Run) -> bool:
+        self.more = False
+        if self._position is None or not self._watches:
+            if self._joining or self._position is None:
+                self._position = run(call("stream_position"))[0]["stream_position"]
+            return False
+        types = union(watch.types for watch in self._watches)
+        filters = {
+            "job_types": None if types is None else sorted(types),
+            "kinds": sorted(frozenset[str]().union(*(watch.event_kinds for watch in self._watches))),
+            "limit": _LIVE_PAGE,
+        }
+        self.more = True
+        pages = 0
+        while self.more and pages < _LIVE_PAGES:
+            *events, last = run(read("stream", after=self._position, until=None, **filters))
+            for row in events:
+                self._tell_event(row)
+            self._ended |= self._ended_in(events)
+            self._position = last["position"]
+            self.more = len(events) == _LIVE_PAGE
+            pages += 1
+        return bool(events) or pages > 1
+
+    def _tell_event(self, row: Row) -> None:
+        note = Note("event", row, row["position"])
+        for watch in self._watches:
+            if row["kind"] in watch.kinds and watch.wants(row["job_type"]):
+                self._to(watch).put(note)
+
+    def _ended_in(self, events: Iterable[Row]) -> set[uuid.UUID]:
+        """Jobs whose end is to be told: their whole lives may have passed between two looks."""
+        types = union(watch.types for watch in self._watches if watch.progress)
+        return {
+            row["job_id"]
+            for row in events
+            if row["kind"] == "status" and row["name"] in FINAL_STATUSES and (types is None or row["job_type"] in types)
+        }
+
+    def _tell_states(self, watches: Iterable[StreamWatch], ids: Collection[uuid.UUID]) -> None:
+        wanting = [each for each in watches if each.progress]
+        for id in ids if wanting else ():
+            note = Note("state", self._rows[id], self._position or "")
+            for watch in wanting:
+                if watch.wants(self._rows[id]["job_type"]):
+                    self._to(watch).put(note, key=id)
+        for id in self._rows.keys() - self._marks.keys():
+            del self._rows[id]
+
+    def _join(self) -> None:
+        for watch in self._joining:
+            self._to(watch).put(Note("joined", position=self._position or ""))
+        self._tell_states(self._joining, self._marks.keys() & self._rows.keys())
+        self._watches += self._joining
+        self._joining = []
+
+    def _give_up(self, error: PositionLost) -> None:
+        for watch in (*self._watches, *self._joining):
+            self._to(watch).fail(error)
+        self._watches, self._joining, self._position = [], [], None
+
+
+class EndReader(Reader):
+    """Reads for those who wait for ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._members: set[EndWait] = set()
+        self._waits: dict[uuid.UUID, list[EndWait]] = {}
+        self._counting: list[EndWait] = []
+
+    def add(self, wait: EndWait) -> None:
+        self._members.add(wait)
+        for id in wait.ids:
+            self._waits.setdefault(id, []).append(wait)
+        if wait.counts:
+            self._counting.append(wait)
+
+    def remove(self, wait: EndWait) -> None:
+        self._members.discard(wait)
+        for id in wait.ids:
+            self._forget(id, wait)
+        if wait in self._counting:
+            self._counting.remove(wait)
+
+    def _forget(self, id: uuid.UUID, wait: EndWait) -> None:
+        waits = self._waits.get(id, [])
+        if wait in waits:
+            waits.remove(wait)
+        if not waits:
+            self._waits.pop(id, None)
+
+    @property
+    def types(self) -> Types:
+        return union(wait.types for wait in self._members)
+
+    def read(self, run: Run) -> bool:
+        """One round. True if a job has ended."""
+        if not self._waits:
+            return False
+        gone = [row["id"] for ids in chunks(self._waits, _IDS) for row in run(read("gone", ids=ids))]
+        for ids in chunks(gone, _ROWS):
+            self._tell_ends(ids, _jobs(run, ids))
+        # After the ends, so that no job is both.
+        for wait, counted in self._counted(run).items():
+            if counted != wait.told:
+                wait.told = counted
+                self._to(wait).put(Note("counts", dict(counted)), key="counts")
+        return bool(gone)
+
+    def _tell_ends(self, ids: Iterable[uuid.UUID], found: dict[uuid.UUID, Row]) -> None:
+        for id in ids:
+            row = found.get(id)
+            if row is not None and not has_ended(row):
+                continue  # it has been given a new life, and is waited for again
+            for wait in list(self._waits[id]):
+                if row is None:
+                    self._to(wait).fail(_not_found(id))
+                else:
+                    self._to(wait).put(Note("end", row))
+                    # The counts may have told that it is gone before this could say how it ended.
+                    wait.told = None
+                wait.ids.discard(id)
+                self._forget(id, wait)
+
+    def _counted(self, run: Run) -> dict[EndWait, dict[str, tuple[int, int]]]:
+        """How many of each one's jobs are in each status, and the sum of how far they are."""
+        counts: dict[EndWait, dict[str, tuple[int, int]]] = {wait: {} for wait in self._counting}
+        members = ((id, party) for party, wait in enumerate(self._counting) for id in wait.ids)
+        for some in chunks(members, _IDS):
+            ids, parties = [id for id, _ in some], [party for _, party in some]
+            for row in run(read("group", ids=ids, parties=parties)):
+                counted = counts[self._counting[row["party"]]]
+                jobs, percents = counted.get(row["status"], (0, 0))
+                counted[row["status"]] = (jobs + row["jobs"], percents + row["percents"])
+        return counts
+
+
+def _jobs(run: Run, ids: Iterable[uuid.UUID], live: Collection[uuid.UUID] = ()) -> dict[uuid.UUID, Row]:
+    """The whole rows of jobs, live or archived. live: those that were a moment ago, so that no archive is searched."""
+    ids = set(ids)
+    found = _rows(run, "live_jobs", ids.intersection(live))
+    return found | _rows(run, "get_many", ids - found.keys())
+
+
+def _rows(run: Run, name: str, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Row]:
+    return {row["id"]: row for some in chunks(ids, _ROWS) for row in run(read(name, ids=some))}
+
+
+def chunks(items: Iterable[R], size: int) -> Iterator[list[R]]:
+    source = iter(items)
+    while chunk := list(islice(source, size)):
+        yield chunk
+
+
+def _not_found(id: uuid.UUID) -> JobNotFound:
+    return JobNotFound(f"job {id} is gone: it was deleted or pruned")

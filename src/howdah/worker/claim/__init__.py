@@ -1,0 +1,1 @@
+"""Claiming: how jobs come to a worker."""

@@ -1,0 +1,1 @@
+"""Progress: what handlers report of their jobs."""

@@ -1,0 +1,1 @@
+"""Running: what happens to a claimed job until its end is written."""

@@ -1,0 +1,297 @@
+"""Child processes, for handlers that may use up a core or die: one job at a time in each.
+
+A child that dies takes nothing with it but its own job, which is recorded as crashed. A child that is
+told to stop gets a signal, and SIGKILL when it does not end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from howdah.db import forks
+from howdah.db.database import Database
+from howdah.errors import HowdahError
+from howdah.handlers import outcome
+from howdah.handlers.handler import Handler
+from howdah.handlers.outcome import Crashed, Ending, Interrupted
+from howdah.model.job import Job
+from howdah.worker.run.child import STOP_SIGNAL, Assignment, Said, Settled, main, packed
+from howdah.worker.run.run import Run
+
+_ENDINGS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        outcome.Completed,
+        outcome.Failed,
+        outcome.Snoozed,
+        outcome.Cancelled,
+        outcome.Interrupted,
+    )
+}
+
+
+BIRTHS = 3
+"""How many children may die, or hang, before they are ready, until nobody is expected any more."""
+READY_WITHIN = 60.0
+
+
+class ChildNotBorn(HowdahError):
+    """No child process could be started."""
+
+
+class Children:
+    """The child processes of a worker. Those that wait for a job are kept."""
+
+    def __init__(self, database: Database, begin: Callable[[], None] | None = None) -> None:
+        self._database = database
+        self._begin = begin
+        self._context = multiprocessing.get_context("spawn")
+        # Of its own: handlers may hold all threads of the loop.
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "howdah-children")
+        self._idle: list[Child] = []
+        self._all: set[Child] = set()
+        self.expecting = True
+        """Whether more may be born."""
+
+    async def reserve(self, handler: Handler[Any, Any]) -> Child:
+        """A child that has imported the handler's module and waits for a job. Raises ChildNotBorn."""
+        for _ in range(BIRTHS):
+            child = self._take_idle() or await self._born(handler.function.__module__)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(READY_WITHIN):
+                    if await child.is_ready():
+                        return child
+            self._forget(child)
+        raise ChildNotBorn("no child process could be started: each ended, or hung, before it was ready")
+
+    async def run(self, run: Run, child: Child) -> Ending:
+        """Runs a job in a reserved child, and answers how it ended."""
+        return await child.perform(self._assignment(run), run)
+
+    def _take_idle(self) -> Child | None:
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            self._forget(child)
+        return None
+
+    def _forget(self, child: Child) -> None:
+        child.kill()
+        # Where the worker ends, all are reaped together.
+        if self.expecting and child in self._all:
+            self._all.discard(child)
+            self._thread.submit(child.reap)
+
+    def put_back(self, child: Child) -> None:
+        """The child is free again; one that is dead, used up, or was told to stop is forgotten."""
+        if child in self._idle:
+            return
+        if child.alive and not child.told_to_stop and not child.used_up:
+            self._idle.append(child)
+        else:
+            self._forget(child)
+
+    def expect_no_more(self) -> None:
+        """The worker ends: who waits for a child that is not ready is told at once that none will be."""
+        self.expecting = False
+        for child in list(self._all):
+            if not child.has_been_ready:
+                child.kill()
+
+    async def close(self) -> None:
+        self.expecting = False
+        for child in list(self._all):
+            child.kill()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._reap)
+        self._thread.shutdown(wait=False)
+
+    def _reap(self) -> None:
+        """In the thread of births, and so after the last of them, of which the loop may not know yet."""
+        for child in list(self._all):
+            if child.alive:
+                child.kill()
+            child.reap()
+            self._all.discard(child)
+
+    async def _born(self, module: str) -> Child:
+        if not self.expecting:
+            raise ChildNotBorn("no child process is started any more: the worker ends")
+        try:
+            child = await asyncio.get_running_loop().run_in_executor(self._thread, self._give_birth, module)
+        except (OSError, RuntimeError) as error:
+            raise ChildNotBorn(f"no child process could be started: {error}") from error
+        if not self.expecting:
+            raise ChildNotBorn("no child process is needed any more: the worker ends")
+        child.listen(asyncio.get_running_loop())
+        return child
+
+    def _give_birth(self, module: str) -> Child:
+        child = Child(self._context, module, self._begin)
+        self._all.add(child)
+        return child
+
+    def _assignment(self, run: Run) -> Assignment:
+        (job,) = run.jobs
+        handler = run.handler
+        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None, _home=None, _unread=None))
+        return Assignment(
+            module=handler.function.__module__,
+            qualname=handler.function.__qualname__,
+            name=handler.name,
+            dsn=self._database.dsn(),
+            schema=self._database.schema,
+            capture_logs=run.desk.capture_logs,
+            job=fields,
+        )
+
+
+class Child:
+    """One child process."""
+
+    def __init__(
+        self, context: multiprocessing.context.SpawnContext, module: str, begin: Callable[[], None] | None
+    ) -> None:
+        self._pipe: Connection
+        self._pipe, theirs = context.Pipe()
+        forks.keep_channel(self._pipe)
+        self._process = context.Process(target=main, args=(theirs, module, begin), name="howdah-child")
+        self._process.start()
+        theirs.close()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._answer: asyncio.Future[Ending] | None = None
+        self._run: Run | None = None
+        self._begins = False
+        """Whether it has said that it has the job: what becomes of it from then on may be the job's fault."""
+        self._settling: set[asyncio.Task[None]] = set()
+        self.alive = True
+        self.told_to_stop = False
+        self.used_up = False
+        self._ready: asyncio.Future[bool] | None = None
+
+    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ready = loop.create_future()
+        loop.add_reader(self._pipe.fileno(), self._receive)
+
+    @property
+    def has_been_ready(self) -> bool:
+        return self._ready is not None and self._ready.done()
+
+    async def is_ready(self) -> bool:
+        """Waits until it is. False: it died first."""
+        assert self._ready is not None
+        return await asyncio.shield(self._ready) and self.alive
+
+    async def perform(self, assignment: Assignment, run: Run) -> Ending:
+        assert self._loop is not None
+        try:
+            self._pipe.send_bytes(packed(assignment))
+        except OSError:
+            self._died()
+        if not self.alive:
+            # It died while it waited, not through the job's fault.
+            return Interrupted()
+        self._run = run
+        self._begins = False
+        self._answer = self._loop.create_future()
+        return await self._answer
+
+    def interrupt(self) -> None:
+        """Tells the handler to stop."""
+        self.told_to_stop = True
+        self._signal(STOP_SIGNAL)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        if self._loop is not None and self.alive:
+            self._loop.remove_reader(self._pipe.fileno())
+        self.alive = False
+        self._tell_ready(False)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(Crashed("the child process was killed"))
+
+    def reap(self) -> None:
+        with contextlib.suppress(ValueError):  # closed already, or not to be killed
+            self._process.join(5)
+            self._process.close()
+        self._pipe.close()
+
+    def _tell_ready(self, ready: bool) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(ready)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, ValueError):  # it has ended, or is even closed
+            if self._process.pid is not None and self._process.exitcode is None:
+                os.kill(self._process.pid, number)
+
+    def _receive(self) -> None:
+        try:
+            message = json.loads(self._pipe.recv_bytes())
+        except (EOFError, OSError):
+            self._died()
+            return
+        if "ready" in message:
+            self._tell_ready(True)
+        elif "begins" in message:
+            self._begins = True
+        elif "said" in message and self._run is not None:
+            self._hear(self._run, msgspec.convert(message, Said))
+        elif "kind" in message and self._answer is not None and not self._answer.done():
+            self.used_up = message["used_up"]
+            if message["completed_by_handler"] and self._run is not None:
+                self._run.by_handler.update(job.id for job in self._run.jobs)
+            self._answer.set_result(_ending(message))
+
+    def _hear(self, run: Run, said: Said) -> None:
+        (job,) = run.jobs
+        run.reporter(job).feed(said.said, said.left_out)
+        if said.settle:
+            settling = asyncio.ensure_future(self._settle(run, job, said))
+            self._settling.add(settling)
+            settling.add_done_callback(self._settling.discard)
+
+    async def _settle(self, run: Run, job: Job, said: Said) -> None:
+        written = await run.desk.post.asettle(run.reporter(job), ends=said.ends)
+        if self.alive:
+            with contextlib.suppress(OSError):  # it is about to be found dead
+                self._pipe.send_bytes(msgspec.json.encode(Settled(said.settle, written)))
+
+    def _died(self) -> None:
+        if not self.alive:
+            return
+        assert self._loop is not None
+        self.alive = False
+        self._tell_ready(False)
+        self._loop.remove_reader(self._pipe.fileno())
+        if self._answer is not None and not self._answer.done():
+            self._process.join(1)
+            how = f"the child process that ran the job {_how(self._process.exitcode)}"
+            self._answer.set_result(Crashed(how) if self._begins else Interrupted())
+
+
+def _ending(message: dict[str, Any]) -> Ending:
+    ending: Ending = msgspec.convert(message["ending"], type=_ENDINGS[message["kind"]])
+    return ending
+
+
+def _how(exitcode: int | None) -> str:
+    if exitcode is None:
+        return "closed its pipe"
+    if exitcode < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(-exitcode).name}"
+    return f"ended with exit code {exitcode}"

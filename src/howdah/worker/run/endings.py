@@ -1,0 +1,141 @@
+"""What becomes of a job: a handler's return value or exception, as the ending that is written.
+
+Pure, and shared with child processes: the exception itself never leaves the process that it was raised in.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from howdah.checks import options
+from howdah.checks.context import Context
+from howdah.checks.stored import stored_result
+from howdah.errors import InvalidInput
+from howdah.handlers.handler import AnyHandler
+from howdah.handlers.outcome import (
+    Cancel,
+    Cancelled,
+    Completed,
+    CompletedByHandler,
+    Ending,
+    Fail,
+    Failed,
+    Outcome,
+    Retry,
+    Snooze,
+    Snoozed,
+)
+from howdah.handlers.retry import delay_of
+from howdah.model.failure import describe, message_of, traceback_of
+from howdah.model.job import Job
+
+log = logging.getLogger("howdah.worker")
+
+
+NOTHING_MORE: Final = Completed()
+
+
+class EndedInChild(Exception):
+    """What a handler raised in a child process, as far as that can be told here: its text."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(getattr(ending, "error", None) or getattr(ending, "reason", None) or type(ending).__name__)
+        self.ending = ending
+
+
+def of_value(handler: AnyHandler, job: Job, value: object) -> Ending:
+    """A handler returned: a result, an outcome, or (of a batch, by ``gather``) what was raised for this job."""
+    if value is None:
+        return NOTHING_MORE
+    if isinstance(value, BaseException):
+        return of_error(handler, job, value)
+    return Completed(handler.result.encode(value))
+
+
+def of_batch(handler: AnyHandler, jobs: Sequence[Job], value: object) -> list[Ending]:
+    """A batch handler returned: nothing, one value for each job in order, or values by the jobs' ids."""
+    if value is None:
+        return [NOTHING_MORE] * len(jobs)
+    if isinstance(value, Outcome):
+        return [of_error(handler, job, value) for job in jobs]
+    if isinstance(value, Mapping):
+        return [_of_mapping(handler, job, value) for job in jobs]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value) == len(jobs):
+        return [of_value(handler, job, each) for job, each in zip(jobs, value, strict=True)]
+    got = f"{len(value)} values" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
+    error = f"the batch handler {handler.name!r} was given {len(jobs)} jobs and returned {got}"
+    return [Failed(f"{error}: return None, a value for each job in order, or a dict of values by job.id") for _ in jobs]
+
+
+def _of_mapping(handler: AnyHandler, job: Job, values: Mapping[Any, Any]) -> Ending:
+    key: uuid.UUID | str = job.id if job.id in values else str(job.id)
+    if key not in values:
+        return Failed(f"the batch handler {handler.name!r} returned nothing for this job")
+    return of_value(handler, job, values[key])
+
+
+def of_error(handler: AnyHandler, job: Job, error: BaseException) -> Ending:
+    """A handler raised (or returned) this."""
+    match error:
+        case EndedInChild():
+            return error.ending
+        case Snooze():
+            return Snoozed(error.delay, error.at)
+        case Cancel():
+            return Cancelled(message_of(error))
+        case Fail():
+            return Failed(message_of(error), traceback_of(error), give_up=True)
+        case Retry():
+            return Failed(message_of(error), traceback_of(error), delay=error.delay, at=error.at)
+    retries = handler.retries
+    failed = Failed(describe(error), traceback_of(error))
+    if isinstance(error, retries.give_up):
+        return Failed(failed.error, failed.traceback, give_up=True)
+    if retries.stored is None and job.retry_policy is not None:
+        # Chosen for this very job: it stands above what its handler says of all.
+        return failed
+    if retries.decide is not None:
+        return _decided(handler, job, error, failed)
+    policy = next((policy for kind, policy in retries.by_class.items() if isinstance(error, kind)), None)
+    return failed if policy is None else Failed(failed.error, failed.traceback, delay=delay_of(policy, job.attempts))
+
+
+def _decided(handler: AnyHandler, job: Job, error: BaseException, failed: Failed) -> Failed:
+    assert handler.retries.decide is not None
+    try:
+        delay = handler.retries.decide(job, error)
+        seconds = None if delay is None else options.span(max(float(delay), 0.0), "the delay").total_seconds()
+    except BaseException:
+        # Also SystemExit: it is called by the worker, not by the handler.
+        log.exception("the retry function of %s failed: the default policy is used", handler.name)
+        return failed
+    return Failed(failed.error, failed.traceback, delay=seconds, give_up=seconds is None)
+
+
+def unreadable(error: BaseException) -> Failed:
+    """The job's arguments do not fit its handler: another attempt would fail in the same way."""
+    return Failed(describe(error), give_up=True)
+
+
+def by_handler(ending: Ending) -> CompletedByHandler:
+    """The handler completed its job itself, and then ended so."""
+    if isinstance(ending, CompletedByHandler):
+        return ending
+    if isinstance(ending, Completed):
+        ending = Failed("job.complete() was called, but its transaction was not committed")
+    return CompletedByHandler(ending)
+
+
+def storable(context: Context, ending: Ending) -> Ending:
+    """The ending with its result as the database takes it; a result that cannot be stored is a failure."""
+    if not isinstance(ending, Completed) or ending.result is None:
+        return ending
+    try:
+        return Completed(stored_result(context, ending.result))
+    except InvalidInput as error:
+        return Failed(f"the handler's result cannot be stored: {error}", give_up=True)
+    except Exception as error:  # noqa: BLE001
+        return Failed(f"the handler's result cannot be encoded: {describe(error)}", give_up=True)
