@@ -22,7 +22,7 @@ TEXT, BINARY = pq.Format.TEXT, pq.Format.BINARY
 CLAIM = """
     SELECT array_agg(c.id), array_agg(c.token), (array_agg(c.run_at))[count(*)], (array_agg(c.id))[count(*)]
     FROM claim(
-        p_worker_id => $1, p_boot => $2, p_job_types => ARRAY[$3::varchar], p_batch_size => $4, p_start => $5,
+        p_worker_id => $1, p_incarnation => $2, p_job_types => ARRAY[$3::varchar], p_batch_size => $4, p_start => $5,
         p_cursor_types => ARRAY[$3::varchar], p_cursor_priorities => ARRAY[100],
         p_cursor_run_ats => ARRAY[$6::timestamptz], p_cursor_ids => ARRAY[$7::uuid]
     ) AS c
@@ -67,7 +67,8 @@ class Loop:
         self._shape = shape
         # A lease that outlives the run stands for the heartbeats.
         self.conn.execute(
-            "SELECT register_worker(p_worker_id => %s, p_boot => %s, p_lease => '1 day')", (self._name, self._boot)
+            "SELECT register_worker(p_worker_id => %s, p_incarnation => %s, p_lease => '1 day')",
+            (self._name, self._boot),
         )
         for statement, text in (("claim", CLAIM), ("start", START), ("complete", COMPLETE)):
             self.conn.pgconn.prepare(statement.encode(), text.encode())

@@ -238,7 +238,7 @@ def _listener(place: Place, stack: contextlib.ExitStack, *, asleep: bool) -> Con
     assert row is not None
     conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(row[0])))
     if asleep:
-        conn.execute("SELECT fall_asleep(p_job_types => ARRAY[%s::varchar])", (TYPE,))
+        conn.execute("SELECT add_sleeper(p_job_types => ARRAY[%s::varchar])", (TYPE,))
     return conn
 
 

@@ -98,7 +98,7 @@ class Version:
             self.conn.execute("SELECT enqueue_many(%s, array_fill(%s::jsonb, ARRAY[%s]))", (TYPE, PAYLOAD, BATCH))
 
     def _claim(self, start: int) -> list[tuple[uuid.UUID, int]]:
-        claim = "SELECT id, token FROM claim('bench', %s, %s, %s, p_boot => %s)"
+        claim = "SELECT id, token FROM claim('bench', %s, %s, %s, p_incarnation => %s)"
         return self.conn.execute(claim, ([TYPE], BATCH, start, self._boot), prepare=True).fetchall()
 
     def _claim_all(self) -> Iterator[tuple[uuid.UUID, int]]:

@@ -96,7 +96,7 @@ class Heart
 
   def register(boot, again:)
     @db.exec_params(<<~SQL, [@name, boot, LEASE, array(HANDLERS.keys), Socket.gethostname, Process.pid, SLOTS, again])
-      SELECT howdah.register_worker(p_worker_id => $1, p_boot => $2, p_lease => make_interval(secs => $3),
+      SELECT howdah.register_worker(p_worker_id => $1, p_incarnation => $2, p_lease => make_interval(secs => $3),
           p_job_types => $4, p_host => $5, p_pid => $6, p_capacity => $7, p_again => $8)
     SQL
   end
@@ -105,7 +105,7 @@ class Heart
     @lock.synchronize { @bell.wait(@lock, LEASE / 5) unless @early || @stopped; @early = false }
     return if @stopped
     @db ||= connect
-    alive = @db.exec_params("SELECT howdah.heartbeat(p_worker_id => $1, p_boot => $2)", [@name, @boot]).getvalue(0, 0)
+    alive = @db.exec_params("SELECT howdah.heartbeat(p_worker_id => $1, p_incarnation => $2)", [@name, @boot]).getvalue(0, 0)
     register_anew if alive == "f"
   rescue StandardError => error # nobody else beats for us
     warn "a heartbeat did not get through: #{error.message.strip}"
@@ -194,30 +194,30 @@ class Worker
     wanted = free + AHEAD
     rows = call(<<~SQL, @name, array(HANDLERS.keys), wanted, free, @heart.boot)
       SELECT id, token, job_type, data, attempts, status
-      FROM howdah.claim(p_worker_id => $1, p_job_types => $2, p_batch_size => $3, p_start => $4, p_boot => $5)
+      FROM howdah.claim(p_worker_id => $1, p_job_types => $2, p_batch_size => $3, p_start => $4, p_incarnation => $5)
     SQL
     rows.each do |row|
       job = @held[row.values_at("id", "token")] = Job.new(row)
       # A job with crashes is never started by the claim. It goes through the line.
       row["status"] == "running" ? run_in_thread(job) : @line << job
     end
-    rows.ntuples < wanted ? fall_asleep : stay_awake
+    rows.ntuples < wanted ? add_sleeper : remove_sleeper
   rescue PG::Error => error
     raise unless sqlstate(error) == "JQ006"
     @heart.beat_now # it finds that we were given up for dead, and registers anew
   end
 
   # Whoever enqueues sends a notification only where somebody sleeps. So: sleep, look once more, and only then wait.
-  def fall_asleep
+  def add_sleeper
     return if @asleep
-    buckets = call("SELECT howdah.fall_asleep($1)", array(HANDLERS.keys)).getvalue(0, 0)
+    buckets = call("SELECT howdah.add_sleeper($1)", array(HANDLERS.keys)).getvalue(0, 0)
     @buckets = PG::TextDecoder::Array.new.decode(buckets)
     @asleep = @look = true
   end
 
-  def stay_awake
+  def remove_sleeper
     @look = true # the batch was full: there may be more
-    call("SELECT howdah.stay_awake($1)", array(HANDLERS.keys)) if @asleep
+    call("SELECT howdah.remove_sleeper($1)", array(HANDLERS.keys)) if @asleep
     @asleep = false
   end
 
@@ -281,7 +281,7 @@ class Worker
 
   WRITES = {
     completed: "SELECT id, 'completed' AS status FROM howdah.complete(p_ids => $1, p_tokens => $2, p_results => $3)",
-    cancelled: "SELECT id, status FROM howdah.abandon(p_ids => $1, p_tokens => $2, p_reasons => $3)",
+    cancelled: "SELECT id, status FROM howdah.cancel_held(p_ids => $1, p_tokens => $2, p_reasons => $3)",
     failed: "SELECT id, status FROM howdah.fail(p_ids => $1, p_tokens => $2, p_errors => $3, p_tracebacks => $4, p_give_ups => $5)"
   }.freeze
 
@@ -301,7 +301,7 @@ class Worker
   # What the database has to say about what we hold.
   def attend
     @attend = false
-    words = call("SELECT id, token, word FROM howdah.attend(p_worker_id => $1, p_ids => $2, p_tokens => $3)",
+    words = call("SELECT id, token, word FROM howdah.check_held(p_worker_id => $1, p_ids => $2, p_tokens => $3)",
                  @name, *claims(@held.values))
     strangers, ours = words.map { |row| [row.values_at("id", "token"), row["word"]] }.partition { |_, word| word == "unknown" }
     ours.each do |claim, word|
@@ -312,7 +312,7 @@ class Worker
     return if strangers.empty?
     # The answer to a claim was lost on its way to us. Nobody runs these jobs, so they go back.
     ids, tokens = strangers.map(&:first).transpose.map { |each| array(each) }
-    call("SELECT id FROM howdah.disown(p_worker_id => $1, p_boot => $2, p_ids => $3, p_tokens => $4)", @name, @heart.boot, ids, tokens)
+    call("SELECT id FROM howdah.release_unknown(p_worker_id => $1, p_incarnation => $2, p_ids => $3, p_tokens => $4)", @name, @heart.boot, ids, tokens)
   end
 
   def hand_back(jobs, interrupted: false)
@@ -327,7 +327,7 @@ class Worker
     @heart.stop # or it would register us anew
     return unless @db
     hand_back(@held.values, interrupted: true)
-    call("SELECT howdah.leave_worker(p_worker_id => $1, p_boot => $2)", @name, @heart.boot)
+    call("SELECT howdah.unregister_worker(p_worker_id => $1, p_incarnation => $2)", @name, @heart.boot)
     puts "#{@name} has left"
   rescue PG::Error => error
     warn "could not say goodbye; a sweep will take back what is left: #{error.message.strip}"

@@ -21,7 +21,7 @@ HERE = socket.gethostname()
 def register(db: Db, name: str, *, host: str = HERE, age: float = 0, claimed: bool = True, **columns: Any) -> None:
     """A worker whose last heartbeat is so many seconds old."""
     db.execute(
-        "SELECT register_worker(p_worker_id => %s, p_boot => %s, p_host => %s, p_pid => 17, p_version => '1.0',"
+        "SELECT register_worker(p_worker_id => %s, p_incarnation => %s, p_host => %s, p_pid => 17, p_version => '1.0',"
         " p_capacity => 50, p_job_types => '{mail}', p_lease => '15 s')",
         (name, uuid.uuid4(), host),
     )

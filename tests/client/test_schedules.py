@@ -330,7 +330,9 @@ def test_a_schedule_that_cannot_be_read_holds_up_nobody(db: Db, queue: JobQueue,
     db.execute("SELECT schedule('a bad type', 'x', p_every => '1 second')")
     db.execute("UPDATE schedules SET job_type = E'a\\tb' WHERE name = 'a bad type'")
     db.execute("SELECT schedule('a bad time', 'x', p_cron => '* * * * *', p_timezone => 'America/New_York')")
-    db.execute("UPDATE schedules SET next_run_at = '0001-01-01 00:00+00', planned = true WHERE name = 'a bad time'")
+    db.execute(
+        "UPDATE schedules SET next_run_at = '0001-01-01 00:00+00', next_run_known = true WHERE name = 'a bad time'"
+    )
     db.execute("SELECT schedule('never', 'x', p_every => '1 second', p_next_run_at => 'infinity')")
     db.execute("SELECT schedule('never before', 'x', p_every => '1 second', p_next_run_at => '-infinity')")
     queue.schedule("good", "beat", every=10)
@@ -350,7 +352,7 @@ def test_trouble_of_the_database_is_not_blamed_on_the_schedule(error: type[psyco
     look = fire_due(Context(codec=PLAIN, max_payload_bytes=1, worker_id="w", known={}))
     next(look)
     row = {"name": "a", "cron": None, "every": HOUR, "timezone": "UTC", "missed": "last", "next_run_at": NOON}
-    fire = look.send([row | {"planned": True, "now": NOON}])
+    fire = look.send([row | {"next_run_known": True, "now": NOON}])
     assert isinstance(fire, Call)
     assert fire.function == "fire_schedule"
     with pytest.raises(error):

@@ -116,7 +116,7 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert shown["log lines kept of an attempt"] == (
         f"{MAX_LOGS:,}, from {handler['log_level'].default} on, {MAX_MESSAGE:,} characters each"
     )
-    reporting = statements.source("functions/next_report")
+    reporting = statements.source("functions/merged_progress")
     assert shown["history of a job's progress"] == "40 points"
     assert "jsonb_array_length(v_points) > 40" in reporting
     assert shown["a silent job counts as stalled"] == "after five of its usual gaps, 30 s at least"
@@ -127,7 +127,7 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert "p_lease interval DEFAULT '10 minutes'" in statements.source("functions/claim")
     assert "p_lease interval DEFAULT '15 seconds'" in statements.source("functions/register_worker")
     policy = '{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}'
-    assert policy in statements.source("functions/end_of_claim")
+    assert policy in statements.source("functions/attempt_outcome")
     assert policy in CLIENT
 
 

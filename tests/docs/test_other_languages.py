@@ -140,7 +140,7 @@ def test_jobs_complete_with_results_and_a_failed_one_is_tried_again(db: Db, work
 
 def test_a_sleeping_worker_is_woken(db: Db, work: Work) -> None:
     worker = work(poll=3600)
-    _until(lambda: _is_true(db, "SELECT somebody_sleeps('example_rb_import')"), worker)
+    _until(lambda: _is_true(db, "SELECT has_sleeper('example_rb_import')"), worker)
     for _ in range(3):
         job = _enqueue(db, "example_rb_import", '{"rows": 1}')
         _until(lambda job=job: _job(db, job)["status"] == "completed", worker)  # type: ignore[misc]
@@ -189,13 +189,13 @@ def test_a_worker_that_was_given_up_for_dead_registers_anew(db: Db, work: Work) 
     worker = work()
     lost = _enqueue(db, "example_rb_import", '{"rows": 1000, "pause": 0.01}')
     _until(lambda: _job(db, lost)["status"] == "running", worker)
-    (before,) = db.execute("SELECT worker_id, boot FROM workers").fetchall()
+    (before,) = db.execute("SELECT worker_id, incarnation AS boot FROM workers").fetchall()
     db.execute("UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour'")
     (back,) = db.execute("SELECT id, status FROM recover()").fetchall()
     assert (str(back["id"]), back["status"]) == (lost, "pending")
     later = _enqueue(db, "example_rb_confirm", '{"order": 1}')
     _until(lambda: _job(db, later)["status"] == "completed", worker)
-    (after,) = db.execute("SELECT worker_id, boot FROM workers").fetchall()
+    (after,) = db.execute("SELECT worker_id, incarnation AS boot FROM workers").fetchall()
     assert after["worker_id"] == before["worker_id"]
     assert after["boot"] != before["boot"]
     _until(lambda: "attempt 1: no longer ours" in worker.said, worker)

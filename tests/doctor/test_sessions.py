@@ -148,7 +148,7 @@ def outsider(db: Db) -> Iterator[str]:
 
 def test_what_the_queue_itself_does_with_its_advisory_locks_is_no_finding(ward: str, db: Db, queue: JobQueue) -> None:
     with psycopg.connect(ward, autocommit=True) as sleeper, psycopg.connect(ward) as bulk:
-        sleeper.execute("SELECT howdah.fall_asleep(ARRAY['mail']), howdah.start_watching()")
+        sleeper.execute("SELECT howdah.add_sleeper(ARRAY['mail']), howdah.add_watcher()")
         queue.enqueue_many("mail", range(2_500), key=str, conn=bulk)
         assert codes(queue, patience=0, ignore=["schema-drift", "xmin-held"]) == []
     # Somebody of ours, who has a lock that is not to be had for long, and idles with it.

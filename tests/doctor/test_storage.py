@@ -315,7 +315,7 @@ def test_segments_are_compared_with_the_open_one_of_a_fresh_installation(db: Db,
             "DROP INDEX archive_1_id",
             "ALTER TABLE archive_2 ADD COLUMN mine int",
             "ALTER TABLE archive_3 DISABLE TRIGGER archive_deleted",
-            "DROP INDEX events_4_xact",
+            "DROP INDEX events_4_xid",
         ],
     )
     finding = only_finding(queue, "schema-drift", ignore=())
@@ -323,5 +323,5 @@ def test_segments_are_compared_with_the_open_one_of_a_fresh_installation(db: Db,
         "index archive_1.id",
         "column archive_2.mine",
         "trigger archive_3.archive_deleted",
-        "index events_open.xact",
+        "index events_open.xid",
     }

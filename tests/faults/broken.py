@@ -77,13 +77,13 @@ SET enable_incremental_sort = off
 
 MUTANTS: Final = (
     Mutant("zombie-complete", "complete", " AND j.token = ended.token"),
-    Mutant("zombie-fail", "settle", " AND j.token = claim.token"),
-    Mutant("zombie-heartbeat", "heartbeat", " AND w.boot = p_boot"),
+    Mutant("zombie-fail", "end_attempt", " AND j.token = claim.token"),
+    Mutant("zombie-heartbeat", "heartbeat", " AND w.incarnation = p_incarnation"),
     Mutant("zombie-heartbeat", "progress", " AND j.token = told.token"),
     Mutant("zombie-heartbeat", "record_events", " AND held.token = e.token"),
     Mutant("zombie-heartbeat", "checkpoint", " AND j.token = p_token"),
     Mutant("zombie-heartbeat", "start", " AND j.token = begun.token"),
-    Mutant("zombie-heartbeat", "settle", " AND j.token = claim.token"),
+    Mutant("zombie-heartbeat", "end_attempt", " AND j.token = claim.token"),
     # A fence that is keyed by the number of the attempt.
     Mutant(
         "aba-token",
@@ -122,8 +122,8 @@ MUTANTS: Final = (
     Mutant(
         "liar",
         "place",
-        "howdah.number_in(w.pace -> v_job.job_type -> 'per_second')",
-        "(w.pace -> v_job.job_type -> 'per_second')::numeric",
+        "howdah.number_in(w.throughput -> v_job.job_type -> 'per_second')",
+        "(w.throughput -> v_job.job_type -> 'per_second')::numeric",
     ),
     # A recovery takes whatever it names.
     Mutant("foreign-variants", "plain_update", " OR (NEW.status = 'pending' AND v_is_alive)"),
@@ -140,7 +140,7 @@ MUTANTS: Final = (
     # A job fails because its worker died, and has ended.
     Mutant(
         "kill9-random",
-        "end_of_claim",
+        "attempt_outcome",
         " AND counted.crashes >= coalesce(t.max_crashes, s.max_crashes) THEN 'failed'",
         " THEN 'failed'",
     ),

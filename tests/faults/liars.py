@@ -109,7 +109,7 @@ def lies() -> Iterator[Sequence[Lie]]:
 def by_functions() -> Iterator[tuple[str, Iterable[Any]]]:
     """What the role of workers may call."""
     for pace in PACES:
-        yield f"heartbeat({ME}, p_pace => %(value)s)", each_with(pace)
+        yield f"heartbeat({ME}, p_throughput => %(value)s)", each_with(pace)
     for name, values in (("running", WHOLE), ("leaked", WHOLE), ("since_claim", SPANS), ("loop_lag", SPANS)):
         yield f"heartbeat({ME}, p_{name} => %(value)s)", values
     for name, values in (
@@ -143,7 +143,7 @@ def by_plain_sql() -> Iterator[tuple[str, Iterable[Any]]]:
     """What the same role may write without them, and what it may not."""
     for column, values in (("created_at", MOMENTS), ("priority", WHOLE), ("max_attempts", WHOLE), ("data", JSON)):
         yield f"INSERT INTO howdah.jobs (job_type, {column}) VALUES ('added', %(value)s)", values
-    yield "UPDATE howdah.workers SET pace = %(value)s WHERE worker_id = %(me)s", ["7"]
+    yield "UPDATE howdah.workers SET throughput = %(value)s WHERE worker_id = %(me)s", ["7"]
     yield "UPDATE howdah.live SET report = %(value)s WHERE id = %(id)s", ["7"]
     yield "UPDATE howdah.jobs SET progress = %(value)s WHERE id = %(id)s", [101]
     yield "INSERT INTO howdah.events_open (job_id, data) VALUES (%(id)s, %(value)s)", ["7"]
@@ -153,7 +153,7 @@ def by_hand() -> Iterator[tuple[str, Iterable[Any]]]:
     """What a newer version's worker may have written, or is in a dump."""
     moments = ("heartbeat_at", "fresh_since", "registered_at", "started_at", "last_claim_at")
     for column, values in (
-        *(("pace", each_with(pace)) for pace in PACES),
+        *(("throughput", each_with(pace)) for pace in PACES),
         ("meta", JSON),
         ("job_types", TYPES),
         ("lease", SPANS),
@@ -217,7 +217,7 @@ def tell(stage: Stage, lying: Db, me: str, lie: Lie) -> uuid.UUID:
     id, boot = stage.enqueue("lied", priority=1_000 + stage.faults), uuid.uuid4()
     lying.execute("SELECT howdah.register_worker(%s, %s, '1 day', ARRAY['work', 'lied'], p_capacity => 3)", (me, boot))
     claimed = lying.execute(
-        "SELECT id, token FROM howdah.claim(%s, ARRAY['lied'], 1, 1, p_boot => %s)", (me, boot)
+        "SELECT id, token FROM howdah.claim(%s, ARRAY['lied'], 1, 1, p_incarnation => %s)", (me, boot)
     ).fetchall()
     assert [job["id"] for job in claimed] == [id]
     lying.execute("SELECT howdah.record_events(ARRAY[%(id)s], ARRAY[%(token)s], ARRAY['said'])", claimed[0])

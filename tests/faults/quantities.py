@@ -111,7 +111,7 @@ def touched_by(conn: Db, types: int, count: int, ahead: int) -> int:
     catalogues, too."""
     statement = (
         "SELECT * FROM howdah.claim('prober', ARRAY(SELECT 'many ' || n FROM generate_series(1, %(types)s) AS n), %(n)s,"
-        " p_ahead_types => ARRAY(SELECT 'many ' || n FROM generate_series(1, %(ahead)s) AS n))"
+        " p_prefetch_types => ARRAY(SELECT 'many ' || n FROM generate_series(1, %(ahead)s) AS n))"
     )
     for _ in range(2):
         with conn.transaction(force_rollback=True):

@@ -48,7 +48,7 @@ def crowd(db: Db, segments: int) -> None:
         if segment:
             db.execute("SELECT rotate('0')")
         db.execute(
-            "INSERT INTO events_open (at, xact, job_id, token, seq, attempt, job_type, kind, name)"
+            "INSERT INTO events_open (at, xid, job_id, token, seq, attempt, job_type, kind, name)"
             " SELECT now(), (3 + n * 100 / %(each)s)::text::xid8,"
             "     ('00000000-0000-7000-8000-' || lpad((n %% 1000)::text, 12, '0'))::uuid, 1, n / 1000 + 1, 1, 'foreign', 'event', 'e'"
             " FROM generate_series(1 + %(segment)s * %(each)s / %(of)s, (%(segment)s + 1) * %(each)s / %(of)s) AS n",
@@ -111,10 +111,12 @@ def test_a_watcher_that_began_while_there_was_nothing_reads_no_more_when_there_i
 
 def test_a_page_of_what_is_old_is_read_along_its_order(crowded: Db, connect: Connect) -> None:
     oldest = "SELECT * FROM read_events(%s, p_limit => 100)"
-    row = crowded.execute("SELECT min(n) + (max(n) - min(n)) / 2 AS middle FROM events").fetchone()
+    row = crowded.execute(
+        "SELECT min(stream_no) + (max(stream_no) - min(stream_no)) / 2 AS middle FROM events"
+    ).fetchone()
     assert row is not None
     middle = f"1:1:@0/{now(crowded)}/{row['middle']}"
-    assert read(crowded, middle, limit=1)[0][0]["n"] == row["middle"] + 1
+    assert read(crowded, middle, limit=1)[0][0]["stream_no"] == row["middle"] + 1
     for after in (None, middle):
         found = used(connect, oldest, after)
         assert max(found.values()) <= A_PAGE, found
@@ -158,5 +160,5 @@ def test_a_place_is_counted_along_the_lane(crowded: Db, connect: Connect) -> Non
         (30, EACH // 3 - 1, EACH // 10),
     ):
         (job,) = crowded.execute(line, (priority, place)).fetchall()
-        found = used(connect, "SELECT * FROM place(%s)", job["id"])
+        found = used(connect, "SELECT * FROM queue_position(%s)", job["id"])
         assert max(found.values()) <= most, (priority, place)

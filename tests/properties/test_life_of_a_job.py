@@ -287,7 +287,7 @@ class LifeOfAJob(RuleBasedStateMachine):
 
     def abandon(self, claim: Claim) -> None:
         expected = self.model.abandon(claim)
-        rows = self.rows("SELECT * FROM howdah.abandon(ARRAY[%s], ARRAY[%s], ARRAY['why'])", claim.id, claim.token)
+        rows = self.rows("SELECT * FROM howdah.cancel_held(ARRAY[%s], ARRAY[%s], ARRAY['why'])", claim.id, claim.token)
         assert [row["status"] for row in rows] == (["cancelled"] if expected else [])
 
     # Workers and time
@@ -306,7 +306,7 @@ class LifeOfAJob(RuleBasedStateMachine):
     @rule(boot=consumes(boots))
     def leave(self, boot: tuple[str, uuid.UUID]) -> None:
         expected = self.model.leave(*boot)
-        assert self.rows("SELECT howdah.leave_worker(%s, %s) AS left", *boot)[0]["left"] == expected
+        assert self.rows("SELECT howdah.unregister_worker(%s, %s) AS left", *boot)[0]["left"] == expected
 
     def time_passes(self, step: timedelta) -> None:
         self.model.now = self.clock.advance(step.total_seconds())

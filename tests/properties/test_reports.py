@@ -21,7 +21,7 @@ FOLD = """
 WITH RECURSIVE fold AS (
     SELECT 0 AS place, NULL::jsonb AS report
     UNION ALL
-    SELECT f.place + 1, next_report(f.report, s.token, s.token::int, %(begin)s + s.started, %(begin)s + s.at, s.percent, s.done, s.total)
+    SELECT f.place + 1, merged_progress(f.report, s.token, s.token::int, %(begin)s + s.started, %(begin)s + s.at, s.percent, s.done, s.total)
     FROM fold AS f
     JOIN unnest(%(tokens)s::bigint[], %(starteds)s::interval[], %(ats)s::interval[],
         %(percents)s::float8[], %(dones)s::float8[], %(totals)s::float8[])

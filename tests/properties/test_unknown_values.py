@@ -215,12 +215,14 @@ BAD_PACES = [
 def test_a_pace_that_is_none_is_refused_where_it_is_told_and_hurts_nobody_where_it_is_kept(
     db: Db, queue: JobQueue, dsn: str, pace: str
 ) -> None:
-    beat = "SELECT heartbeat('bad', w.boot, p_pace => %s::jsonb) FROM workers AS w WHERE w.worker_id = 'bad'"
+    beat = (
+        "SELECT heartbeat('bad', w.incarnation, p_throughput => %s::jsonb) FROM workers AS w WHERE w.worker_id = 'bad'"
+    )
     jobs = scene(db, queue)
     with pytest.raises(psycopg.Error, match="a pace is an object") as raised:
         db.execute(beat.encode(), (pace,))
     assert raised.value.sqlstate == "JQ001"
-    db.execute("UPDATE workers SET pace = %s WHERE worker_id = 'bad'", (pace,))
+    db.execute("UPDATE workers SET throughput = %s WHERE worker_id = 'bad'", (pace,))
     db.execute(
         'UPDATE workers SET last_claim_at = now(), pace = \'{"x": {"per_second": 2, "newer": {}}}\' WHERE worker_id = \'good\''
     )
@@ -235,7 +237,8 @@ def test_what_a_newer_worker_measures_besides_is_kept(db: Db, queue: JobQueue) -
     scene(db, queue)
     pace = json.dumps({"x": {"per_second": 2, "run": 0.1, "wait": 0.2, "percentiles": {"p99": [1, 2]}}})
     db.execute(
-        "SELECT heartbeat('bad', w.boot, p_pace => %s::jsonb) FROM workers AS w WHERE w.worker_id = 'bad'", (pace,)
+        "SELECT heartbeat('bad', w.incarnation, p_throughput => %s::jsonb) FROM workers AS w WHERE w.worker_id = 'bad'",
+        (pace,),
     )
     assert {worker.worker_id: worker.pace for worker in queue.workers()}["bad"]["x"].wait == 0.2
 
@@ -243,12 +246,12 @@ def test_what_a_newer_worker_measures_besides_is_kept(db: Db, queue: JobQueue) -
 @pytest.mark.parametrize(
     "call",
     [
-        "heartbeat('bad', w.boot, p_loop_lag => '170000000 years')",
-        "heartbeat('bad', w.boot, p_running => -5)",
-        "register_worker('bad', w.boot, p_meta => '[1]')",
-        "register_worker('bad', w.boot, p_capacity => -2147483648)",
-        "register_worker('bad', w.boot, p_job_types => '{x,NULL}')",
-        "register_worker('bad', w.boot, p_job_types => '{{x,y},{z,z}}')",
+        "heartbeat('bad', w.incarnation, p_loop_lag => '170000000 years')",
+        "heartbeat('bad', w.incarnation, p_running => -5)",
+        "register_worker('bad', w.incarnation, p_meta => '[1]')",
+        "register_worker('bad', w.incarnation, p_capacity => -2147483648)",
+        "register_worker('bad', w.incarnation, p_job_types => '{x,NULL}')",
+        "register_worker('bad', w.incarnation, p_job_types => '{{x,y},{z,z}}')",
         "enqueue('x', p_meta => '\"tag\"')",
         "enqueue_many('x', ARRAY['1']::jsonb[], p_meta => '7')",
         "enqueue('x', p_retry_policy => '{\"kind\": \"newer\"}')",
@@ -266,7 +269,8 @@ def test_a_pace_too_small_for_a_float_is_a_slow_one(db: Db, queue: JobQueue) -> 
     jobs = scene(db, queue)
     pace = '{"x": {"per_second": 1e-400, "run": 1e-400}}'
     db.execute(
-        "SELECT heartbeat('bad', w.boot, p_pace => %s::jsonb) FROM workers AS w WHERE w.worker_id = 'bad'", (pace,)
+        "SELECT heartbeat('bad', w.incarnation, p_throughput => %s::jsonb) FROM workers AS w WHERE w.worker_id = 'bad'",
+        (pace,),
     )
     placed = queue.place(jobs["pending bad"])
     assert placed is not None

@@ -254,7 +254,7 @@ def use_everything(conn: psycopg.Connection[dict[str, Any]], schema: str, role: 
         ask("complete", f"ARRAY['{first['id']}']::uuid[], ARRAY[{first['token']}]")
         ask("fail", f"ARRAY['{second['id']}']::uuid[], ARRAY[{second['token']}], ARRAY['boom']")
         ask("snooze", f"ARRAY['{third['id']}']::uuid[], ARRAY[{third['token']}]")
-        ask("leave_worker", f"'w', {boot}")
+        ask("unregister_worker", f"'w', {boot}")
     if role in ("worker", "operator"):
         ask("schedule", "'s', 'a', p_every => '1 h'")
         ask("recover")

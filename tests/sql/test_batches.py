@@ -24,7 +24,7 @@ BATCHES = {
     "fail": "SELECT id FROM fail(%(ids)s, %(tokens)s, array_fill('boom'::text, ARRAY[10]))",
     "release": "SELECT id FROM release(%(ids)s, %(tokens)s)",
     "interrupt": "SELECT id FROM release(%(ids)s, %(tokens)s, p_interrupted => true)",
-    "abandon": "SELECT id FROM abandon(%(ids)s, %(tokens)s)",
+    "abandon": "SELECT id FROM cancel_held(%(ids)s, %(tokens)s)",
     "crash": "SELECT id FROM crash(%(ids)s, %(tokens)s)",
 }
 OF_RUNNING_JOBS = {"interrupt", "crash"}

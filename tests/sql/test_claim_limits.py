@@ -143,7 +143,7 @@ def test_bad_limits_are_refused(db: Db, bad: list[int], message: str) -> None:
 def test_only_the_registered_boot_of_a_worker_gets_jobs(queue: JobQueue, db: Db) -> None:
     old, new = uuid.uuid4(), uuid.uuid4()
     queue.enqueue_many("a", [{"n": n} for n in range(2)])
-    statement = "SELECT * FROM claim('w', ARRAY['a'], 1, p_boot => %s)"
+    statement = "SELECT * FROM claim('w', ARRAY['a'], 1, p_incarnation => %s)"
     for registered in (None, new):
         if registered:
             db.execute("SELECT register_worker('w', %s)", (registered,))

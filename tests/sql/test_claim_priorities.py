@@ -55,7 +55,7 @@ def test_what_expired_or_is_suspect_is_not_handed_out_across_priorities(db: Db) 
     insert(db, [("a", n, -1, 0) for n in range(60)])
     db.execute("UPDATE live SET expires_at = now() WHERE priority % 3 = 0")
     db.execute("UPDATE live SET crashes = 1 WHERE priority % 3 = 1")
-    claimed = db.execute("SELECT priority FROM claim('w', '{a}', 100, p_suspects => false)").fetchall()
+    claimed = db.execute("SELECT priority FROM claim('w', '{a}', 100, p_include_crashed => false)").fetchall()
     assert [row["priority"] for row in claimed] == [n for n in reversed(range(60)) if n % 3 == 2]
 
 

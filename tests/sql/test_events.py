@@ -213,7 +213,7 @@ def test_writers_of_one_job_take_turns(db: Db, connect: Connect) -> None:
         seqs = list(pool.map(write, writers))
     assert all(own == sorted(own) for own in seqs)
     assert [event["seq"] for event in events(db, job)] == list(range(1, 201))
-    in_order_of_n = db.execute("SELECT seq FROM events ORDER BY n").fetchall()
+    in_order_of_n = db.execute("SELECT seq FROM events ORDER BY stream_no").fetchall()
     assert [row["seq"] for row in in_order_of_n] == list(range(1, 201))
 
 
@@ -271,7 +271,7 @@ ENDS: dict[str, tuple[End, str]] = {
     "worker died": (sweep_after(16), "pending"),
     "crashed": (by("SELECT crash(ARRAY[%s], ARRAY[%s], ARRAY['killed'])"), "pending"),
     "interrupted": (by(INTERRUPT), "pending"),
-    "cancelled": (by("SELECT abandon(ARRAY[%s], ARRAY[%s], ARRAY['not wanted'])"), "cancelled"),
+    "cancelled": (by("SELECT cancel_held(ARRAY[%s], ARRAY[%s], ARRAY['not wanted'])"), "cancelled"),
     "lease passed": (sweep_after(601), "pending"),
     "cancel overdue": (sweep_after(31, "SELECT cancel(ARRAY[%s]), %s"), "cancelled"),
 }

@@ -185,7 +185,7 @@ def test_a_heartbeat_tells_how_the_worker_is_and_keeps_what_it_does_not_mention(
 
 
 def words(db: Db, worker: str, held: list[dict[str, Any]]) -> dict[tuple[uuid.UUID, int], str]:
-    rows = db.execute("SELECT * FROM attend(%s, %s, %s)", (worker, *lists(held))).fetchall()
+    rows = db.execute("SELECT * FROM check_held(%s, %s, %s)", (worker, *lists(held))).fetchall()
     return {(row["id"], row["token"]): row["word"] for row in rows}
 
 
@@ -230,7 +230,7 @@ def test_a_crash_is_only_of_what_runs(db: Db) -> None:
 
 def test_a_worker_may_give_up_what_it_holds_as_cancelled_and_say_why(db: Db, queue: JobQueue) -> None:
     held = hold(db, "w", 2, start=1)
-    rows = db.execute("SELECT status FROM abandon(%s, %s, ARRAY['no longer wanted', NULL])", lists(held)).fetchall()
+    rows = db.execute("SELECT status FROM cancel_held(%s, %s, ARRAY['no longer wanted', NULL])", lists(held)).fetchall()
     assert rows == [{"status": "cancelled"}] * 2
     jobs = [queue.get(row["id"]) for row in held]
     assert [(job.status, job.attempts, job.last_error) for job in jobs] == [
@@ -242,9 +242,9 @@ def test_a_worker_may_give_up_what_it_holds_as_cancelled_and_say_why(db: Db, que
 def test_only_the_holder_may_abandon_a_job(db: Db, connect: Connect) -> None:
     (stale,) = hold(db, "w", start=1)
     db.execute("SELECT release(ARRAY[%s], ARRAY[%s], true)", (stale["id"], stale["token"]))
-    assert db.execute("SELECT * FROM abandon(%s, %s)", lists([stale])).fetchall() == []
+    assert db.execute("SELECT * FROM cancel_held(%s, %s)", lists([stale])).fetchall() == []
     db.execute("SELECT claim('w', ARRAY['x'], 1, 1)")
-    assert db.execute("SELECT * FROM abandon(%s, %s)", lists([stale])).fetchall() == []
+    assert db.execute("SELECT * FROM cancel_held(%s, %s)", lists([stale])).fetchall() == []
     assert db.execute("SELECT status FROM jobs").fetchall() == [{"status": "running"}]
 
 

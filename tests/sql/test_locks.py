@@ -53,7 +53,7 @@ def held_by(db: Db) -> int:
 
 # Sleepers and watchers
 
-SIGN_UP = [("fall_asleep", "stay_awake", 0), ("start_watching", "stop_watching", 32)]
+SIGN_UP = [("add_sleeper", "remove_sleeper", 0), ("add_watcher", "remove_watcher", 32)]
 
 
 @pytest.mark.parametrize(("begin", "end", "first"), SIGN_UP)
@@ -98,15 +98,15 @@ def test_who_shares_them_already_keeps_its_own(db: Db, connect: Connect, begin: 
 def test_whoever_only_looks_whether_somebody_sleeps_refuses_nobody(db: Db, connect: Connect) -> None:
     """Producers have the lock of a bucket for a moment, at each enqueue."""
     producers = [connect() for _ in range(3)]
-    look = "SELECT count(somebody_sleeps('a')) FROM generate_series(1, 20000)"
+    look = "SELECT count(has_sleeper('a')) FROM generate_series(1, 20000)"
     with ThreadPoolExecutor(len(producers)) as pool:
         looking = [pool.submit(producer.execute, look) for producer in producers]
         rounds = 0
         while rounds < 20 or not all(each.done() for each in looking):
-            row = db.execute("SELECT fall_asleep(ARRAY['a']) AS buckets").fetchone()
+            row = db.execute("SELECT add_sleeper(ARRAY['a']) AS buckets").fetchone()
             assert row is not None
             assert row["buckets"]
-            db.execute("SELECT stay_awake(ARRAY['a'])")
+            db.execute("SELECT remove_sleeper(ARRAY['a'])")
             rounds += 1
         for each in looking:
             each.result()
@@ -246,7 +246,7 @@ def test_jobs_that_follow_wake_those_who_sleep(db: Db, connect: Connect) -> None
     assert row is not None
     sleeper.execute(f'LISTEN "{row["name"]}"'.encode())
     adding.commit()
-    sleeper.execute("SELECT fall_asleep(ARRAY['o'])")
+    sleeper.execute("SELECT add_sleeper(ARRAY['o'])")
     recover(db)
     assert [note.payload.split()[0] for note in sleeper.notifies(timeout=30, stop_after=1)] == ["wake"]
 
@@ -304,7 +304,7 @@ def test_a_type_that_does_not_change_is_declared_beside_an_open_pause(db: Db, op
     [
         "heartbeat('w', %(boot)s)",
         "register_worker('w', gen_random_uuid())",
-        "leave_worker('w', %(boot)s)",
+        "unregister_worker('w', %(boot)s)",
     ],
 )
 def test_a_worker_gives_up_soon_where_its_row_is_locked(db: Db, operator: Db, call: str) -> None:

@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 def place(db: Db, job: uuid.UUID) -> Place | None:
-    rows = db.execute("SELECT * FROM place(%s)", (job,)).fetchall()
+    rows = db.execute("SELECT * FROM queue_position(%s)", (job,)).fetchall()
     assert len(rows) <= 1
     return Place(**rows[0]) if rows else None
 
@@ -48,7 +48,7 @@ def work(db: Db, worker: str, pace: dict[str, float] | None = None, job_types: t
     boot = uuid.uuid4()
     db.execute("SELECT register_worker(%s, %s, '15 s', p_job_types => %s::varchar[])", (worker, boot, list(job_types)))
     measured = {job_type: {"per_second": rate, "run": 1, "wait": 1} for job_type, rate in (pace or {}).items()}
-    db.execute("SELECT heartbeat(%s, %s, p_pace => %s)", (worker, boot, Jsonb(measured) if pace else None))
+    db.execute("SELECT heartbeat(%s, %s, p_throughput => %s)", (worker, boot, Jsonb(measured) if pace else None))
 
 
 def test_those_come_before_it_that_a_claim_would_take_before_it(db: Db, clock: TestClock) -> None:
@@ -77,7 +77,7 @@ def test_only_what_waits_has_a_place(db: Db, status: str) -> None:
     if status == "completed":
         db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
     elif status == "cancelled":
-        db.execute("SELECT abandon(ARRAY[%s], ARRAY[%s])", job)
+        db.execute("SELECT cancel_held(ARRAY[%s], ARRAY[%s])", job)
     assert place(db, uuid.uuid4() if status == "unknown" else job.id) is None
 
 
@@ -106,7 +106,7 @@ def test_a_worker_keeps_its_pace_while_it_does_not_mention_it(db: Db, clock: Tes
     jobs = [enqueue(db) for _ in range(3)]
     boot = uuid.uuid4()
     db.execute("SELECT register_worker('w', %s, p_job_types => '{x}')", (boot,))
-    db.execute("SELECT heartbeat('w', %s, p_pace => %s)", (boot, Jsonb({"x": {"per_second": 2}})))
+    db.execute("SELECT heartbeat('w', %s, p_throughput => %s)", (boot, Jsonb({"x": {"per_second": 2}})))
     db.execute("SELECT heartbeat('w', %s)", (boot,))
     found = place(db, jobs[-1])
     assert found is not None

@@ -16,7 +16,7 @@ from tests.sql.plain import change, insert, one, row_of, running, send, until_bl
 
 def sleeper(connect: Connect, *job_types: str) -> Db:
     conn = listener(connect)
-    conn.execute("SELECT fall_asleep(%s)", (list(job_types),))
+    conn.execute("SELECT add_sleeper(%s)", (list(job_types),))
     return conn
 
 

@@ -204,15 +204,15 @@ def test_a_schema_that_was_renamed_says_what_to_do_and_is_mended_by_it(source: s
 def test_events_of_another_cluster_are_put_in_order_and_none_comes_as_new(source: str, target: str) -> None:
     with psycopg.connect(source, autocommit=True) as conn, JobQueue(source) as queue:
         # As if that cluster had done much more than this one.
-        conn.execute("UPDATE howdah.events SET xact = (xact::text::bigint + 1000000000)::text::xid8")
+        conn.execute("UPDATE howdah.events SET xid = (xid::text::bigint + 1000000000)::text::xid8")
         (count,) = conn.execute("SELECT count(*) FROM howdah.events").fetchone() or (0,)
-        (last,) = conn.execute("SELECT max(n) FROM howdah.events").fetchone() or (0,)
+        (last,) = conn.execute("SELECT max(stream_no) FROM howdah.events").fetchone() or (0,)
         (work_left,) = queue.list(job_type="later")
     theirs = f"1000000900:1000000900:@{last}"
     newer_than_the_dump = f"1000000999:1000000999:@{last + 500}"
     move(source, target)
     with JobQueue(target) as queue, psycopg.connect(target, autocommit=True) as conn:
-        read = "SELECT count(n) FROM howdah.read_events(%s)"
+        read = "SELECT count(stream_no) FROM howdah.read_events(%s)"
         for position in (None, theirs):
             with pytest.raises(psycopg.Error, match="restored from another cluster") as caught:
                 conn.execute(read, (position,))
@@ -231,7 +231,7 @@ def test_events_of_another_cluster_are_put_in_order_and_none_comes_as_new(source
         for position in (theirs, newer_than_the_dump):
             with pytest.raises(psycopg.Error, match="another cluster"):
                 conn.execute(read, (position,))
-        new = conn.execute("SELECT name FROM howdah.read_events(%s) WHERE n IS NOT NULL", (start,)).fetchall()
+        new = conn.execute("SELECT name FROM howdah.read_events(%s) WHERE stream_no IS NOT NULL", (start,)).fetchall()
         assert [name for (name,) in new] == ["completed", "failed"]
         assert conn.execute(read, (None,)).fetchone() == (count + 2,)
         with pytest.raises(PositionLost):
@@ -245,13 +245,13 @@ def test_a_stranger_in_the_schema_is_told(server_dsn: str, source: str) -> None:
         conn.execute(f"CREATE ROLE {name}_stranger".encode())
         try:
             conn.execute(f"ALTER TABLE howdah.types OWNER TO {name}_stranger".encode())
-            conn.execute("CREATE FUNCTION howdah.settle() RETURNS int LANGUAGE sql AS 'SELECT 1'")
-            conn.execute("REVOKE ALL ON FUNCTION howdah.settle() FROM PUBLIC")
-            conn.execute(f"ALTER FUNCTION howdah.settle() OWNER TO {name}_stranger".encode())
+            conn.execute("CREATE FUNCTION howdah.end_attempt() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+            conn.execute("REVOKE ALL ON FUNCTION howdah.end_attempt() FROM PUBLIC")
+            conn.execute(f"ALTER FUNCTION howdah.end_attempt() OWNER TO {name}_stranger".encode())
             conn.execute(f"CREATE ROLE {name}_owner".encode())
             conn.execute(f"ALTER SCHEMA howdah OWNER TO {name}_owner".encode())
             told = {(each.kind, each.name) for each in queue.check_schema() if "stranger" in each.problem}
-            assert told == {("owner", "types"), ("owner", "settle")}
+            assert told == {("owner", "types"), ("owner", "end_attempt")}
         finally:
             for role in ("stranger", "owner"):
                 conn.execute(f"DROP OWNED BY {name}_{role} CASCADE".encode())

@@ -35,13 +35,13 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is nobody's.
 FUNCTIONS = decided(
-    (PRODUCER | WORKER, "enqueue enqueue_many queue_up"),
+    (PRODUCER | WORKER, "enqueue enqueue_many lock_type_for_bulk"),
     (
         WORKER,
         (
-            " abandon attend checkpoint claim claim_job_batch complete crash declare_schedule declare_type declare_types disown due_schedules fail fall_asleep"
-            " fire_schedule heartbeat is_held leave_worker next_due next_fire pass_over progress record_events register_worker release"
-            " snooze start stay_awake"
+            " cancel_held check_held checkpoint claim claim_job_batch complete crash declare_schedule declare_type declare_types release_unknown due_schedules fail add_sleeper"
+            " fire_schedule heartbeat is_held unregister_worker next_due next_fire skip_locked progress record_events register_worker release"
+            " snooze start remove_sleeper"
         ),
     ),
     (WORKER | OPERATOR, "bound_segments compact_counts prune recover recover_stale_jobs rotate schedule"),
@@ -52,18 +52,18 @@ FUNCTIONS = decided(
             " run_schedule"
         ),
     ),
-    (READERS, "moment_in place read_events start_watching stop_watching stream_position"),
+    (READERS, "timestamp_in queue_position read_events add_watcher remove_watcher stream_position"),
     (WORKER | READERS, "channel clock lease_clock"),
     (
         NOBODYS,
         (
-            "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged bounded bounded_span check_job_type check_meta"
-            " check_keys check_options check_pace check_schedule check_size check_span check_worker_id claim_level claim_levels"
-            " claim_oldest claim_one_by_one claim_ordered claimable_unchanged end_of_claim far_head filled_in finish"
-            " follow_clock has_ended has_segments in_use_by is_retry_policy lane_heads may_be_claimed may_notify new_id"
-            " make_segment next_report next_token number_in open_segment ordered_heads plain_defaults plain_delete plain_insert"
-            " plain_names_error plain_truncate plain_update plain_updated reorder restamp_events retry_delay rights seq_of"
-            " settle share_locks somebody_sleeps somebody_watches take_back tell wake with_error with_seq"
+            "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged clamp clamp_interval check_job_type check_meta"
+            " check_keys check_options check_throughput check_schedule check_size check_span check_worker_id claim_level claim_levels"
+            " claim_oldest claim_one_by_one claim_ordered claimable_unchanged attempt_outcome far_head with_type_defaults archive_jobs"
+            " follow_clock has_ended has_segments segment_users is_retry_policy lane_heads may_be_claimed may_notify new_id"
+            " make_segment merged_progress next_token number_in open_segment ordered_heads plain_defaults plain_delete plain_insert"
+            " plain_names_error plain_truncate plain_update plain_updated apply_order restamp_events retry_delay rights seq_of"
+            " end_attempt share_locks has_sleeper has_watcher release_worker notify_watchers notify_workers with_error with_seq"
         ),
     ),
 )
@@ -286,7 +286,7 @@ def test_what_runs_as_the_owner_has_a_search_path_of_its_own_and_what_is_interna
 def test_a_migration_again_keeps_it_all_and_mends_what_was_changed(tenant: Tenant) -> None:
     schema = sql.Identifier(tenant.schema)
     for statement in (
-        "GRANT EXECUTE ON FUNCTION {}.settle TO PUBLIC",
+        "GRANT EXECUTE ON FUNCTION {}.end_attempt TO PUBLIC",
         "GRANT SELECT ON {}.live TO roles_test_producer",
         "GRANT SELECT (data) ON {}.archive TO roles_test_worker",
         "REVOKE EXECUTE ON FUNCTION {}.claim FROM roles_test_worker",
@@ -297,7 +297,7 @@ def test_a_migration_again_keeps_it_all_and_mends_what_was_changed(tenant: Tenan
     with JobQueue(tenant.admin_dsn, tenant.schema) as queue:
         found = {(each.kind, each.name, each.problem) for each in queue.check_schema()}
         assert found == {
-            ("grant", "EXECUTE on settle to PUBLIC", "is not Howdah's"),
+            ("grant", "EXECUTE on end_attempt to PUBLIC", "is not Howdah's"),
             ("grant", "SELECT on live to roles_test_producer", "is not Howdah's"),
             ("grant", "SELECT on archive.data to roles_test_worker", "is not Howdah's"),
             ("grant", "EXECUTE on claim to roles_test_worker", "is missing"),
@@ -537,10 +537,10 @@ def test_what_a_stranger_put_into_the_schema_stays_the_strangers(vacant: Tenant,
             conn.execute(sql.SQL(peek).format(sql.Identifier("peek")))
             conn.execute("GRANT EXECUTE ON FUNCTION peek TO PUBLIC")
             # By its name it could be ours.
-            conn.execute(sql.SQL(peek).format(sql.Identifier("settle")))
-            with pytest.raises(SchemaConflict, match=r"settle\(\) belongs to roles_vacant_app"):
+            conn.execute(sql.SQL(peek).format(sql.Identifier("end_attempt")))
+            with pytest.raises(SchemaConflict, match=r"end_attempt\(\) belongs to roles_vacant_app"):
                 queue.migrate(roles=True)
-            conn.execute("DROP FUNCTION settle()")
+            conn.execute("DROP FUNCTION end_attempt()")
             assert queue.migrate(roles=True).changed
             assert queue.check_schema() == []
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

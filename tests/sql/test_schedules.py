@@ -328,7 +328,7 @@ def test_sql_alone_may_resume(db: Db, queue: JobQueue, clock: TestClock) -> None
         db.execute("SELECT resume_schedule(name) FROM schedules")
         # On its beat, whether it was due meanwhile or not.
         beat = begin + timedelta(seconds=60 if seconds == 10 else 120)
-        assert (stored(db, "span")["next_run_at"], stored(db, "span")["planned"]) == (beat, True)
+        assert (stored(db, "span")["next_run_at"], stored(db, "span")["next_run_known"]) == (beat, True)
     clock.advance(2)
     assert look(queue).fired == 2
 

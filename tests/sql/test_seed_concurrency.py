@@ -118,7 +118,7 @@ def in_batches(conn: Db, call: str, jobs: list[dict[str, Any]]) -> None:
             return
         except psycopg.errors.LockNotAvailable:
             with conn.transaction():
-                locked = one(conn, "SELECT pass_over($1) AS ids", [job["id"] for job in jobs])["ids"]
+                locked = one(conn, "SELECT skip_locked($1) AS ids", [job["id"] for job in jobs])["ids"]
                 write([job for job in jobs if job["id"] not in locked])
             jobs = [job for job in jobs if job["id"] in locked]
 

@@ -164,10 +164,10 @@ def test_a_closed_segment_has_what_the_open_one_has(db: Db) -> None:
 
 def test_a_rotation_is_no_news_and_hides_none(db: Db) -> None:
     tell_one(db)
-    before = db.execute("SELECT * FROM events ORDER BY n").fetchall()
+    before = db.execute("SELECT * FROM events ORDER BY stream_no").fetchall()
     both, position = read(db)
     close(db)
-    assert db.execute("SELECT * FROM events ORDER BY n").fetchall() == before
+    assert db.execute("SELECT * FROM events ORDER BY stream_no").fetchall() == before
     assert read(db, position)[0] == []
     assert [event["seq"] for event in read(db, both[0]["position"])[0]] == [2]
     job = tell_one(db)
@@ -343,7 +343,7 @@ def test_nothing_is_lost_where_writing_rotating_and_reading_never_stop(db: Db, c
             found, position = read_all(conn, position)
             conn.execute("SELECT count(*) FROM jobs")
             conn.commit()
-            seen += [event["n"] for event in found]
+            seen += [event["stream_no"] for event in found]
             if was_over:
                 return seen
 
@@ -364,7 +364,7 @@ def test_nothing_is_lost_where_writing_rotating_and_reading_never_stop(db: Db, c
         assert caring.result() >= 1
         seen = watching.result()
     assert len(db.execute("SELECT FROM jobs WHERE status = 'completed'").fetchall()) == rounds * writers
-    there = sorted(row["n"] for row in db.execute("SELECT n FROM events"))
+    there = sorted(row["stream_no"] for row in db.execute("SELECT stream_no FROM events"))
     assert len(there) == 2 * rounds * writers
     assert sorted(seen) == there
 

@@ -36,7 +36,7 @@ def test_a_row_is_all_of_the_event(db: Db, jobs: list[Held]) -> None:
     event.pop("position")
     row = db.execute("SELECT * FROM events").fetchone()
     assert row is not None
-    row.pop("xact")
+    row.pop("xid")
     assert event == row
 
 
@@ -63,7 +63,7 @@ def test_each_row_has_the_position_behind_it(db: Db, jobs: list[Held]) -> None:
     everything, _ = read(db, start)
     for place, event in enumerate(everything, start=1):
         rest, _ = read_all(db, event["position"], limit=4)
-        assert [each["n"] for each in rest] == [each["n"] for each in everything[place:]]
+        assert [each["stream_no"] for each in rest] == [each["stream_no"] for each in everything[place:]]
 
 
 def test_who_goes_on_from_a_row_gets_the_rest_and_in_the_same_call_what_has_come_since(
@@ -89,7 +89,7 @@ def test_pages_are_as_long_as_one_asks_and_all_together_are_everything(db: Db, j
             page, _ = read(db, after, limit=limit)
             assert len(page) == min(limit, 25)
             found, _ = read_all(db, after, limit=limit)
-            assert [event["n"] for event in found] == sorted({event["n"] for event in found})
+            assert [event["stream_no"] for event in found] == sorted({event["stream_no"] for event in found})
             assert len(found) == 25
 
 
@@ -367,12 +367,12 @@ def test_events_that_came_with_a_dump_of_another_cluster_are_refused_until_they_
     """One day this cluster comes to their numbers, and they would come as new. How they are numbered: see test_restore."""
     start = now(db)
     tell(db, jobs[0], name="restored")
-    db.execute("UPDATE events SET xact = '9000000000000'")
+    db.execute("UPDATE events SET xid = '9000000000000'")
     for after in (start, None, now(db)):
         with pytest.raises(psycopg.Error, match="another cluster") as caught:
             read(db, after)
         assert caught.value.sqlstate == "JQ009"
-    db.execute("UPDATE events SET xact = '2'")
+    db.execute("UPDATE events SET xid = '2'")
     assert names(read(db, start)[0]) == ["restored"]
     # What this very transaction has written is its own, and not foreign.
     other = connect(autocommit=False)

@@ -31,8 +31,8 @@ def prepared(db: Db) -> Iterator[str]:
 def sleeper(connect: Connect) -> Db:
     """A worker that waits for jobs, and a client that watches them."""
     conn = listener(connect)
-    conn.execute("SELECT fall_asleep(ARRAY['x'])")
-    conn.execute("SELECT start_watching(ARRAY['x'])")
+    conn.execute("SELECT add_sleeper(ARRAY['x'])")
+    conn.execute("SELECT add_watcher(ARRAY['x'])")
     return conn
 
 

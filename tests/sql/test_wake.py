@@ -24,15 +24,15 @@ def listen(connect: Connect, db: Db) -> Listen:
     def listen(*job_types: str) -> Db:
         conn = listener(connect)
         if job_types:
-            conn.execute("SELECT fall_asleep(%s)", (list(job_types),))
+            conn.execute("SELECT add_sleeper(%s)", (list(job_types),))
         return conn
 
     return listen
 
 
 def bucket(db: Db, job_type: str) -> int:
-    row = db.execute("SELECT fall_asleep(ARRAY[%s]) AS buckets", (job_type,)).fetchone()
-    db.execute("SELECT stay_awake(ARRAY[%s])", (job_type,))
+    row = db.execute("SELECT add_sleeper(ARRAY[%s]) AS buckets", (job_type,)).fetchone()
+    db.execute("SELECT remove_sleeper(ARRAY[%s])", (job_type,))
     assert row is not None
     return int(row["buckets"][0])
 
@@ -152,7 +152,7 @@ def test_who_has_woken_up_is_not_woken_again(db: Db, listen: Listen) -> None:
     sleeper = listen("x")
     db.execute("SELECT enqueue('x')")
     assert len(heard(sleeper, db)) == 1
-    sleeper.execute("SELECT stay_awake(ARRAY['x'])")
+    sleeper.execute("SELECT remove_sleeper(ARRAY['x'])")
     db.execute("SELECT enqueue('x')")
     assert heard(sleeper, db) == []
 
@@ -170,7 +170,7 @@ def test_a_sleeper_whose_connection_dies_sleeps_no_more(db: Db, listen: Listen) 
 def test_sleep_outlives_the_transaction_in_which_it_began(db: Db, listen: Listen) -> None:
     sleeper = listen()
     with sleeper.transaction(force_rollback=True):
-        sleeper.execute("SELECT fall_asleep(ARRAY['x'])")
+        sleeper.execute("SELECT add_sleeper(ARRAY['x'])")
     db.execute("SELECT enqueue('x')")
     assert len(heard(sleeper, db)) == 1
 
@@ -198,7 +198,7 @@ def test_a_producer_keeps_no_lock_and_does_not_wait_for_a_sleeper(db: Db, connec
 def test_many_types_of_one_bucket_wake_once(db: Db, listen: Listen) -> None:
     job_types = [f"type {n}" for n in range(200)]
     sleeper = listen(*job_types)
-    db.execute("SELECT wake(%s::varchar[])", (job_types,))
+    db.execute("SELECT notify_workers(%s::varchar[])", (job_types,))
     assert sorted(heard(sleeper, db)) == sorted({f"wake {bucket(db, job_type)}" for job_type in job_types})
     assert all(0 <= bucket(db, job_type) < 32 for job_type in job_types)
 
@@ -206,7 +206,7 @@ def test_many_types_of_one_bucket_wake_once(db: Db, listen: Listen) -> None:
 def test_who_was_not_asleep_may_stay_awake_without_a_warning(db: Db) -> None:
     notices: list[str | None] = []
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary))
-    db.execute("SELECT stay_awake(ARRAY['x', 'y'])")
+    db.execute("SELECT remove_sleeper(ARRAY['x', 'y'])")
     assert notices == []
 
 
@@ -215,7 +215,7 @@ def test_who_was_not_asleep_may_stay_awake_without_a_warning(db: Db) -> None:
     [
         "SELECT complete(ARRAY[%(id)s], ARRAY[%(token)s])",
         "SELECT fail(ARRAY[%(id)s], ARRAY[%(token)s], ARRAY['boom'], p_give_ups => ARRAY[true])",
-        "SELECT abandon(ARRAY[%(id)s], ARRAY[%(token)s])",
+        "SELECT cancel_held(ARRAY[%(id)s], ARRAY[%(token)s])",
         "UPDATE jobs SET status = 'completed' WHERE id = %(id)s",
     ],
 )

@@ -24,15 +24,15 @@ def watch(connect: Connect) -> Watch:
     def watch(*job_types: str | None) -> Db:
         conn = listener(connect)
         if job_types:
-            conn.execute("SELECT start_watching(%s)", (None if None in job_types else list(job_types),))
+            conn.execute("SELECT add_watcher(%s)", (None if None in job_types else list(job_types),))
         return conn
 
     return watch
 
 
 def bucket(db: Db, job_type: str) -> int:
-    row = db.execute("SELECT start_watching(ARRAY[%s]) AS buckets", (job_type,)).fetchone()
-    db.execute("SELECT stop_watching(ARRAY[%s])", (job_type,))
+    row = db.execute("SELECT add_watcher(ARRAY[%s]) AS buckets", (job_type,)).fetchone()
+    db.execute("SELECT remove_watcher(ARRAY[%s])", (job_type,))
     assert row is not None
     (found,) = row["buckets"]
     return int(found)
@@ -53,7 +53,7 @@ NEWS = {
     "a failure": "SELECT fail(ARRAY[%(id)s], ARRAY[%(token)s], ARRAY['boom'])",
     "a failure for good": "SELECT fail(ARRAY[%(id)s], ARRAY[%(token)s], ARRAY['boom'], p_give_ups => ARRAY[true])",
     "a crash": "SELECT crash(ARRAY[%(id)s], ARRAY[%(token)s])",
-    "an end as cancelled": "SELECT abandon(ARRAY[%(id)s], ARRAY[%(token)s])",
+    "an end as cancelled": "SELECT cancel_held(ARRAY[%(id)s], ARRAY[%(token)s])",
     "a snooze": "SELECT snooze(ARRAY[%(id)s], ARRAY[%(token)s])",
     "a recovery": "SELECT recover_stale_jobs('0')",
     "a plain Complete": "UPDATE jobs SET status = 'completed' WHERE id = %(id)s",
@@ -113,7 +113,7 @@ def test_who_watches_all_types_is_told_of_each(db: Db, watch: Watch) -> None:
         (job,) = hold(db, job_type=job_type)
         tell(db, job)
         assert heard(watcher, db) == [f"news {bucket(db, job_type)}"]
-    row = watcher.execute("SELECT start_watching() AS buckets").fetchone()
+    row = watcher.execute("SELECT add_watcher() AS buckets").fetchone()
     assert row == {"buckets": list(range(32))}
 
 
@@ -144,11 +144,11 @@ def test_a_session_does_not_tell_itself(db: Db, watch: Watch) -> None:
 def test_who_stops_watching_is_told_no_more_unless_it_began_twice(db: Db, watch: Watch) -> None:
     (job,) = hold(db)
     watcher = watch("x", "x")
-    watcher.execute("SELECT start_watching(ARRAY['x'])")
-    watcher.execute("SELECT stop_watching(ARRAY['x'])")
+    watcher.execute("SELECT add_watcher(ARRAY['x'])")
+    watcher.execute("SELECT remove_watcher(ARRAY['x'])")
     tell(db, job)
     assert len(heard(watcher, db)) == 1
-    watcher.execute("SELECT stop_watching(ARRAY['x'])")
+    watcher.execute("SELECT remove_watcher(ARRAY['x'])")
     tell(db, job)
     assert heard(watcher, db) == []
 
@@ -168,7 +168,7 @@ def test_watching_outlives_the_transaction_in_which_it_began(db: Db, watch: Watc
     (job,) = hold(db)
     watcher = watch()
     with watcher.transaction(force_rollback=True):
-        watcher.execute("SELECT start_watching(ARRAY['x'])")
+        watcher.execute("SELECT add_watcher(ARRAY['x'])")
     tell(db, job)
     assert len(heard(watcher, db)) == 1
 
@@ -198,10 +198,10 @@ def test_who_writes_keeps_no_lock_and_does_not_wait_for_who_watches(db: Db, conn
 def test_watching_and_sleeping_are_two_things(db: Db, watch: Watch) -> None:
     (job,) = hold(db)
     sleeper = watch()
-    sleeper.execute("SELECT fall_asleep(ARRAY['x'])")
+    sleeper.execute("SELECT add_sleeper(ARRAY['x'])")
     tell(db, job)
     assert heard(sleeper, db) == []
-    sleeper.execute("SELECT stay_awake(ARRAY['x'])")
+    sleeper.execute("SELECT remove_sleeper(ARRAY['x'])")
     watcher = watch("x")
     db.execute("SELECT enqueue('x')")
     assert heard(watcher, db) == []
@@ -210,6 +210,6 @@ def test_watching_and_sleeping_are_two_things(db: Db, watch: Watch) -> None:
 def test_who_was_not_watching_may_stop_without_a_warning(db: Db) -> None:
     notices: list[str | None] = []
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary))
-    db.execute("SELECT stop_watching(ARRAY['x', 'y', NULL])")
-    db.execute("SELECT stop_watching()")
+    db.execute("SELECT remove_watcher(ARRAY['x', 'y', NULL])")
+    db.execute("SELECT remove_watcher()")
     assert notices == []

@@ -37,7 +37,14 @@ def waiting() -> list[str]:
 
 def test_it_finds_them() -> None:
     found = waiting()
-    for name in ("functions/rotate", "functions/queue_up", "set_aside", "lock_migration", "testing/drop", "bench/drop"):
+    for name in (
+        "functions/archive/rotate",
+        "functions/enqueue/lock_type_for_bulk",
+        "set_aside",
+        "lock_migration",
+        "testing/drop",
+        "bench/drop",
+    ):
         assert f"sql/{name}.sql" in found
     assert "cli/commands/demo/clear.sql" in found
 
@@ -122,7 +129,7 @@ def test_a_printed_migration_sets_a_bound_before_anything_else(roles: bool) -> N
         "declare_type",
         "fire_schedule",
         "heartbeat",
-        "leave_worker",
+        "unregister_worker",
         "recover",
         "register_worker",
         "schedule",
@@ -131,4 +138,4 @@ def test_a_printed_migration_sets_a_bound_before_anything_else(roles: bool) -> N
 )
 def test_what_workers_call_does_not_wait_for_a_row_for_ever(function: str) -> None:
     """An operator may have locked it, in a transaction that stays open."""
-    assert BOUND.search(uncommented(FILES[f"sql/functions/{function}.sql"]))
+    assert BOUND.search(uncommented(statements.source(f"functions/{function}")))

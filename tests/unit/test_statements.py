@@ -13,7 +13,10 @@ from howdah import InvalidOption
 from howdah.db import statements
 
 ROOT = Path(howdah.__file__).parent / "sql"
-FILES = sorted(path.relative_to(ROOT).as_posix().removesuffix(".sql") for path in ROOT.rglob("*.sql"))
+FILES = sorted(
+    re.sub(r"^functions/\w+/", "functions/", path.relative_to(ROOT).as_posix().removesuffix(".sql"))
+    for path in ROOT.rglob("*.sql")
+)
 FUNCTIONS = statements.names("functions")
 
 
@@ -24,6 +27,7 @@ def test_the_files_are_found_as_the_package_finds_them() -> None:
         for name in statements.names(folder)
     } <= set(FILES)
     assert len(FUNCTIONS) > 30
+    assert len(FILES) == len(set(FILES)), "two functions have one name"
 
 
 @pytest.mark.parametrize("path", FILES)

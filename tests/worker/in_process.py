@@ -84,7 +84,7 @@ def statuses(db: Db, job_type: str) -> dict[str, int]:
 
 def sleeps(db: Db, job_type: str) -> bool:
     """Whether a worker sleeps that is to be told of jobs of a type."""
-    row = db.execute("SELECT howdah.somebody_sleeps(%s) AS so", (job_type,)).fetchone()
+    row = db.execute("SELECT howdah.has_sleeper(%s) AS so", (job_type,)).fetchone()
     assert row is not None
     return bool(row["so"])
 

@@ -374,7 +374,7 @@ def test_a_worker_that_is_given_up_for_dead_lets_go_and_starts_anew(queue: JobQu
             await started.acquire()
             with db.transaction():
                 db.execute("DELETE FROM howdah.workers WHERE worker_id = %s", (worker.worker_id,))
-                db.execute("SELECT * FROM howdah.take_back(%s)", (worker.worker_id,))
+                db.execute("SELECT * FROM howdah.release_worker(%s)", (worker.worker_id,))
             done = await ended(queue, job)
             assert told == [job.id]
             return done

@@ -252,11 +252,11 @@ def test_a_worker_that_is_woken_as_soon_as_it_sleeps_looks_for_a_while_instead(
             monkeypatch.setattr(claimer, "SHORT_NAP", 3600)
             monkeypatch.setattr(claimer, "LINGER", 0.001)
             for _ in range(5):
-                db.execute("SELECT howdah.wake('{work}')")
+                db.execute("SELECT howdah.notify_workers('{work}')")
                 await until(lambda: sleeps(db, "work"))
             monkeypatch.setattr(claimer, "LINGER", 3600)
             # Another worker may have got the job that this was about.
-            db.execute("SELECT howdah.wake('{work}')")
+            db.execute("SELECT howdah.notify_workers('{work}')")
             await until(lambda: not sleeps(db, "work"))
 
     run(scenario())
@@ -279,7 +279,7 @@ def test_a_worker_that_is_woken_while_it_falls_asleep_looks_for_a_while_instead(
             monkeypatch.setattr(claimer, "SHORT_NAP", 3600)
             monkeypatch.setattr(claimer, "LINGER", 0.001)
             monkeypatch.setattr(claimer.Claimer, "_record_sleep", told)
-            db.execute("SELECT howdah.wake('{work}')")
+            db.execute("SELECT howdah.notify_workers('{work}')")
             await until(lambda: claimer.LINGER == 3600 and not sleeps(db, "work"))
 
     run(scenario())
@@ -309,7 +309,7 @@ def test_a_worker_that_is_woken_now_and_then_sleeps_on(
             for _ in range(3):
                 # Its own looks are no wake-ups: after these, it has slept for long enough, and sleeps on.
                 await many_looks_later()
-                db.execute("SELECT howdah.wake('{work}')")
+                db.execute("SELECT howdah.notify_workers('{work}')")
             await many_looks_later()
 
     run(scenario())
@@ -325,7 +325,7 @@ def test_a_worker_that_was_woken_soon_looks_again(
             connect().execute(
                 "SELECT pg_advisory_lock('howdah.live'::regclass::oid::int, 64 + abs(hashtext('work') % 32))"
             )
-            db.execute("SELECT howdah.wake('{work}')")
+            db.execute("SELECT howdah.notify_workers('{work}')")
             assert (await ended(queue, await work.aenqueue())).result == "done"
 
     run(scenario())

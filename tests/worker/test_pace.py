@@ -21,7 +21,7 @@ def paces(queue: JobQueue, worker: Worker) -> Mapping[str, Pace]:
 
 
 def place(db: Db, job: Job) -> dict[str, Any]:
-    row = db.execute("SELECT * FROM howdah.place(%s)", (job.id,)).fetchone()
+    row = db.execute("SELECT * FROM howdah.queue_position(%s)", (job.id,)).fetchone()
     assert row is not None
     return row
 
@@ -153,7 +153,7 @@ def test_it_is_told_once_and_again_when_the_worker_was_forgotten(queue: JobQueue
             await beats(db, worker, 2)
             told = paces(queue, worker)
             assert set(told) == {"work"}
-            db.execute("UPDATE howdah.workers SET pace = NULL")
+            db.execute("UPDATE howdah.workers SET throughput = NULL")
             await beats(db, worker, 2)
             assert paces(queue, worker) == {}
             db.execute("DELETE FROM howdah.workers")

@@ -84,7 +84,7 @@ def as_the_new_owner_left_them() -> list[tuple[Any, ...]]:
 
 
 def boot(fleet: Fleet, worker: WorkerProcess) -> Any:
-    rows = fleet.rows("SELECT boot FROM howdah.workers WHERE worker_id = %s", worker.name)
+    rows = fleet.rows("SELECT incarnation AS boot FROM howdah.workers WHERE worker_id = %s", worker.name)
     return rows[0]["boot"] if rows else None
 
 

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import re
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 from psycopg import sql
 
@@ -53,15 +54,27 @@ def quoted(identifier: str) -> str:
 
 @functools.cache
 def source(path: str) -> str:
-    """The text of one SQL file, by its path without the ending."""
-    return (_ROOT / f"{path}.sql").read_text(encoding="utf-8")
+    """The text of one SQL file, by its path without the ending. A function's path leaves out the theme that it is under."""
+    folder, _, name = path.rpartition("/")
+    file = _functions()[name] if folder == "functions" else _ROOT / f"{path}.sql"
+    return file.read_text(encoding="utf-8")
 
 
 @functools.cache
 def names(folder: str) -> tuple[str, ...]:
     """The names of the SQL files of one folder, without their ending, sorted."""
-    files = (entry.name for entry in (_ROOT / folder).iterdir())
-    return tuple(sorted(name.removesuffix(".sql") for name in files if name.endswith(".sql")))
+    return tuple(sorted(_functions() if folder == "functions" else _files(_ROOT / folder)))
+
+
+@functools.cache
+def _functions() -> dict[str, Traversable]:
+    """Each function's file by its name: the folders below ``functions`` are for people."""
+    themes = [theme for theme in (_ROOT / "functions").iterdir() if theme.is_dir()]
+    return {name: file for theme in themes for name, file in _files(theme).items()}
+
+
+def _files(folder: Traversable) -> dict[str, Traversable]:
+    return {entry.name.removesuffix(".sql"): entry for entry in folder.iterdir() if entry.name.endswith(".sql")}
 
 
 @functools.cache

@@ -173,7 +173,7 @@ def enqueue_many(
         more = bool(chunk)
         if key is not None and chunk_size is None and not taken and len(chunk) == size:
             # More may come, and keys are sorted within a chunk only.
-            yield from call("queue_up", job_type=job_type)
+            yield from call("lock_type_for_bulk", job_type=job_type)
         committed = 0 if chunk_size is None else enqueued
         arguments = given(
             job_type=job_type,

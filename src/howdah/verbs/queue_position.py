@@ -30,7 +30,7 @@ class Place:
 
 def place(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[Place | None]:
     """Where a pending job stands in its lane, and when it will start. None: it is not pending. Raises JobNotFound."""
-    rows = yield from call("place", id=options.job_id(job))
+    rows = yield from call("queue_position", id=options.job_id(job))
     if not rows:
         yield from calls.get(context, job)
         return None

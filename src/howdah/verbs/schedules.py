@@ -253,7 +253,7 @@ def _fire(row: Row) -> Plan[tuple[int, int]]:
 def _due(row: Row) -> Due:
     try:
         rhythm = fires.counted_from(fires.rhythm(row["cron"], row["every"], row["timezone"]), row["next_run_at"])
-        first = row["next_run_at"] if row["planned"] else fires.after(rhythm, row["next_run_at"])
+        first = row["next_run_at"] if row["next_run_known"] else fires.after(rhythm, row["next_run_at"])
         return Due((), None, 0) if first is None else fires.due(rhythm, first, row["now"], row["missed"])
     except InvalidOption as error:
         raise _Unfit(str(error)) from error

@@ -398,13 +398,13 @@ class _Line:
 
     def _watch(self, types: Types) -> None:
         # Those of before are given back as they were taken, all at once: types share locks.
-        buckets = self.run(_of("start_watching", types))[0]["start_watching"] if types != NO_TYPES else ()
+        buckets = self.run(_of("add_watcher", types))[0]["add_watcher"] if types != NO_TYPES else ()
         if types != NO_TYPES and not buckets:
             self._refused()
             return
         before, self._watched = self._watched, types
         if before != NO_TYPES:
-            self.run(_of("stop_watching", before))
+            self.run(_of("remove_watcher", before))
         self._buckets = frozenset(buckets)
 
     def _refused(self) -> None:

@@ -103,17 +103,17 @@ def _declared(declaration: Mapping[str, Any]) -> dict[str, Any]:
 def register(context: Context, boot: uuid.UUID, *, schedules: Sequence[str] = (), **facts: Any) -> Plan[None]:
     """schedules: those that the worker's code has."""
     meta = Jsonb({"schedules": list(schedules)}) if schedules else None
-    yield from call("register_worker", worker_id=context.worker_id, boot=boot, meta=meta, **facts)
+    yield from call("register_worker", worker_id=context.worker_id, incarnation=boot, meta=meta, **facts)
 
 
 def heartbeat(context: Context, boot: uuid.UUID, *, pace: Mapping[str, Any] | None = None, **facts: Any) -> Plan[bool]:
     stored = None if pace is None else Jsonb(pace)
-    rows = yield from call("heartbeat", worker_id=context.worker_id, boot=boot, pace=stored, **facts)
+    rows = yield from call("heartbeat", worker_id=context.worker_id, incarnation=boot, throughput=stored, **facts)
     return bool(rows[0]["heartbeat"])
 
 
 def leave(context: Context, boot: uuid.UUID) -> Plan[None]:
-    yield from call("leave_worker", worker_id=context.worker_id, boot=boot)
+    yield from call("unregister_worker", worker_id=context.worker_id, incarnation=boot)
 
 
 def claim(
@@ -139,11 +139,11 @@ def claim(
         cursor_priorities=[c.priority for c in cursors],
         cursor_run_ats=[c.run_at for c in cursors],
         cursor_ids=Ids(c.id for c in cursors),
-        boot=boot,
+        incarnation=boot,
         limits=None if limits is None else list(limits),
         oldest=oldest,
-        suspects=suspects,
-        ahead_types=None if ahead_types is None else list(ahead_types),
+        include_crashed=suspects,
+        prefetch_types=None if ahead_types is None else list(ahead_types),
     )
     claimed, codec = ClaimedRows(wired, context.worker_id), context.codec
     jobs = [unread(claimed, row, codec) for row in wired.take()]
@@ -159,7 +159,7 @@ def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:
 
 def fall_asleep(context: Context, types: Sequence[str]) -> Plan[frozenset[int]]:
     """The buckets that wake-ups will name; none if another session keeps a lock that sleepers share."""
-    return frozenset((yield from call("fall_asleep", job_types=list(types)))[0]["fall_asleep"])
+    return frozenset((yield from call("add_sleeper", job_types=list(types)))[0]["add_sleeper"])
 
 
 def lock_holders(context: Context) -> Plan[list[Row]]:
@@ -168,7 +168,7 @@ def lock_holders(context: Context) -> Plan[list[Row]]:
 
 
 def stay_awake(context: Context, types: Sequence[str]) -> Plan[None]:
-    yield from call("stay_awake", job_types=list(types))
+    yield from call("remove_sleeper", job_types=list(types))
 
 
 def channel(context: Context) -> Plan[str]:
@@ -180,7 +180,7 @@ def echo(context: Context, payload: str) -> Plan[None]:
 
 
 def attend(context: Context, holds: Sequence[Hold]) -> Plan[list[Word]]:
-    rows = yield from call("attend", worker_id=context.worker_id, **_fences(holds))
+    rows = yield from call("check_held", worker_id=context.worker_id, **_fences(holds))
     return [Word(**row) for row in rows]
 
 
@@ -191,7 +191,11 @@ def is_held(hold: Hold) -> Plan[bool]:
 
 def disown(context: Context, boot: uuid.UUID, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
     return _ids(
-        (yield from call_within(LOCK_TIMEOUT, "disown", worker_id=context.worker_id, boot=boot, **_fences(holds)))
+        (
+            yield from call_within(
+                LOCK_TIMEOUT, "release_unknown", worker_id=context.worker_id, incarnation=boot, **_fences(holds)
+            )
+        )
     )
 
 
@@ -207,7 +211,7 @@ def passing_over(
         return Batch((yield from write(items)), frozenset())
     except psycopg.errors.LockNotAvailable:
         yield Begin()
-    locked = frozenset((yield from call("pass_over", ids=Ids(id_of(item) for item in items)))[0]["pass_over"])
+    locked = frozenset((yield from call("skip_locked", ids=Ids(id_of(item) for item in items)))[0]["skip_locked"])
     return Batch((yield from write([item for item in items if id_of(item) not in locked])), locked)
 
 
@@ -298,7 +302,7 @@ def snooze(context: Context, ended: Sequence[tuple[Hold, Snoozed]]) -> Plan[dict
 
 def abandon(context: Context, ended: Sequence[tuple[Hold, Cancelled]]) -> Plan[dict[uuid.UUID, str]]:
     reasons = [stored_text(context, end.reason) for _, end in ended]
-    return _statuses((yield from call_within(LOCK_TIMEOUT, "abandon", **_fences(_holds(ended)), reasons=reasons)))
+    return _statuses((yield from call_within(LOCK_TIMEOUT, "cancel_held", **_fences(_holds(ended)), reasons=reasons)))
 
 
 def crash(context: Context, ended: Sequence[tuple[Hold, Crashed]]) -> Plan[dict[uuid.UUID, str]]:

@@ -51,7 +51,7 @@ def test_an_empty_queue_says_so(dsn: str) -> None:
 
 def test_json_has_everything_in_one_object(dsn: str, queue: JobQueue, db: Db) -> None:
     register(db, "mail office")
-    db.execute("""UPDATE workers SET pace = '{"mail": {"per_second": 2.5, "run": 0.25, "wait": 1.5}}'""")
+    db.execute("""UPDATE workers SET throughput = '{"mail": {"per_second": 2.5, "run": 0.25, "wait": 1.5}}'""")
     job = running_job(queue, "mail", 40, "sorting")
     (top,) = howdah("top", "--json", dsn=dsn).lines
     assert (top["schema"], top["total"]["running"]) == ("howdah", 1)

@@ -29,7 +29,7 @@ def test_lanes_jobs_and_workers_appear_and_change_by_themselves(queue: JobQueue,
     queue.enqueue("reindex", delay=3_600)
     queue.enqueue("mail")
     register(db, "post office")
-    db.execute("""UPDATE workers SET pace = '{"mail": {"per_second": 7.5, "run": 0.25, "wait": 90}}'""")
+    db.execute("""UPDATE workers SET throughput = '{"mail": {"per_second": 7.5, "run": 0.25, "wait": 90}}'""")
 
     async def look() -> None:
         async with opened(queue) as seen:

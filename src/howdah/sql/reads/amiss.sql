@@ -9,6 +9,6 @@ SELECT
     -- Numbered by another cluster: here, no transaction that is over has such a number.
     EXISTS (
         SELECT FROM howdah.event_details AS e
-        WHERE e.xact OPERATOR(pg_catalog.>=) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
-            AND coalesce(e.xact OPERATOR(pg_catalog.<>) pg_catalog.pg_current_xact_id_if_assigned(), true)
+        WHERE e.xid OPERATOR(pg_catalog.>=) pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+            AND coalesce(e.xid OPERATOR(pg_catalog.<>) pg_catalog.pg_current_xact_id_if_assigned(), true)
     ) AS has_foreign_events

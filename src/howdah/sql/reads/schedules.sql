@@ -3,7 +3,7 @@ WITH worker AS MATERIALIZED (
 )
 SELECT
     s.name, s.job_type, s.data, s.cron, s.every, s.timezone, s.missed, s.overlap, s.priority, s.max_attempts, s.timeout,
-    s.retry_policy, CASE WHEN s.planned THEN s.next_run_at END AS next_run_at, s.last_run_at, s.last_job_id, s.paused_at,
+    s.retry_policy, CASE WHEN s.next_run_known THEN s.next_run_at END AS next_run_at, s.last_run_at, s.last_job_id, s.paused_at,
     s.created_at, s.declared_at, howdah.clock() AS now,
     s.declared_at IS NOT NULL AND EXISTS (SELECT FROM worker AS w) AND NOT EXISTS (
         SELECT FROM worker AS w WHERE pg_catalog.jsonb_exists(w.meta OPERATOR(pg_catalog.->) 'schedules', s.name)

@@ -24,8 +24,14 @@ WITH plain AS (
 )
 SELECT
     pg_catalog.to_regclass('howdah.schema_version') IS NOT NULL AS installed,
-    -- Before 0.1.0, jobs was a view.
-    pg_catalog.to_regclass('howdah.live') IS NOT NULL AND pg_catalog.to_regclass('howdah.segments') IS NULL AS is_development,
+    -- Before 0.1.0 some tables and columns were missing, or had other names.
+    pg_catalog.to_regclass('howdah.live') IS NOT NULL AND (
+        pg_catalog.to_regclass('howdah.segments') IS NULL OR pg_catalog.to_regclass('howdah.workers') IS NOT NULL AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_attribute AS a
+            WHERE a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('howdah.workers') AND NOT a.attisdropped
+                AND a.attname OPERATOR(pg_catalog.=) 'incarnation'
+        )
+    ) AS is_development,
     EXISTS (
         SELECT FROM pg_catalog.pg_namespace AS n
         WHERE n.oid OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')
@@ -49,7 +55,7 @@ SELECT
     EXISTS (
         SELECT FROM pg_catalog.pg_proc AS p
         WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')
-            AND p.proname OPERATOR(pg_catalog.=) ANY ('{declare_type,prune,settle}')
+            AND p.proname OPERATOR(pg_catalog.=) ANY ('{declare_type,prune,end_attempt}')
             AND EXISTS (
                 SELECT FROM pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
                 WHERE a.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid

@@ -43,13 +43,13 @@ GRANT USAGE ON SCHEMA howdah TO howdah_producer, howdah_worker, howdah_viewer, h
 GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
 
 -- To add jobs. A status of one's own is not among the columns: a producer does not also end jobs.
-GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many, howdah.queue_up TO howdah_producer, howdah_worker;
+GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many, howdah.lock_type_for_bulk TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
 -- To run them.
 GRANT EXECUTE ON FUNCTION
-    howdah.abandon,
-    howdah.attend,
+    howdah.cancel_held,
+    howdah.check_held,
     howdah.checkpoint,
     howdah.claim,
     howdah.claim_job_batch,
@@ -58,24 +58,24 @@ GRANT EXECUTE ON FUNCTION
     howdah.declare_schedule,
     howdah.declare_type,
     howdah.declare_types,
-    howdah.disown,
+    howdah.release_unknown,
     howdah.due_schedules,
     howdah.fail,
-    howdah.fall_asleep,
+    howdah.add_sleeper,
     howdah.fire_schedule,
     howdah.heartbeat,
     howdah.is_held,
-    howdah.leave_worker,
+    howdah.unregister_worker,
     howdah.next_due,
     howdah.next_fire,
-    howdah.pass_over,
+    howdah.skip_locked,
     howdah.progress,
     howdah.record_events,
     howdah.register_worker,
     howdah.release,
     howdah.snooze,
     howdah.start,
-    howdah.stay_awake
+    howdah.remove_sleeper
 TO howdah_worker;
 
 -- To see what is going on, without what is in it: see the views.
@@ -89,7 +89,7 @@ GRANT SELECT ON
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION
-    howdah.moment_in, howdah.place, howdah.read_events, howdah.start_watching, howdah.stop_watching, howdah.stream_position
+    howdah.timestamp_in, howdah.queue_position, howdah.read_events, howdah.add_watcher, howdah.remove_watcher, howdah.stream_position
 TO howdah_viewer, howdah_operator;
 
 -- To interfere.

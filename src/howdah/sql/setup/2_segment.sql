@@ -26,8 +26,8 @@ BEGIN
         PERFORM howdah.open_segment(v_number);
     END IF;
     -- A number of the stream never comes twice.
-    PERFORM setval('howdah.event_counter', e.n)
-    FROM (SELECT e.n FROM howdah.events AS e ORDER BY e.n DESC LIMIT 1) AS e, howdah.event_counter AS c
-    WHERE e.n > c.last_value;
+    PERFORM setval('howdah.event_counter', e.stream_no)
+    FROM (SELECT e.stream_no FROM howdah.events AS e ORDER BY e.stream_no DESC LIMIT 1) AS e, howdah.event_counter AS c
+    WHERE e.stream_no > c.last_value;
 END
 $$;

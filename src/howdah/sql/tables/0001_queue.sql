@@ -17,21 +17,37 @@ CREATE TABLE howdah.schema_version (
     digest text NOT NULL,
     views_digest text,
     howdah_version text NOT NULL,
-    migrated_at timestamptz NOT NULL DEFAULT now()
+    migrated_at timestamptz NOT NULL DEFAULT now(),
+    rights text,
+    stream_from bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE howdah.schema_version IS
     'What is installed here. oldest_client is the oldest schema version whose clients still work with it.';
 COMMENT ON COLUMN howdah.schema_version.views_digest IS
-    'Tells one version of the views from another. To replace a view waits for its readers, so it is done only where it changes.';
+    'Identifies the version of the views. Replacing a view waits for its readers, so a migration does it only where a view changed.';
+COMMENT ON COLUMN howdah.schema_version.rights IS
+    'What the function rights returned after the last migration. Where it returns something else now, a restore or an administrator'
+    ' has changed owners or grants.';
+COMMENT ON COLUMN howdah.schema_version.stream_from IS
+    'Events up to this stream_no come from another cluster, and so do positions below it: see restamp_events.';
 
 CREATE TABLE howdah.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     archive_retention interval NOT NULL DEFAULT '14 days' CHECK (archive_retention >= '0'),
     cancel_grace interval NOT NULL DEFAULT '30 seconds',
     max_crashes int NOT NULL DEFAULT 3 CHECK (max_crashes >= 1),
-    max_interruptions int NOT NULL DEFAULT 10 CHECK (max_interruptions >= 0)
+    max_interruptions int NOT NULL DEFAULT 10 CHECK (max_interruptions >= 0),
+    -- Smaller values are never measured: see check_size.
+    max_payload_bytes int NOT NULL DEFAULT 16777216 CHECK (max_payload_bytes BETWEEN 65536 AND 1073741823),
+    -- A hundred years, as check_span has it: a timestamp that far away can still be represented.
+    CONSTRAINT settings_bounds CHECK (
+        archive_retention <= '36500 days' AND cancel_grace BETWEEN '0' AND '36500 days'
+        AND max_crashes <= 1000000 AND max_interruptions <= 1000000
+    )
 );
 COMMENT ON TABLE howdah.settings IS 'What an operator may change, in one row.';
+COMMENT ON COLUMN howdah.settings.max_payload_bytes IS
+    'Larger data, results, checkpoints and events are refused with SQLSTATE JQ003: a worker keeps many jobs in memory.';
 INSERT INTO howdah.settings DEFAULT VALUES;
 
 CREATE TABLE howdah.types (
@@ -47,14 +63,33 @@ CREATE TABLE howdah.types (
     expires_in interval,
     retry_policy jsonb,
     max_crashes int,
-    declared_at timestamptz
+    declared_at timestamptz,
+    settling text[],
+    CONSTRAINT types_bounds CHECK (
+        timeout > '0' AND timeout <= '36500 days' AND expires_in BETWEEN '0' AND '36500 days'
+    )
 );
 COMMENT ON TABLE howdah.types IS
     'What is known of a job type. A type needs no row here; its defaults reach producers that lack the handler.';
+COMMENT ON COLUMN howdah.types.settling IS
+    'Transactions from before the type became ordered, or ceased to be, which may still add jobs as it was then: see apply_order. Empty:'
+    ' not looked for yet. NULL: there are none.';
+CREATE INDEX types_settling ON howdah.types (job_type) WHERE settling IS NOT NULL;
+
+-- Liveness is decided by generations and elapsed time. A clock that goes back gives a later claim an earlier timestamp, so the order of
+-- timestamps cannot show which registration of a worker made a claim.
+CREATE SEQUENCE howdah.worker_generations;
+
+CREATE TABLE howdah.clock_mark (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    latest timestamptz NOT NULL
+);
+COMMENT ON TABLE howdah.clock_mark IS 'The time of the last sweep. A clock that shows less has gone back: see follow_clock.';
+INSERT INTO howdah.clock_mark (latest) VALUES ('-infinity');
 
 CREATE TABLE howdah.workers (
     worker_id varchar(100) PRIMARY KEY,
-    boot uuid NOT NULL,
+    incarnation uuid NOT NULL,
     heartbeat_at timestamptz NOT NULL,
     fresh_since timestamptz,
     registered_at timestamptz NOT NULL,
@@ -69,14 +104,21 @@ CREATE TABLE howdah.workers (
     running int,
     loop_lag interval,
     leaked int,
-    pace jsonb,
-    meta jsonb
+    throughput jsonb,
+    meta jsonb,
+    generation bigint NOT NULL DEFAULT nextval('howdah.worker_generations'),
+    CONSTRAINT workers_bounds CHECK (
+        lease <= '36500 days' AND least(heartbeat_at, fresh_since, registered_at, started_at, last_claim_at) >= '0001-01-02 UTC'
+        AND greatest(heartbeat_at, fresh_since, registered_at, started_at, last_claim_at) <= '9999-12-30 UTC'
+    )
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE howdah.workers IS
     'One row for each worker that sends heartbeats. A holder of jobs without a row here lives by lease_until.';
 COMMENT ON COLUMN howdah.workers.fresh_since IS
     'Since when its heartbeats have come without a gap. A worker that was out of touch itself does not judge others.';
-COMMENT ON COLUMN howdah.workers.pace IS
+COMMENT ON COLUMN howdah.workers.generation IS
+    'A new number for each registration. Claims keep it, so that those of an earlier registration are recognised.';
+COMMENT ON COLUMN howdah.workers.throughput IS
     'For each type that it ran lately: how many it ended in a second while there were any (per_second), and the mean seconds that'
     ' they ran (run) and had been due before (wait).';
 
@@ -139,6 +181,7 @@ CREATE TABLE howdah.live (
     retry_policy jsonb,
     meta jsonb,
     report jsonb,
+    generation bigint,
     PRIMARY KEY (id),
     CONSTRAINT valid_status CHECK (status IN ('pending', 'claimed', 'running', 'completed', 'failed', 'cancelled'))
 ) INHERITS (howdah.jobs) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
@@ -149,7 +192,9 @@ COMMENT ON COLUMN howdah.live.own_write IS
 COMMENT ON COLUMN howdah.live.names_error IS
     'True only inside of an UPDATE that names last_error: see plain_names_error.';
 COMMENT ON COLUMN howdah.live.report IS
-    'What the job has said of its progress; NULL if nothing. See next_report. seq counts its events.';
+    'What the job has said of its progress; NULL if nothing. See merged_progress. seq counts its events.';
+COMMENT ON COLUMN howdah.live.generation IS
+    'The registration that claimed the job. NULL where the holder is not registered.';
 -- A claim writes a new version of a job, and enters it beside the old one: where a page has room for that, it is not split.
 ALTER INDEX howdah.live_pkey SET (fillfactor = 50);
 
@@ -198,8 +243,8 @@ COMMENT ON TABLE howdah.archive IS
 CREATE SEQUENCE howdah.event_counter;
 
 CREATE TABLE howdah.events (
-    n bigint NOT NULL DEFAULT nextval('howdah.event_counter'),
-    xact xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    stream_no bigint NOT NULL DEFAULT nextval('howdah.event_counter'),
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     at timestamptz NOT NULL,
     job_id uuid NOT NULL,
     token bigint NOT NULL,
@@ -214,19 +259,24 @@ CREATE TABLE howdah.events (
 COMMENT ON TABLE howdah.events IS
     'What happened to jobs, in segments, as the archive is: they are added to events_open.';
 COMMENT ON COLUMN howdah.events.seq IS 'Its place within the job. The job''s row is locked while it is given, so that it is also the order of commits.';
-COMMENT ON COLUMN howdah.events.n IS 'Grows with seq inside of a job. Between jobs it is no order of commits: see read_events.';
+COMMENT ON COLUMN howdah.events.stream_no IS 'Grows with seq inside of a job. Between jobs it is no order of commits: see read_events.';
 
 CREATE TABLE howdah.segments (
     number int PRIMARY KEY CHECK (number > 0),
     opened_at timestamptz NOT NULL,
     closed_at timestamptz,
     first_end timestamptz,
-    last_end timestamptz
+    last_end timestamptz,
+    first_id uuid,
+    last_id uuid
 );
 COMMENT ON TABLE howdah.segments IS
     'The segments of the archive and of the events. The one that is not closed is archive_open and events_open; segment 17, closed, is'
     ' archive_17 and events_17. The row of the open one is the lock of all that works on segments and their counts.';
 COMMENT ON COLUMN howdah.segments.first_end IS 'When the first of its jobs ended, and the last: once it is closed, see bound_segments.';
+COMMENT ON COLUMN howdah.segments.first_id IS
+    'The first and the last id of the jobs of a closed segment, so that most new ids need not be looked up in it: see rotate, has_ended.'
+    ' NULL: it has no jobs.';
 CREATE UNIQUE INDEX segments_open ON howdah.segments ((closed_at IS NULL)) WHERE closed_at IS NULL;
 
 CREATE TABLE howdah.archive_counts (
@@ -259,18 +309,22 @@ CREATE TABLE howdah.schedules (
     timeout interval,
     retry_policy jsonb,
     next_run_at timestamptz,
-    planned boolean NOT NULL DEFAULT false,
+    next_run_known boolean NOT NULL DEFAULT false,
     last_run_at timestamptz,
     last_job_id uuid,
     paused_at timestamptz,
     created_at timestamptz NOT NULL,
     changed_at timestamptz NOT NULL,
+    declared_at timestamptz,
     CONSTRAINT schedules_rhythm CHECK ((cron IS NULL) <> (every IS NULL)),
-    CONSTRAINT schedules_every CHECK (every >= '1 second')
+    CONSTRAINT schedules_every CHECK (every >= '1 second'),
+    CONSTRAINT schedules_bounds CHECK (every <= '36500 days' AND timeout > '0' AND timeout <= '36500 days')
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE howdah.schedules IS
     'Jobs that come again and again. next_run_at is the fence: the worker that fires moves it, in the transaction that adds the jobs.';
 COMMENT ON COLUMN howdah.schedules.next_run_at IS
     'When it fires next; NULL if it never does again. Without an index, so that a fire does not grow one.';
-COMMENT ON COLUMN howdah.schedules.planned IS
+COMMENT ON COLUMN howdah.schedules.next_run_known IS
     'False where SQL gave no next_run_at: it is then the moment after which the first fire is still to be found, by a worker.';
+COMMENT ON COLUMN howdah.schedules.declared_at IS
+    'When a worker whose code has this schedule (@queue.periodic) last started; NULL if a call made the schedule.';

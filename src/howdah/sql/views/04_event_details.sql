@@ -1,8 +1,8 @@
 -- Redacted as live_jobs is. How an attempt ended stays; why, in the words of an error, does not.
 CREATE OR REPLACE VIEW howdah.event_details AS
 SELECT
-    n,
-    xact,
+    stream_no,
+    xid,
     at,
     job_id,
     token,

@@ -17,7 +17,7 @@ SELECT
     timeout,
     retry_policy,
     next_run_at,
-    planned,
+    next_run_known,
     last_run_at,
     last_job_id,
     paused_at,

@@ -49,9 +49,9 @@ FROM howdah.claim(
     p_cursor_priorities => %(cursor_priorities)s,
     p_cursor_run_ats => %(cursor_run_ats)s,
     p_cursor_ids => %(cursor_ids)s,
-    p_boot => %(boot)s,
+    p_incarnation => %(incarnation)s,
     p_limits => %(limits)s,
     p_oldest => %(oldest)s,
-    p_suspects => %(suspects)s,
-    p_ahead_types => %(ahead_types)s
+    p_include_crashed => %(include_crashed)s,
+    p_prefetch_types => %(prefetch_types)s
 )

@@ -26,11 +26,11 @@ SELECT
     EXISTS (
         SELECT FROM howdah.live_jobs AS j
         WHERE j.job_type = d.job_type AND (
-            j.status IN ('claimed', 'running') OR howdah.moment_in(j.errors -> -1 -> 'at') > howdah.clock() - make_interval(secs => %(patience)s)
+            j.status IN ('claimed', 'running') OR howdah.timestamp_in(j.errors -> -1 -> 'at') > howdah.clock() - make_interval(secs => %(patience)s)
             -- The head of an order that backs off holds its lane.
             OR (j.order_key IS NOT NULL AND j.status = 'pending' AND j.run_at > howdah.clock() AND j.first_due_at <= howdah.clock())
         )
-    ) OR EXISTS (SELECT FROM worker AS w WHERE jsonb_exists(w.pace, d.job_type)) AS moves,
+    ) OR EXISTS (SELECT FROM worker AS w WHERE jsonb_exists(w.throughput, d.job_type)) AS moves,
     EXISTS (
         SELECT FROM howdah.archive_counts AS c
         WHERE c.job_type = d.job_type AND c.status = 'completed' AND c.day >= (howdah.clock() AT TIME ZONE 'UTC')::date - 1

@@ -10,8 +10,8 @@ SELECT
     h.kind, h.name, h.active, age(h.held) AS transactions,
     (
         SELECT extract(epoch FROM howdah.clock() - e.at)::float8 FROM howdah.event_details AS e
-        WHERE e.xact > (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - age(h.held))::text::xid8
-        ORDER BY e.xact LIMIT 1
+        WHERE e.xid > (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - age(h.held))::text::xid8
+        ORDER BY e.xid LIMIT 1
     ) AS seconds
 FROM holder AS h
 ORDER BY transactions DESC

@@ -1,0 +1,77 @@
+CREATE OR REPLACE FUNCTION howdah.archive_jobs(
+    p_ids uuid[],
+    p_statuses varchar[],
+    p_errors text[] DEFAULT NULL,
+    p_noted boolean DEFAULT false,
+    p_cause text DEFAULT NULL
+) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET enable_nestloop = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_types varchar[];
+    v_ordered_types varchar[];
+BEGIN
+    WITH ended AS MATERIALIZED (
+        SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
+    ), gone AS (
+        DELETE FROM howdah.live AS j USING ended
+        WHERE j.id = ANY (p_ids) AND j.id = ended.id
+        RETURNING j.*, ended.status AS ended_as, ended.error
+    ), kept AS (
+        INSERT INTO howdah.archive_open (
+            id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
+            expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
+            crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, report
+        )
+        SELECT
+            id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
+            expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
+            crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
+            current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta,
+            CASE WHEN report IS NOT NULL THEN howdah.with_seq(report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END
+        FROM gone
+    ), counted AS (
+        INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
+        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, ended_as, count(*)
+        FROM gone GROUP BY job_type, ended_as
+    ), paused AS (
+        UPDATE howdah.types AS t SET
+            paused_at = howdah.clock(),
+            paused_because = format('job %s of this ordered type ended as %s', stopped.id, stopped.ended_as)
+        FROM (
+            SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone
+            WHERE order_key IS NOT NULL AND ended_as <> 'completed'
+        ) AS stopped
+        WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL
+    ), noted AS (
+        INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        SELECT
+            howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', ended_as,
+            jsonb_strip_nulls(jsonb_build_object('cause', coalesce(p_cause, ended_as), 'error', nullif(error, p_cause)))
+        FROM gone WHERE report IS NOT NULL AND NOT p_noted
+    )
+    SELECT array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE order_key IS NOT NULL)
+    INTO v_types, v_ordered_types
+    FROM gone;
+    PERFORM howdah.notify_watchers(v_types);
+    IF v_ordered_types IS NOT NULL THEN
+        -- The next of its order may go.
+        PERFORM howdah.notify_workers(v_ordered_types);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION howdah.archive_jobs IS
+    'Moves jobs that the caller has locked to the archive, under the statuses given. p_noted: the caller has written the event. p_cause: what it says,'
+    ' if not the status.'
+    ' Internal: it has no fence of its own.';
+REVOKE ALL ON FUNCTION howdah.archive_jobs FROM PUBLIC;

@@ -1,0 +1,48 @@
+-- A segment's own tables are locked before they are dropped: a reader with an open transaction makes that fail within 50 ms, and
+-- completions, which never touch a closed segment, do not notice the try.
+CREATE OR REPLACE FUNCTION howdah.prune(p_keep interval DEFAULT NULL)
+RETURNS TABLE (segment int, first_end timestamptz, last_end timestamptz, dropped boolean, reason text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '50ms'
+AS $$
+DECLARE
+    v_cutoff timestamptz;
+    v_tables text;
+BEGIN
+    IF p_keep < '0' THEN
+        RAISE EXCEPTION 'cannot keep jobs for %', p_keep USING ERRCODE = 'JQ001';
+    END IF;
+    v_cutoff := howdah.clock() - howdah.clamp_interval(coalesce(p_keep, (SELECT s.archive_retention FROM howdah.settings AS s)));
+    IF NOT howdah.has_segments() THEN
+        RETURN;
+    END IF;
+    FOR segment, first_end, last_end IN
+        SELECT s.number, s.first_end, s.last_end FROM howdah.segments AS s
+        WHERE coalesce(s.last_end, s.closed_at) <= v_cutoff ORDER BY s.number
+    LOOP
+        BEGIN
+            SELECT string_agg(format('howdah.%I', t.kind || segment), ', ' ORDER BY t.kind DESC) INTO v_tables
+            FROM (VALUES ('archive_'), ('events_')) AS t (kind) WHERE to_regclass('howdah.' || t.kind || segment) IS NOT NULL;
+            -- An administrator may have dropped them.
+            IF v_tables IS NOT NULL THEN
+                EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', v_tables);
+                EXECUTE format('DROP TABLE %s', v_tables);
+            END IF;
+            DELETE FROM howdah.archive_counts AS c WHERE c.segment = prune.segment;
+            DELETE FROM howdah.segments AS s WHERE s.number = segment;
+            dropped := true;
+            reason := NULL;
+        EXCEPTION
+            WHEN lock_not_available THEN
+                dropped := false;
+                reason := howdah.segment_users(ARRAY['archive_' || segment, 'events_' || segment, 'archive', 'events', 'archive_counts']);
+        END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION howdah.prune IS
+    'Drops the segments of the archive, and of the events, whose last job ended longer ago than p_keep (settings.archive_retention if not given).'
+    ' Returns what it did; what was in use is left for the next call.';
+REVOKE ALL ON FUNCTION howdah.prune FROM PUBLIC;

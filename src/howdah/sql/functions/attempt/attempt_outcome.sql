@@ -1,0 +1,114 @@
+-- What becomes of a held job whose claim ends without success: the one place that decides it.
+--
+--   cause          who says so                          from              attempt   next
+--   failed         its worker, or a plain client        claimed, running  spent     later, or failed
+--   timed out      the sweep                            running           spent     later, or failed
+--   stalled        the sweep, if its type says so       running           spent     later, or failed
+--   cancel overdue the sweep                            running           spent     cancelled
+--   lease passed   the sweep (unregistered holder)      claimed, running  spent     now, or failed
+--   recovered      a plain client                       claimed, running  spent     now, or failed
+--   worker died    the sweep, or a plain client         running           spent     now, or failed; crashes + 1
+--   worker died    the sweep, or a plain client         claimed           refunded  now
+--   crashed        its worker (a child process died)    running           spent     now, or failed; crashes + 1
+--   cancelled      its worker                           claimed, running  spent     cancelled
+--   released       its worker                           claimed           refunded  now
+--   interrupted    its worker, at the end of the grace  running           refunded  now, a bounded number of times
+--   interrupted    its worker, at the end of the grace  claimed           refunded  now
+--   snoozed        its worker                           running           refunded  when it asked
+--
+-- A job whose cancellation was requested ends as cancelled, whatever the cause. No row where the cause does not fit the status.
+-- Without a search_path of its own, so that the planner puts it in its place. Callers pin theirs.
+CREATE OR REPLACE FUNCTION howdah.attempt_outcome(
+    p_job howdah.live,
+    p_cause text,
+    p_error text,
+    p_traceback text,
+    p_run_at timestamptz,
+    p_give_up boolean
+) RETURNS TABLE (
+    status varchar, run_at timestamptz, error text, refund int, crashes int, interruptions int, entry jsonb, note jsonb
+)
+LANGUAGE sql STABLE
+AS $$
+    SELECT
+        decided.status,
+        CASE
+            WHEN p_cause NOT IN ('failed', 'timed out', 'stalled', 'snoozed') OR decided.status <> 'pending' THEN p_job.run_at
+            ELSE coalesce(p_run_at, howdah.clock() + coalesce(
+                howdah.retry_delay(p_job.retry_policy, p_job.attempts),
+                howdah.retry_delay('{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}', p_job.attempts)
+            ))
+        END,
+        said.error,
+        CASE WHEN judged.refunded AND decided.status = 'pending' THEN 1 ELSE 0 END,
+        counted.crashes,
+        counted.interruptions,
+        CASE WHEN p_cause <> 'cancelled' AND said.error IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+            'attempt', p_job.attempts, 'token', p_job.token, 'at', howdah.clock(), 'worker', p_job.worker_id,
+            'started_at', p_job.started_at, 'kind', p_cause, 'error', said.error, 'traceback', left(p_traceback, 1000000)
+        )) END,
+        -- What was handed back before it began, or put off by itself, is no news.
+        CASE WHEN decided.status <> 'pending'
+                OR (p_cause NOT IN ('released', 'snoozed') AND NOT (judged.refunded AND p_job.status = 'claimed'))
+        THEN jsonb_strip_nulls(jsonb_build_object(
+            'cause', p_cause, 'worker', p_job.worker_id, 'started_at', p_job.started_at, 'error', said.error
+        )) END
+    FROM (
+        SELECT
+            p_job.crashes + CASE WHEN p_cause IN ('worker died', 'crashed') AND p_job.status = 'running' THEN 1 ELSE 0 END AS crashes,
+            p_job.interruptions + CASE WHEN p_cause = 'interrupted' AND p_job.status = 'running' THEN 1 ELSE 0 END AS interruptions
+    ) AS counted
+    CROSS JOIN howdah.settings AS s
+    LEFT JOIN howdah.types AS t ON t.job_type = p_job.job_type
+    CROSS JOIN LATERAL (
+        SELECT p_cause IN ('released', 'snoozed')
+            OR (p_cause IN ('worker died', 'interrupted') AND p_job.status = 'claimed')
+            OR (p_cause = 'interrupted' AND counted.interruptions <= s.max_interruptions) AS refunded
+    ) AS judged
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN p_cause = 'cancelled' OR p_job.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN judged.refunded THEN 'pending'
+            WHEN p_give_up OR p_job.attempts >= p_job.max_attempts THEN 'failed'
+            WHEN counted.crashes > p_job.crashes AND counted.crashes >= coalesce(t.max_crashes, s.max_crashes) THEN 'failed'
+            ELSE 'pending'
+        END::varchar AS status
+    ) AS decided
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN n.times = 1 THEN 'once' ELSE format('%s times', n.times) END AS in_words
+        FROM (SELECT CASE WHEN p_cause = 'interrupted' THEN counted.interruptions ELSE counted.crashes END AS times) AS n
+    ) AS often
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN p_cause = 'worker died' AND p_job.status = 'running' THEN
+                format('worker %s died while it ran the job (worker died %s)', p_job.worker_id, often.in_words)
+            WHEN p_cause = 'crashed' THEN
+                format('%s (worker died %s)', coalesce(left(p_error, 1000000), 'the process that ran the job died'), often.in_words)
+            WHEN p_cause = 'interrupted' AND p_job.status = 'running' AND counted.interruptions > s.max_interruptions THEN
+                format('interrupted %s by workers that stopped', often.in_words)
+            WHEN p_cause = 'lease passed' THEN
+                format('the lease of worker %s passed without a sign of life', coalesce(p_job.worker_id, '(unnamed)'))
+            WHEN p_cause = 'recovered' AND decided.status = 'failed' THEN
+                format('taken back from worker %s, with no attempt left', coalesce(p_job.worker_id, '(unnamed)'))
+            WHEN p_cause = 'timed out' THEN format('timed out after %s', coalesce(p_job.timeout, t.timeout))
+            WHEN p_cause = 'stalled' THEN format(
+                'stalled: nothing was reported for %s s',
+                round(extract(epoch FROM howdah.clock())::numeric - coalesce(howdah.number_in(p_job.report -> 'at'), 0))
+            )
+            WHEN p_cause = 'failed' THEN coalesce(left(p_error, 1000000), 'failed without an error message')
+            WHEN p_cause = 'cancelled' THEN left(p_error, 1000000)
+        END AS error
+    ) AS said
+    WHERE CASE p_cause
+        WHEN 'crashed' THEN p_job.status = 'running'
+        WHEN 'released' THEN p_job.status = 'claimed'
+        WHEN 'snoozed' THEN p_job.status = 'running'
+        WHEN 'timed out' THEN p_job.status = 'running'
+        WHEN 'stalled' THEN p_job.status = 'running'
+        WHEN 'cancel overdue' THEN p_job.status = 'running' AND p_job.cancel_requested_at IS NOT NULL
+        ELSE p_job.status IN ('claimed', 'running')
+    END
+$$;
+COMMENT ON FUNCTION howdah.attempt_outcome IS
+    'What becomes of a held job whose claim ends without success: its next status, when it is due, what its error is, and what is noted. Internal.';
+REVOKE ALL ON FUNCTION howdah.attempt_outcome FROM PUBLIC;

@@ -1,0 +1,73 @@
+CREATE OR REPLACE FUNCTION howdah.complete(
+    p_ids uuid[],
+    p_tokens bigint[],
+    p_results jsonb[] DEFAULT NULL
+) RETURNS TABLE (id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- By id = ANY and a merge join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET enable_nestloop = off
+SET enable_hashjoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_completed uuid[];
+BEGIN
+    IF pg_column_size(p_results) > 65536 THEN
+        PERFORM howdah.check_size(p_results, 'a result');
+    END IF;
+    WITH gone AS (
+        DELETE FROM howdah.live AS j USING unnest(p_ids, p_tokens, p_results) AS ended (id, token, result)
+        WHERE j.id = ANY (p_ids) AND j.id = ended.id AND j.token = ended.token AND j.status <> 'pending'
+        RETURNING j.*, ended.result AS ended_with
+    ), kept AS (
+        INSERT INTO howdah.archive_open (
+            id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
+            expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
+            crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, report
+        )
+        SELECT
+            id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, howdah.clock(),
+            expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
+            crashes, interruptions, 100, events_count, job_type, 'completed', data, key, order_key, worker_id,
+            current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta,
+            CASE WHEN report IS NOT NULL THEN (howdah.with_seq(report, 1) - 'eta') || '{"percent": 100}' END
+        FROM gone
+    ), counted AS (
+        INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
+        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*) FROM gone GROUP BY job_type
+        RETURNING job_type
+    ), noted AS (
+        -- The end of a job that has never said anything is no news, and there are millions of them.
+        INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        SELECT
+            howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', 'completed',
+            jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', started_at))
+        FROM gone WHERE report IS NOT NULL
+    ), told AS MATERIALIZED (
+        SELECT howdah.notify_watchers(array_agg(job_type)) FROM counted
+    )
+    SELECT array_agg(done.id) INTO v_completed FROM (
+        -- The next of an ordered type may go. (At most one of each is held, so this is not for many.)
+        SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.notify_workers(ARRAY[job_type]) END FROM gone
+    ) AS done CROSS JOIN told;
+    RETURN QUERY SELECT unnest(v_completed);
+    IF cardinality(v_completed) IS DISTINCT FROM cardinality(p_ids) THEN
+        -- A call whose answer was lost comes again: what was completed by this very claim is completed.
+        RETURN QUERY
+        SELECT a.id FROM unnest(p_ids, p_tokens) AS ended (id, token)
+        JOIN howdah.archive AS a ON a.id = ended.id AND a.token = ended.token
+        WHERE a.id = ANY (p_ids) AND a.id <> ALL (coalesce(v_completed, '{}')) AND a.status = 'completed';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION howdah.complete IS
+    'Ends held jobs as completed. Returns the ids of those that are: a job whose token is no longer the claim''s is not among them. One that'
+    ' this very claim has completed before is, so that a call whose answer was lost can be sent again.';
+REVOKE ALL ON FUNCTION howdah.complete FROM PUBLIC;

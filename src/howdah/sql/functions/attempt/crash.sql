@@ -1,0 +1,16 @@
+CREATE OR REPLACE FUNCTION howdah.crash(
+    p_ids uuid[],
+    p_tokens bigint[],
+    p_errors text[] DEFAULT NULL
+) RETURNS TABLE (id uuid, status varchar)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY SELECT s.id, s.status FROM howdah.end_attempt('crashed', p_ids, p_tokens, p_errors) AS s;
+END
+$$;
+COMMENT ON FUNCTION howdah.crash IS
+    'Says that the process died in which a worker ran these jobs: an attempt and a crash, as if the worker itself had died.'
+    ' Returns what it changed.';
+REVOKE ALL ON FUNCTION howdah.crash FROM PUBLIC;

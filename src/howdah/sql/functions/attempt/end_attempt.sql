@@ -1,0 +1,114 @@
+-- p_tokens is the fence; a caller without a claim (the sweep) passes the token of the row that it looked at.
+CREATE OR REPLACE FUNCTION howdah.end_attempt(
+    p_cause text,
+    p_ids uuid[],
+    p_tokens bigint[],
+    p_errors text[] DEFAULT NULL,
+    p_tracebacks text[] DEFAULT NULL,
+    p_run_ats timestamptz[] DEFAULT NULL,
+    p_give_ups boolean[] DEFAULT NULL
+) RETURNS TABLE (id uuid, status varchar, run_at timestamptz, reason text)
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET enable_nestloop = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids uuid[];
+    v_job_types varchar[];
+    v_statuses varchar[];
+    v_errors text[];
+    v_entries jsonb[];
+    v_run_ats timestamptz[];
+    v_refunds int[];
+    v_crashes int[];
+    v_interruptions int[];
+    v_notes jsonb[];
+BEGIN
+    WITH claim AS MATERIALIZED (
+        SELECT DISTINCT ON (c.id, c.token) c.*
+        FROM unnest(p_ids, p_tokens, p_errors, p_tracebacks, p_run_ats, p_give_ups)
+            AS c (id, token, error, traceback, run_at, give_up)
+        ORDER BY c.id, c.token
+    ), held AS MATERIALIZED (
+        SELECT j AS job, claim.error, claim.traceback, claim.run_at, claim.give_up
+        FROM claim JOIN howdah.live AS j ON j.id = claim.id AND j.token = claim.token
+        -- Not as the index of held jobs has it: they are to be found by their ids.
+        WHERE j.id = ANY (p_ids) AND j.status <> 'pending'
+        FOR UPDATE OF j
+    )
+    SELECT
+        array_agg((held.job).id),
+        array_agg((held.job).job_type),
+        array_agg(e.status),
+        array_agg(e.error),
+        array_agg(e.entry),
+        array_agg(e.run_at),
+        array_agg(e.refund),
+        array_agg(e.crashes),
+        array_agg(e.interruptions),
+        array_agg(e.note || jsonb_build_object('attempt', (held.job).attempts, 'token', (held.job).token))
+    INTO v_ids, v_job_types, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes
+    FROM held
+    CROSS JOIN LATERAL howdah.attempt_outcome(
+        held.job, p_cause, held.error, held.traceback, held.run_at, coalesce(held.give_up, false)
+    ) AS e;
+
+    WITH changed AS (
+        UPDATE howdah.live AS j SET
+            status = CASE WHEN v.status = 'pending' THEN 'pending' ELSE j.status END,
+            run_at = v.run_at,
+            attempts = greatest(j.attempts - v.refund, 0),
+            -- An attempt that its own worker has ended keeps its token (the status fences it); every other is taken back.
+            token = CASE WHEN p_cause IN ('failed', 'cancelled') THEN j.token ELSE howdah.next_token(j.token) END,
+            crashes = v.crashes,
+            interruptions = v.interruptions,
+            last_error = coalesce(v.error, j.last_error),
+            errors = howdah.with_error(j.errors, v.entry),
+            -- The type may have become ordered, or have ceased to be, while the job was held.
+            order_key = (SELECT '' FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.ordered),
+            worker_id = NULL,
+            claimed_at = NULL,
+            lease = NULL,
+            lease_until = NULL,
+            deadline_at = NULL,
+            generation = NULL,
+            report = CASE WHEN v.note IS NULL THEN j.report ELSE howdah.with_seq(coalesce(j.report, '{}'), 1) - 'eta' END,
+            own_write = NOT j.own_write
+        FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes)
+            AS v (id, status, error, entry, run_at, refund, crashes, interruptions, note)
+        WHERE j.id = ANY (v_ids) AND j.id = v.id
+        RETURNING j.id, j.job_type, j.report, v.status AS next_status, v.run_at AS next_run_at, v.note
+    )
+    INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
+    SELECT
+        howdah.clock(), c.id, (c.note ->> 'token')::bigint, howdah.seq_of(c.report), (c.note ->> 'attempt')::int,
+        c.job_type, 'status', c.next_status,
+        (c.note - 'token' - 'attempt') || CASE
+            WHEN c.next_status = 'pending' THEN jsonb_build_object('run_at', c.next_run_at) ELSE '{}'
+        END
+    FROM changed AS c WHERE c.note IS NOT NULL;
+
+    PERFORM howdah.archive_jobs(array_agg(v.id), array_agg(v.status), p_noted => true)
+    FROM unnest(v_ids, v_statuses) AS v (id, status)
+    WHERE v.status <> 'pending'
+    HAVING count(*) > 0;
+    PERFORM howdah.notify_watchers(v_job_types);
+    PERFORM howdah.notify_workers(array_agg(DISTINCT v.job_type))
+    FROM unnest(v_job_types, v_statuses, v_run_ats) AS v (job_type, status, run_at)
+    WHERE v.status = 'pending' AND v.run_at <= howdah.clock() + interval '2 seconds'
+    HAVING count(*) > 0;
+
+    RETURN QUERY
+    SELECT v.* FROM unnest(v_ids, v_statuses, v_run_ats, v_errors) AS v (id, status, run_at, reason);
+END
+$$;
+COMMENT ON FUNCTION howdah.end_attempt IS
+    'Ends the claim of held jobs without success: back to pending, or to failed or cancelled, as attempt_outcome decides. Returns what it changed. Internal.';
+REVOKE ALL ON FUNCTION howdah.end_attempt FROM PUBLIC;

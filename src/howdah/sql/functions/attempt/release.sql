@@ -1,0 +1,14 @@
+CREATE OR REPLACE FUNCTION howdah.release(
+    p_ids uuid[],
+    p_tokens bigint[],
+    p_interrupted boolean DEFAULT false
+) RETURNS TABLE (id uuid, status varchar)
+LANGUAGE sql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT s.id, s.status
+    FROM howdah.end_attempt(CASE WHEN p_interrupted THEN 'interrupted' ELSE 'released' END, p_ids, p_tokens) AS s
+$$;
+COMMENT ON FUNCTION howdah.release IS
+    'Hands claimed jobs back at once, their place kept and no attempt spent; with p_interrupted, running ones too. Returns what it changed.';
+REVOKE ALL ON FUNCTION howdah.release FROM PUBLIC;

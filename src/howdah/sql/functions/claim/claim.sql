@@ -1,0 +1,243 @@
+-- Claims are exact: at the statement's snapshot no unlocked due job of a named type that is below its
+-- limit sorts before a returned one, by (priority descending, run_at, id). Lanes, one for each type, are
+-- merged level by level of priority: a level with one lane is a single scan that skips what others hold,
+-- and so is each lane of a level where all limits together leave room for everybody; other levels are
+-- read a few rows of each lane at a time, as far as the rows read are known to come next. After some levels
+-- with few jobs each, the rest is merged across levels (claim_levels).
+-- So about n + types rows are read, and none is locked that is not returned.
+CREATE OR REPLACE FUNCTION howdah.claim(
+    p_worker_id varchar,
+    p_job_types varchar[],
+    p_batch_size int DEFAULT 10,
+    p_start int DEFAULT 0,
+    p_cursor_types varchar[] DEFAULT '{}',
+    p_cursor_priorities int[] DEFAULT '{}',
+    p_cursor_run_ats timestamptz[] DEFAULT '{}',
+    p_cursor_ids uuid[] DEFAULT '{}',
+    p_lease interval DEFAULT '10 minutes',
+    p_incarnation uuid DEFAULT NULL,
+    p_limits int[] DEFAULT NULL,
+    p_oldest boolean DEFAULT false,
+    p_include_crashed boolean DEFAULT true,
+    p_prefetch_types varchar[] DEFAULT NULL
+) RETURNS SETOF howdah.live
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- A plan made while the table was empty must not read all of it once it is full.
+SET enable_seqscan = off
+-- A lane is read in the order of its index, and only as far as needed, whatever the planner believes: an index for plain clients
+-- looks as good to it while statistics say that nothing is pending.
+SET enable_sort = off
+SET enable_incremental_sort = off
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_types varchar[];
+    v_mosts int[];
+    v_ordered_types varchar[];
+    v_picked uuid[] := '{}';
+    -- Whether what was picked is not in the order of the answer.
+    v_mixed boolean := p_oldest;
+    v_found uuid[];
+    v_wanted int;
+    v_room bigint;
+    v_level int;
+    v_heads howdah.lane_head[];
+    v_lanes howdah.lane_head[];
+    v_lane howdah.lane_head;
+    v_generation bigint;
+    -- Of this claim, unless a job has had a later one: see next_token.
+    v_token bigint := howdah.next_token(0);
+    v_lease interval;
+    v_lease_until timestamptz;
+    v_start int := greatest(p_start, 0);
+    v_starts boolean;
+    v_too_slow uuid;
+    v_levels int := 0;
+BEGIN
+    PERFORM howdah.check_worker_id(p_worker_id);
+    IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 0 AND 100000 THEN
+        RAISE EXCEPTION 'batch_size is %, and must be from 0 to 100000', p_batch_size USING ERRCODE = 'JQ001';
+    END IF;
+    IF p_limits IS NOT NULL AND cardinality(p_limits) IS DISTINCT FROM cardinality(p_job_types) THEN
+        RAISE EXCEPTION 'there are % limits for % job types', cardinality(p_limits), coalesce(cardinality(p_job_types), 0)
+            USING ERRCODE = 'JQ001';
+    ELSIF 0 > ANY (p_limits) THEN
+        RAISE EXCEPTION 'a limit is %, and must not be negative', (SELECT min(most) FROM unnest(p_limits) AS most)
+            USING ERRCODE = 'JQ001';
+    END IF;
+    PERFORM howdah.check_span(p_lease, 'lease');
+    SELECT w.generation INTO v_generation FROM howdah.workers AS w
+    WHERE w.worker_id = p_worker_id AND w.incarnation = coalesce(p_incarnation, w.incarnation);
+    IF NOT FOUND THEN
+        IF p_incarnation IS NOT NULL THEN
+            RAISE EXCEPTION 'worker % is not registered (any more) under this incarnation', p_worker_id
+                USING ERRCODE = 'JQ006', HINT = 'Whatever it held was taken back. Register again.';
+        END IF;
+        v_lease := coalesce(p_lease, interval '10 minutes');
+        v_lease_until := howdah.lease_clock() + v_lease;
+    END IF;
+
+    SELECT
+        array_agg(named.job_type) FILTER (WHERE NOT coalesce(t.ordered, false)),
+        array_agg(named.most) FILTER (WHERE NOT coalesce(t.ordered, false)),
+        array_agg(named.job_type) FILTER (WHERE t.ordered)
+    INTO v_types, v_mosts, v_ordered_types
+    FROM (
+        SELECT n.job_type, min(n.most) AS most FROM unnest(p_job_types, p_limits) AS n (job_type, most)
+        GROUP BY n.job_type
+    ) AS named
+    LEFT JOIN howdah.types AS t ON t.job_type = named.job_type
+    WHERE t.paused_at IS NULL AND named.most IS DISTINCT FROM 0;
+
+    IF p_oldest THEN
+        v_picked := howdah.claim_oldest(v_types, v_mosts, v_ordered_types, p_batch_size, p_include_crashed);
+    ELSE
+        SELECT array_agg(ROW(
+            h.job_type, h.priority, h.run_at, h.id, false,
+            CASE WHEN p_limits IS NOT NULL THEN v_mosts[array_position(v_types, h.job_type)] END
+        )::howdah.lane_head)
+        INTO v_heads
+        FROM howdah.lane_heads(
+            v_types, NULL, p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
+        ) AS h;
+        IF v_ordered_types IS NOT NULL THEN
+            SELECT v_heads || array_agg(ROW(h.job_type, h.priority, h.run_at, h.id, true, 1)::howdah.lane_head)
+            INTO v_heads
+            FROM howdah.ordered_heads(v_ordered_types) AS h;
+        END IF;
+    END IF;
+
+    WHILE v_heads IS NOT NULL AND cardinality(v_picked) < p_batch_size LOOP
+        v_wanted := p_batch_size - cardinality(v_picked);
+        v_levels := v_levels + 1;
+        -- Few jobs of each priority: the rest is read across priorities. Not where a cursor says from where on, nor where
+        -- limits or orders decide one by one.
+        IF v_levels > 4 AND p_limits IS NULL AND NOT EXISTS (
+            SELECT FROM unnest(v_heads) AS head WHERE head.ordered OR head.job_type = ANY (p_cursor_types)
+        ) THEN
+            v_picked := v_picked || howdah.claim_levels(v_heads, v_wanted, p_include_crashed);
+            EXIT;
+        END IF;
+        SELECT array_agg(head), sum(coalesce(head.most, p_batch_size)), min(head.priority) INTO v_lanes, v_room, v_level
+        FROM unnest(v_heads) AS head
+        WHERE head.priority = (SELECT max(best.priority) FROM unnest(v_heads) AS best);
+
+        IF cardinality(v_lanes) = 1 OR v_room <= v_wanted THEN
+            v_mixed := v_mixed OR cardinality(v_lanes) > 1;
+            FOR v_place IN 1 .. cardinality(v_lanes) LOOP
+                v_lane := v_lanes[v_place];
+                IF v_lane.ordered THEN
+                    v_found := howdah.claim_ordered(v_lane.job_type, p_include_crashed);
+                ELSE
+                    SELECT array_agg(taken.id) INTO v_found FROM (
+                        SELECT j.id FROM howdah.live AS j
+                        WHERE j.status = 'pending' AND j.attempts < j.max_attempts
+                            AND j.job_type = v_lane.job_type AND j.priority = v_level
+                            AND j.run_at <= howdah.clock()
+                            AND (j.run_at, j.id) >= (v_lane.run_at, v_lane.id)
+                            AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+                            AND (p_include_crashed OR j.crashes = 0)
+                        ORDER BY j.run_at, j.id
+                        LIMIT least(v_wanted, v_lane.most)
+                        FOR UPDATE SKIP LOCKED
+                    ) AS taken;
+                END IF;
+                v_picked := v_picked || v_found;
+                v_lanes[v_place].most := v_lane.most - coalesce(cardinality(v_found), 0);
+            END LOOP;
+        ELSE
+            v_found := howdah.claim_level(v_lanes, v_wanted, p_include_crashed);
+            v_picked := v_picked || v_found;
+            IF p_limits IS NOT NULL AND cardinality(v_found) < v_wanted THEN
+                SELECT array_agg(
+                    ROW(l.job_type, l.priority, l.run_at, l.id, l.ordered, l.most - coalesce(f.jobs, 0))::howdah.lane_head
+                )
+                INTO v_lanes
+                FROM unnest(v_lanes) AS l
+                LEFT JOIN (
+                    SELECT j.job_type, count(*) AS jobs FROM howdah.live AS j WHERE j.id = ANY (v_found) GROUP BY j.job_type
+                ) AS f ON f.job_type = l.job_type;
+            END IF;
+        END IF;
+        EXIT WHEN cardinality(v_picked) >= p_batch_size;
+
+        SELECT array_agg(head) INTO v_heads FROM (
+            SELECT head FROM unnest(v_heads) AS head WHERE head.priority < v_level
+            UNION ALL
+            SELECT ROW(
+                h.job_type, h.priority, h.run_at, h.id, false,
+                CASE WHEN p_limits IS NOT NULL THEN done.mosts[array_position(done.job_types, h.job_type)] END
+            )::howdah.lane_head
+            FROM (
+                SELECT
+                    array_agg(lane.job_type) AS job_types, array_agg(lane.priority::bigint) AS below,
+                    array_agg(lane.most) AS mosts
+                FROM unnest(v_lanes) AS lane WHERE NOT lane.ordered AND lane.most IS DISTINCT FROM 0
+            ) AS done
+            CROSS JOIN LATERAL howdah.lane_heads(
+                done.job_types, done.below, p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
+            ) AS h
+        ) AS remaining (head);
+    END LOOP;
+
+    -- Not <@, which compares each of thousands of types with each.
+    IF cardinality(v_picked) > v_start AND ((v_start > 0 AND v_mixed) OR p_job_types <> p_prefetch_types) THEN
+        -- The best ones start. Behind them the first that may not wait ends the batch: to leave out only that one would
+        -- let worse ones pass it.
+        WITH line AS (
+            SELECT j.id, j.job_type, row_number() OVER (ORDER BY j.priority DESC, j.run_at, j.id) AS place
+            FROM howdah.live AS j WHERE j.id = ANY (v_picked)
+        ), cut AS (
+            SELECT line.id, line.place FROM line
+            WHERE line.place > v_start AND NOT line.job_type = ANY (p_prefetch_types) ORDER BY line.place LIMIT 1
+        )
+        SELECT
+            coalesce(array_agg(line.id ORDER BY line.place) FILTER (WHERE cut.place IS NULL OR line.place < cut.place), '{}'),
+            min(cut.id::text)::uuid
+        INTO v_picked, v_too_slow
+        FROM line LEFT JOIN cut ON true;
+    END IF;
+
+    FOREACH v_starts IN ARRAY ARRAY[true, false] LOOP
+        v_found := CASE WHEN v_starts THEN v_picked[:v_start] ELSE v_picked[v_start + 1:] END;
+        CONTINUE WHEN v_found = '{}';
+        RETURN QUERY
+        WITH changed AS (
+            UPDATE howdah.live AS j SET
+                -- A suspect waits for a process of its own.
+                status = CASE WHEN v_starts AND j.crashes = 0 THEN 'running' ELSE 'claimed' END,
+                worker_id = p_worker_id,
+                claimed_at = howdah.clock(),
+                started_at = CASE WHEN v_starts AND j.crashes = 0 THEN howdah.clock() END,
+                deadline_at = CASE WHEN v_starts AND j.crashes = 0 THEN howdah.clock() + j.timeout END,
+                lease = v_lease,
+                lease_until = v_lease_until,
+                attempts = j.attempts + 1,
+                token = CASE WHEN j.token < v_token THEN v_token ELSE howdah.next_token(j.token) END,
+                generation = v_generation,
+                -- How far an attempt before this one has come says nothing about it.
+                progress = 0,
+                current_stage = NULL,
+                order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END,
+                own_write = NOT j.own_write
+            WHERE j.id = ANY (v_found)
+            RETURNING j.*
+        )
+        SELECT * FROM changed AS c ORDER BY c.priority DESC, c.run_at, c.id;
+    END LOOP;
+    IF v_too_slow IS NOT NULL THEN
+        RETURN QUERY SELECT j.* FROM howdah.live AS j WHERE j.id = v_too_slow;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION howdah.claim IS
+    'Hands out up to p_batch_size due jobs of the named types, best first; the first p_start of them already running.'
+    ' Cursors are optional: for a type and priority, the (run_at, id) up to which the caller has seen everything.'
+    ' p_incarnation: refused with SQLSTATE JQ006 unless the worker is registered so. p_limits: at most so many jobs of each of'
+    ' p_job_types, NULL for any number. p_oldest: those that have waited longest, whatever their priority.'
+    ' p_include_crashed: whether jobs that were running when a worker died are wanted too.'
+    ' p_prefetch_types: behind the first p_start, only jobs of these types; the first of another one ends the batch, and comes last in'
+    ' the answer, still pending, as a sign that there is more.';
+REVOKE ALL ON FUNCTION howdah.claim FROM PUBLIC;

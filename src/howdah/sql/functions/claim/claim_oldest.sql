@@ -1,0 +1,42 @@
+-- Against starvation. A lane is a type and a priority: they are found by hopping from one priority of a
+-- type to the next, and merged by waiting time alone.
+CREATE OR REPLACE FUNCTION howdah.claim_oldest(
+    p_job_types varchar[],
+    p_mosts int[],
+    p_ordered_types varchar[],
+    p_wanted int,
+    p_include_crashed boolean
+) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_lanes howdah.lane_head[];
+BEGIN
+    WITH RECURSIVE lane AS (
+        SELECT named.job_type, named.most, 2147483648 AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
+        FROM unnest(p_job_types, p_mosts) AS named (job_type, most)
+        UNION ALL
+        SELECT lane.job_type, lane.most, head.priority, head.run_at, head.id
+        FROM lane
+        CROSS JOIN LATERAL (
+            SELECT j.priority::bigint AS priority, j.run_at, j.id FROM howdah.live AS j
+            WHERE j.status = 'pending' AND j.attempts < j.max_attempts
+                AND j.job_type = lane.job_type AND j.priority < lane.priority
+            ORDER BY j.priority DESC, j.run_at, j.id
+            LIMIT 1
+        ) AS head
+    )
+    SELECT array_agg(ROW(l.job_type, l.priority, l.run_at, l.id, l.ordered, l.most)::howdah.lane_head) INTO v_lanes
+    FROM (
+        SELECT lane.job_type, lane.priority::int, lane.run_at, lane.id, false AS ordered, lane.most
+        FROM lane WHERE lane.run_at <= howdah.clock()
+        UNION ALL
+        SELECT h.*, true, 1 FROM howdah.ordered_heads(p_ordered_types) AS h WHERE p_ordered_types IS NOT NULL
+    ) AS l;
+    RETURN howdah.claim_level(v_lanes, p_wanted, p_include_crashed);
+END
+$$;
+COMMENT ON FUNCTION howdah.claim_oldest IS
+    'Takes the jobs that have waited longest, whatever their priority. Part of claim.';
+REVOKE ALL ON FUNCTION howdah.claim_oldest FROM PUBLIC;

@@ -1,0 +1,122 @@
+CREATE OR REPLACE FUNCTION howdah.enqueue(
+    p_job_type varchar,
+    p_data jsonb DEFAULT '{}',
+    p_priority int DEFAULT NULL,
+    p_run_at timestamptz DEFAULT NULL,
+    p_delay interval DEFAULT NULL,
+    p_max_attempts int DEFAULT NULL,
+    p_key text DEFAULT NULL,
+    p_id uuid DEFAULT NULL,
+    p_first_try boolean DEFAULT false,
+    p_timeout interval DEFAULT NULL,
+    p_expires_at timestamptz DEFAULT NULL,
+    p_retry_policy jsonb DEFAULT NULL,
+    p_meta jsonb DEFAULT NULL,
+    p_parent_id uuid DEFAULT NULL,
+    p_workflow_id uuid DEFAULT NULL,
+    p_expires_in interval DEFAULT NULL,
+    p_alone boolean DEFAULT false
+) RETURNS TABLE (
+    id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
+    timeout interval, expires_at timestamptz, retry_policy jsonb
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- By the id, whatever the planner knows: a plan made for an empty segment must hold for a full one.
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_new_id uuid := coalesce(p_id, howdah.new_id());
+    -- Only an id that was made here is known to be new. Nothing that a caller says of its own one is proof: an ended job could be
+    -- hidden behind a new one.
+    v_is_new boolean := p_id IS NULL;
+    v_id uuid;
+BEGIN
+    PERFORM howdah.check_job_type(p_job_type);
+    PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
+    IF p_key IS NOT NULL THEN
+        PERFORM howdah.check_keys(ARRAY[p_key]);
+    END IF;
+    IF p_meta IS NOT NULL THEN
+        PERFORM howdah.check_meta(p_meta);
+    END IF;
+    IF pg_column_size(p_data) > 65536 THEN
+        PERFORM howdah.check_size(ARRAY[p_data], 'data');
+    END IF;
+    IF p_id IS NOT NULL AND current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'an id of one''s own needs a READ COMMITTED transaction' USING
+            ERRCODE = 'JQ001',
+            HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen. Leave p_id out, and the database makes one.';
+    END IF;
+    LOOP
+        IF p_key IS NULL AND v_is_new THEN
+            -- Nothing can be in the way, and to be ready for it would be paid for in WAL.
+            INSERT INTO howdah.live AS j (
+                id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
+                timeout, expires_at, retry_policy, meta, parent_id, workflow_id
+            )
+            SELECT
+                v_new_id, p_job_type, coalesce(p_data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
+                job.max_attempts, p_key, job.order_key, job.timeout, job.expires_at, job.retry_policy,
+                p_meta, p_parent_id, p_workflow_id
+            FROM howdah.with_type_defaults(
+                p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
+            ) AS job
+            RETURNING
+                j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
+            INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
+        ELSE
+            INSERT INTO howdah.live AS j (
+                id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
+                timeout, expires_at, retry_policy, meta, parent_id, workflow_id
+            )
+            SELECT
+                v_new_id, p_job_type, coalesce(p_data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
+                job.max_attempts, p_key, job.order_key, job.timeout, job.expires_at, job.retry_policy,
+                p_meta, p_parent_id, p_workflow_id
+            FROM howdah.with_type_defaults(
+                p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
+            ) AS job
+            ON CONFLICT DO NOTHING
+            RETURNING
+                j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
+            INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
+        END IF;
+
+        -- A repeated call must find its job among the ended ones too. This look comes after the INSERT, because that may have
+        -- waited for the very transaction that ended the job. It is what has_ended does; without a call for the usual case.
+        IF FOUND AND (v_is_new OR NOT (
+            EXISTS (SELECT FROM howdah.archive_open AS a WHERE a.id = p_id)
+            OR EXISTS (SELECT FROM howdah.segments AS s WHERE p_id BETWEEN s.first_id AND s.last_id)
+                AND howdah.has_ended(ARRAY[p_id]) IS NOT NULL
+        )) THEN
+            -- Later ones are waited for by those who sleep: they look at what is due next.
+            IF run_at <= howdah.clock() + interval '2 seconds' AND howdah.has_sleeper(p_job_type) THEN
+                PERFORM howdah.notify_workers(ARRAY[p_job_type], p_alone);
+            END IF;
+            RETURN NEXT;
+            RETURN;
+        ELSIF FOUND THEN
+            DELETE FROM howdah.live AS j WHERE j.id = p_id;
+            v_id := p_id;
+        ELSE
+            v_id := coalesce(
+                (SELECT j.id FROM howdah.live AS j WHERE j.id = p_id),
+                (SELECT j.id FROM howdah.live AS j WHERE j.job_type = p_job_type AND j.key = p_key)
+            );
+        END IF;
+        -- None means that the job in the way ended meanwhile: its place is free now.
+        EXIT WHEN v_id IS NOT NULL;
+    END LOOP;
+
+    RETURN QUERY
+    SELECT d.id, false, d.priority, d.run_at, d.created_at, d.max_attempts, d.timeout, d.expires_at, d.retry_policy
+    FROM howdah.job_details AS d WHERE d.id = v_id;
+END
+$$;
+COMMENT ON FUNCTION howdah.enqueue IS
+    'Adds a job. A live job of the same type and key, or a job of the same id, is returned instead, with created = false.'
+    ' p_first_try says nothing any more: older clients pass it.'
+    ' p_alone promises that this call is a transaction by itself, which spares a notification while another one is on its way.';
+REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

@@ -1,0 +1,85 @@
+CREATE OR REPLACE FUNCTION howdah.enqueue_many(
+    p_job_type varchar,
+    p_data jsonb[],
+    p_keys text[] DEFAULT NULL,
+    p_priority int DEFAULT NULL,
+    p_run_at timestamptz DEFAULT NULL,
+    p_delay interval DEFAULT NULL,
+    p_max_attempts int DEFAULT NULL,
+    p_timeout interval DEFAULT NULL,
+    p_expires_at timestamptz DEFAULT NULL,
+    p_retry_policy jsonb DEFAULT NULL,
+    p_meta jsonb DEFAULT NULL,
+    p_return_ids boolean DEFAULT false,
+    p_expires_in interval DEFAULT NULL
+) RETURNS TABLE (enqueued bigint, ids uuid[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    -- Ids count up from a first one: to draw each of them would cost about as much as to add the job. Its bit 39 is
+    -- cleared, so that to count never changes what is before it: by that, calls differ, and come one after the other.
+    v_first text := replace(howdah.new_id()::text, '-', '');
+    v_high text := left(v_first, 16);
+    v_low bigint := ('x' || right(v_first, 16))::bit(64)::bigint & ~(1::bigint << 39);
+BEGIN
+    PERFORM howdah.check_job_type(p_job_type);
+    PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
+    PERFORM howdah.check_meta(p_meta);
+    IF pg_column_size(p_data) > 65536 THEN
+        PERFORM howdah.check_size(p_data, 'the data of a job');
+    END IF;
+    IF p_keys IS NULL THEN
+        WITH added AS (
+            INSERT INTO howdah.live (
+                id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout,
+                expires_at, retry_policy, meta
+            )
+            SELECT
+                (v_high || to_hex(v_low + item.place))::uuid, p_job_type, coalesce(item.data, '{}'), job.priority,
+                job.run_at, job.run_at, howdah.clock(), job.max_attempts, job.order_key, job.timeout,
+                job.expires_at, job.retry_policy, p_meta
+            FROM howdah.with_type_defaults(
+                p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
+            ) AS job
+            CROSS JOIN unnest(p_data) WITH ORDINALITY AS item (data, place)
+            RETURNING id
+        )
+        SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
+    ELSE
+        PERFORM howdah.check_keys(p_keys);
+        -- Behind a bulk of several calls, whose keys are in no order. Who has but one key holds none while it waits for it.
+        IF cardinality(p_keys) > 1 THEN
+            PERFORM howdah.lock_type_for_bulk(p_job_type, p_shared => true);
+        END IF;
+        WITH added AS (
+            INSERT INTO howdah.live (
+                id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key, timeout,
+                expires_at, retry_policy, meta
+            )
+            SELECT
+                (v_high || to_hex(v_low + item.place))::uuid, p_job_type, coalesce(item.data, '{}'), job.priority,
+                job.run_at, job.run_at, howdah.clock(), job.max_attempts, item.key, job.order_key, job.timeout,
+                job.expires_at, job.retry_policy, p_meta
+            FROM howdah.with_type_defaults(
+                p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
+            ) AS job
+            CROSS JOIN unnest(p_data, p_keys) WITH ORDINALITY AS item (data, key, place)
+            -- By key, because two bulks that meet each other's keys in different orders would deadlock.
+            ORDER BY item.key, item.place
+            ON CONFLICT DO NOTHING
+            RETURNING id
+        )
+        SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
+    END IF;
+    IF enqueued > 0 AND coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) <= howdah.clock() + interval '2 seconds' THEN
+        PERFORM howdah.notify_workers(ARRAY[p_job_type]);
+    END IF;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION howdah.enqueue_many IS
+    'Adds a job for each element of p_data, claimed in that order. An element whose key a live job of the type has'
+    ' already is left out: enqueued counts what was added, and ids, if asked for, lists it.';
+REVOKE ALL ON FUNCTION howdah.enqueue_many FROM PUBLIC;

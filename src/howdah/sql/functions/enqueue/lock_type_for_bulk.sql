@@ -1,0 +1,73 @@
+-- The keys of one call are sorted, but not those of the several calls of a long bulk: two such bulks, or one of them and a call
+-- with several keys, could meet each other's keys in different orders, and deadlock. So a long bulk has its type for itself until
+-- its transaction ends, and single calls share it. It is no more than a courtesy: without it, a deadlock ends one of the two.
+--
+-- Who has queued up before in the same transaction, for this type or another, does not wait for it. Whoever has one of these
+-- locks and waits for a second one may be waited for in turn, and the two would deadlock though no key of theirs is the same.
+--
+-- Any login can take such a lock, by its number. A bulk that has it also writes to the table of jobs, which no outsider can. So a wait
+-- goes on as long as there is such a bulk, and for a minute at most.
+CREATE OR REPLACE FUNCTION howdah.lock_type_for_bulk(p_job_type varchar, p_shared boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_class int := 'howdah.types'::regclass::oid::int;
+    v_type int := hashtext(p_job_type);
+    -- The caller's own bound, by which the whole wait is bound, too.
+    v_bound text := current_setting('lock_timeout');
+    v_until timestamptz := clock_timestamp() + coalesce(nullif(v_bound::interval, '0'), interval '100 years');
+    v_patience timestamptz := clock_timestamp() + interval '1 minute';
+    v_holders text;
+BEGIN
+    IF (
+        CASE WHEN p_shared THEN pg_try_advisory_xact_lock_shared(v_class, v_type) ELSE pg_try_advisory_xact_lock(v_class, v_type) END
+    ) OR EXISTS (
+        SELECT FROM pg_catalog.pg_locks AS l
+        WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
+            AND l.classid = 'howdah.types'::regclass AND l.objsubid = 2
+    ) THEN
+        RETURN;
+    END IF;
+    LOOP
+        BEGIN
+            PERFORM set_config('lock_timeout', least(
+                1000, greatest(extract(epoch FROM v_until - clock_timestamp()) * 1000, 1)
+            )::int::text, true);
+            IF p_shared THEN
+                PERFORM pg_advisory_xact_lock_shared(v_class, v_type);
+            ELSE
+                PERFORM pg_advisory_xact_lock(v_class, v_type);
+            END IF;
+            EXIT;
+        EXCEPTION
+            WHEN lock_not_available THEN
+                IF clock_timestamp() >= v_until THEN
+                    RAISE;
+                END IF;
+        END;
+        SELECT string_agg(l.pid::text, ', ') INTO v_holders FROM pg_catalog.pg_locks AS l
+        WHERE l.locktype = 'advisory' AND l.granted AND l.classid = v_class::oid AND l.objid = v_type::oid AND l.objsubid = 2
+            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
+        HAVING NOT bool_or(EXISTS (
+            SELECT FROM pg_catalog.pg_locks AS w
+            WHERE w.virtualtransaction = l.virtualtransaction AND w.relation = 'howdah.live'::regclass
+                AND w.mode = 'RowExclusiveLock' AND w.granted
+        ));
+        IF v_holders IS NOT NULL OR clock_timestamp() >= v_patience THEN
+            RAISE WARNING 'bulks of type % go on without the lock that keeps them from each other: pid % has it', p_job_type, coalesce(v_holders, 'unknown')
+                USING HINT = coalesce(
+                    'End that session: SELECT pg_terminate_backend(' || split_part(v_holders, ',', 1) || ');',
+                    'The doctor names the sessions that are in the way.'
+                );
+            EXIT;
+        END IF;
+    END LOOP;
+    PERFORM set_config('lock_timeout', v_bound, true);
+END
+$$;
+COMMENT ON FUNCTION howdah.lock_type_for_bulk IS
+    'For a bulk with keys that takes several calls of enqueue_many in one transaction: called before them, it lets such bulks of a type go one'
+    ' after the other, because they could deadlock otherwise. It waits for transactions that add jobs, for a minute at most. p_shared is for a'
+    ' single call, which does it by itself.';
+REVOKE ALL ON FUNCTION howdah.lock_type_for_bulk FROM PUBLIC;

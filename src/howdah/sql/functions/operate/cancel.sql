@@ -1,0 +1,47 @@
+CREATE OR REPLACE FUNCTION howdah.cancel(p_ids uuid[], p_reason text DEFAULT NULL)
+RETURNS TABLE (id uuid, status varchar)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_ending uuid[];
+    v_asked uuid[];
+BEGIN
+    SELECT
+        array_agg(j.id) FILTER (WHERE j.status <> 'running'),
+        array_agg(j.id) FILTER (WHERE j.status = 'running' AND j.cancel_requested_at IS NULL)
+    INTO v_ending, v_asked
+    FROM (
+        SELECT j.id, j.status, j.cancel_requested_at FROM howdah.live AS j
+        WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE
+    ) AS j;
+
+    UPDATE howdah.live AS j SET token = howdah.next_token(j.token), worker_id = NULL, claimed_at = NULL, own_write = NOT j.own_write
+    WHERE j.id = ANY (v_ending);
+    PERFORM howdah.archive_jobs(array_agg(c.id), array_agg('cancelled'::varchar), array_agg(p_reason))
+    FROM unnest(v_ending) AS c (id)
+    HAVING count(*) > 0;
+    UPDATE howdah.live AS j SET
+        cancel_requested_at = howdah.clock(),
+        last_error = coalesce(p_reason, j.last_error),
+        own_write = NOT j.own_write
+    WHERE j.id = ANY (v_asked);
+    -- A hint to their workers; what it does not reach, they learn when they attend to their jobs.
+    IF v_asked IS NOT NULL AND howdah.may_notify() THEN
+        PERFORM pg_notify(howdah.channel(), 'cancel ' || c.id) FROM unnest(v_asked[:1000]) AS c (id);
+    END IF;
+
+    RETURN QUERY
+    SELECT c.id, 'cancelled'::varchar FROM unnest(v_ending) AS c (id)
+    UNION ALL
+    SELECT c.id, 'running'::varchar FROM unnest(v_asked) AS c (id);
+END
+$$;
+COMMENT ON FUNCTION howdah.cancel IS
+    'Cancels jobs. What waits ends at once; what runs is asked to stop, and is returned as still running. Jobs that'
+    ' have ended, or were asked before, are not returned.';
+REVOKE ALL ON FUNCTION howdah.cancel FROM PUBLIC;

@@ -1,0 +1,82 @@
+CREATE OR REPLACE FUNCTION howdah.queue_position(p_id uuid)
+RETURNS TABLE (ahead bigint, exact boolean, per_second float8, starts_at timestamptz, because text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_job howdah.live;
+    v_from timestamptz;
+    v_workers bigint;
+    v_free bigint;
+BEGIN
+    SELECT * INTO v_job FROM howdah.live AS j WHERE j.id = p_id AND j.status = 'pending';
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    v_from := greatest(v_job.run_at, howdah.clock());
+    -- Up to so many are counted one by one; to know it better would cost more than it is worth.
+    IF v_job.order_key IS NULL THEN
+        SELECT count(*) INTO ahead FROM (
+            SELECT FROM howdah.live AS j
+            WHERE j.status = 'pending' AND j.attempts < j.max_attempts AND j.job_type = v_job.job_type
+                AND j.priority > v_job.priority AND j.run_at <= v_from
+            UNION ALL
+            SELECT FROM howdah.live AS j
+            WHERE j.status = 'pending' AND j.attempts < j.max_attempts AND j.job_type = v_job.job_type
+                AND j.priority = v_job.priority AND j.run_at <= v_from AND (j.run_at, j.id) < (v_job.run_at, v_job.id)
+            LIMIT 100001
+        ) AS before;
+    ELSE
+        -- One by one, in the order in which they first fell due: who backs off keeps its place, and who runs is waited for.
+        SELECT count(*), greatest(v_from, max(before.run_at)) INTO ahead, v_from FROM (
+            SELECT j.run_at FROM howdah.live AS j
+            WHERE j.job_type = v_job.job_type AND j.order_key = v_job.order_key AND j.status = 'pending'
+                AND j.priority > v_job.priority AND j.first_due_at <= v_from
+            UNION ALL
+            SELECT j.run_at FROM howdah.live AS j
+            WHERE j.job_type = v_job.job_type AND j.order_key = v_job.order_key AND j.status = 'pending'
+                AND j.priority = v_job.priority AND (j.first_due_at, j.id) < (v_job.first_due_at, v_job.id)
+            UNION ALL
+            SELECT j.run_at FROM howdah.live AS j
+            WHERE j.job_type = v_job.job_type AND j.order_key = v_job.order_key AND j.status IN ('claimed', 'running')
+            LIMIT 100001
+        ) AS before;
+    END IF;
+    exact := ahead <= 100000;
+    ahead := least(ahead, 100000);
+    SELECT
+        count(*), sum(p.per_second) FILTER (WHERE p.per_second >= 0),
+        CASE WHEN v_job.order_key IS NULL THEN sum(greatest(w.capacity::bigint - w.running, 0)) END
+    INTO v_workers, per_second, v_free
+    FROM howdah.workers AS w
+    CROSS JOIN LATERAL (SELECT howdah.number_in(w.throughput -> v_job.job_type -> 'per_second') AS per_second) AS m
+    -- What is too small for a float8 cannot be cast.
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN m.per_second > 0 THEN greatest(m.per_second, 1e-300)::float8 WHEN m.per_second = 0 THEN 0 END AS per_second
+    ) AS p
+    WHERE w.heartbeat_at >= howdah.lease_clock() - w.lease AND v_job.job_type = ANY (w.job_types);
+    because := CASE
+        WHEN v_from = 'infinity' THEN 'it waits for other jobs'
+        WHEN EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = v_job.job_type AND t.paused_at IS NOT NULL)
+        THEN 'its type is paused'
+        WHEN v_workers = 0 THEN 'no worker that lives handles its type'
+        WHEN ahead > 0 AND coalesce(per_second, 0) = 0 THEN 'no worker has measured yet how fast such jobs go'
+        WHEN NOT exact THEN 'there are too many before it to be counted'
+    END;
+    IF because IS NULL THEN
+        -- As many as there are free slots start at once; only the others wait for somebody to end.
+        starts_at := v_from + make_interval(secs => least(
+            CASE WHEN ahead = 0 THEN 0 ELSE greatest(ahead - coalesce(v_free, 0), 0) / greatest(per_second, 1e-9) END, 3e9
+        ));
+    END IF;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION howdah.queue_position IS
+    'Where a pending job stands in its lane: how many of its type come before it (exact is false if there are more than that), how many'
+    ' in a second are done by the workers that live, and when it will start at this rate, as'
+    ' far as there is no free slot for it, or why that cannot be said. No row if the job is not pending.';
+REVOKE ALL ON FUNCTION howdah.queue_position FROM PUBLIC;

@@ -1,0 +1,33 @@
+CREATE OR REPLACE FUNCTION howdah.reprioritise(p_ids uuid[], p_priority int) RETURNS TABLE (id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids uuid[];
+    v_job_types varchar[];
+BEGIN
+    IF p_priority IS NULL THEN
+        -- The table would refuse it too, and show the job to whoever may not see it.
+        RAISE EXCEPTION 'a priority is needed' USING ERRCODE = 'JQ001';
+    END IF;
+    WITH changed AS (
+        UPDATE howdah.live AS j SET priority = p_priority, own_write = NOT j.own_write
+        -- Not as an index of pending jobs has it: they are to be found by their ids, whatever the planner knows.
+        WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
+        RETURNING j.id, j.job_type, j.run_at
+    )
+    SELECT
+        array_agg(id), array_agg(DISTINCT job_type) FILTER (WHERE run_at <= howdah.clock() + interval '2 seconds')
+    INTO v_ids, v_job_types FROM changed;
+    IF v_job_types IS NOT NULL THEN
+        PERFORM howdah.notify_workers(v_job_types);
+    END IF;
+    RETURN QUERY SELECT unnest(v_ids);
+END
+$$;
+COMMENT ON FUNCTION howdah.reprioritise IS 'Sets the priority of pending jobs. Returns what it changed.';
+REVOKE ALL ON FUNCTION howdah.reprioritise FROM PUBLIC;

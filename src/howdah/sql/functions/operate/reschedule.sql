@@ -1,0 +1,28 @@
+CREATE OR REPLACE FUNCTION howdah.reschedule(p_ids uuid[], p_run_at timestamptz DEFAULT NULL, p_delay interval DEFAULT NULL) RETURNS TABLE (id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_due timestamptz := coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock());
+    v_ids uuid[];
+    v_job_types varchar[];
+BEGIN
+    WITH changed AS (
+        UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due, own_write = NOT j.own_write
+        -- Not as an index of pending jobs has it: they are to be found by their ids, whatever the planner knows.
+        WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
+        RETURNING j.id, j.job_type
+    )
+    SELECT array_agg(id), array_agg(DISTINCT job_type) INTO v_ids, v_job_types FROM changed;
+    IF v_job_types IS NOT NULL AND v_due <= howdah.clock() + interval '2 seconds' THEN
+        PERFORM howdah.notify_workers(v_job_types);
+    END IF;
+    RETURN QUERY SELECT unnest(v_ids);
+END
+$$;
+COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. Returns what it changed.';
+REVOKE ALL ON FUNCTION howdah.reschedule FROM PUBLIC;

@@ -1,0 +1,58 @@
+CREATE OR REPLACE FUNCTION howdah.retry(p_ids uuid[]) RETURNS TABLE (id uuid)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
+-- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+SET enable_nestloop = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids uuid[];
+    v_job_types varchar[];
+BEGIN
+    WITH ended AS MATERIALIZED (
+        SELECT a.* FROM howdah.archive AS a WHERE a.id = ANY (p_ids) ORDER BY a.id FOR UPDATE
+    ), revived AS (
+        INSERT INTO howdah.live (
+            id, token, run_at, first_due_at, created_at, expires_at, timeout, parent_id, workflow_id,
+            priority, attempts, max_attempts, crashes, interruptions, progress, events_count, job_type, status,
+            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, report
+        )
+        SELECT
+            id, howdah.next_token(token), howdah.clock(), howdah.clock(), created_at, NULL, timeout, parent_id,
+            workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
+            data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
+            NULL, last_error, errors, checkpoint, retry_policy, meta,
+            -- What it has come to in its former life says nothing about this one; how it came there stays.
+            CASE WHEN report IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+                'seq', howdah.seq_of(report) + 1, 'points', report -> 'points', 'step', report -> 'step'
+            )) END
+        FROM ended
+        -- A live job may have its key by now: then the ended one stays where it is.
+        ON CONFLICT DO NOTHING
+        RETURNING id, job_type, token, report
+    ), gone AS (
+        DELETE FROM howdah.archive AS a USING revived
+        WHERE a.id = ANY (p_ids) AND a.id = revived.id
+    ), noted AS (
+        INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
+        SELECT
+            howdah.clock(), id, token, howdah.seq_of(report), 0, job_type, 'status', 'pending', '{"cause": "retried"}'
+        FROM revived WHERE report IS NOT NULL
+    )
+    SELECT array_agg(revived.id), array_agg(DISTINCT revived.job_type) INTO v_ids, v_job_types FROM revived;
+    IF v_job_types IS NOT NULL THEN
+        PERFORM howdah.notify_watchers(v_job_types);
+        PERFORM howdah.notify_workers(v_job_types);
+    END IF;
+    RETURN QUERY SELECT unnest(v_ids);
+END
+$$;
+COMMENT ON FUNCTION howdah.retry IS
+    'Gives ended jobs a new life under the same id: pending, no attempts spent, the old errors kept. Returns what it changed;'
+    ' a job whose key a live job has taken is left as it is.';
+REVOKE ALL ON FUNCTION howdah.retry FROM PUBLIC;

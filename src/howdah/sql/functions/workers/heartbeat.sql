@@ -1,0 +1,42 @@
+CREATE OR REPLACE FUNCTION howdah.heartbeat(
+    p_worker_id varchar,
+    p_incarnation uuid,
+    p_running int DEFAULT NULL,
+    p_since_claim interval DEFAULT NULL,
+    p_loop_lag interval DEFAULT NULL,
+    p_leaked int DEFAULT NULL,
+    p_throughput jsonb DEFAULT NULL
+) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
+AS $$
+BEGIN
+    IF p_throughput IS NOT NULL THEN
+        PERFORM howdah.check_throughput(p_throughput);
+    END IF;
+    IF p_running < 0 OR p_leaked < 0 OR p_loop_lag NOT BETWEEN '0' AND '36500 days' OR p_since_claim NOT BETWEEN '0' AND '36500 days' THEN
+        RAISE EXCEPTION 'running is %, leaked %, loop_lag % and since_claim %: none may be negative, nor a hundred years',
+            p_running, p_leaked, p_loop_lag, p_since_claim USING ERRCODE = 'JQ001';
+    END IF;
+    UPDATE howdah.workers AS w SET
+        heartbeat_at = howdah.lease_clock(),
+        fresh_since = CASE
+            WHEN w.fresh_since IS NULL OR w.heartbeat_at < howdah.lease_clock() - w.lease / 2 THEN howdah.lease_clock()
+            -- Not later than now, where the clock went back: see follow_clock.
+            ELSE least(w.fresh_since, howdah.lease_clock())
+        END,
+        running = coalesce(p_running, w.running),
+        last_claim_at = coalesce(howdah.lease_clock() - p_since_claim, w.last_claim_at),
+        loop_lag = coalesce(p_loop_lag, w.loop_lag),
+        leaked = coalesce(p_leaked, w.leaked),
+        throughput = coalesce(p_throughput, w.throughput)
+    WHERE w.worker_id = p_worker_id AND w.incarnation = p_incarnation;
+    RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION howdah.heartbeat IS
+    'A worker''s sign of life, and what it says of its health: how many jobs it runs, how long ago it last claimed, how late its'
+    ' event loop is, how many threads it had to give up, how fast it goes (p_throughput: see workers.throughput). False if it was given up for dead, or its name was taken over: what it'
+    ' holds is no longer its own.';
+REVOKE ALL ON FUNCTION howdah.heartbeat FROM PUBLIC;
