@@ -85,10 +85,10 @@ class Version:
             )
 
     def _enqueue_given(self, jobs: int) -> None:
-        """As the client does, which makes the id. Older versions believe that it is new."""
+        """As the client does, which makes the id."""
         for _ in range(jobs):
             self.conn.execute(
-                "SELECT id FROM enqueue(p_job_type => %s, p_data => %s::jsonb, p_id => %s, p_first_try => true)",
+                "SELECT id FROM enqueue(p_job_type => %s, p_data => %s::jsonb, p_id => %s)",
                 (TYPE, PAYLOAD, new_id()),
                 prepare=True,
             )

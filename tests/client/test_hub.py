@@ -287,7 +287,7 @@ def test_a_live_job_reads_the_same_wherever_it_is_read(queue: JobQueue, db: Db) 
     job = held(queue)
     queue.progress(job, 10, "packing")
     waiting = queue.enqueue("mail")
-    db.execute("UPDATE live SET report = report || '{\"stalls\": 1}' WHERE id = %s", (job.id,))
+    db.execute("UPDATE live SET progress_report = progress_report || '{\"stalls\": 1}' WHERE id = %s", (job.id,))
     live, anywhere = (
         queue._database.run(plan.read(name, ids=[job.id, waiting.id])) for name in ("live_jobs", "get_many")
     )

@@ -144,7 +144,7 @@ def by_plain_sql() -> Iterator[tuple[str, Iterable[Any]]]:
     for column, values in (("created_at", MOMENTS), ("priority", WHOLE), ("max_attempts", WHOLE), ("data", JSON)):
         yield f"INSERT INTO howdah.jobs (job_type, {column}) VALUES ('added', %(value)s)", values
     yield "UPDATE howdah.workers SET throughput = %(value)s WHERE worker_id = %(me)s", ["7"]
-    yield "UPDATE howdah.live SET report = %(value)s WHERE id = %(id)s", ["7"]
+    yield "UPDATE howdah.live SET progress_report = %(value)s WHERE id = %(id)s", ["7"]
     yield "UPDATE howdah.jobs SET progress = %(value)s WHERE id = %(id)s", [101]
     yield "INSERT INTO howdah.events_open (job_id, data) VALUES (%(id)s, %(value)s)", ["7"]
 
@@ -163,8 +163,8 @@ def by_hand() -> Iterator[tuple[str, Iterable[Any]]]:
         yield f"workers SET {column} = %(value)s WHERE worker_id = %(me)s", values
     report = "%(value)s::jsonb || jsonb_build_object('token', token)"
     for column, value, values in (
-        ("report", "%(value)s", JSON),
-        ("report", report, each_with(*REPORT)),
+        ("progress_report", "%(value)s", JSON),
+        ("progress_report", report, each_with(*REPORT)),
         ("errors", "%(value)s", (*JSON, *each_with(*ERRORS))),
         *((column, "%(value)s", JSON) for column in ("checkpoint", "result", "meta", "retry_policy")),
         *((column, "%(value)s", MOMENTS) for column in ("created_at", "started_at", "claimed_at")),

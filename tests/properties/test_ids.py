@@ -30,8 +30,7 @@ IDS = st.one_of(
 )
 DOORS = {
     "enqueue": "SELECT created FROM enqueue('second', p_id => %(id)s)",
-    "an old client": "SELECT created FROM enqueue('second', p_id => %(id)s, p_first_try => true)",
-    "enqueue with a key": "SELECT created FROM enqueue('second', p_id => %(id)s, p_key => 'k', p_first_try => true)",
+    "enqueue with a key": "SELECT created FROM enqueue('second', p_id => %(id)s, p_key => 'k')",
     "a plain INSERT": "INSERT INTO jobs (id, job_type) VALUES (%(id)s, 'second') RETURNING true AS created",
     "a plain INSERT of many": (
         "INSERT INTO jobs (id, job_type) VALUES (gen_random_uuid(), 'other'), (%(id)s, 'second'), (NULL, 'other') RETURNING true AS created"

@@ -286,7 +286,7 @@ def test_a_number_beyond_all_floats_in_a_report_keeps_nobody_from_the_list(
     jobs = scene(db, queue)
     bad = jobs["running bad"]
     report = {"at": 1, "stalls": 1, name: number}
-    statement = "UPDATE live SET report = report || %s, own_write = NOT own_write WHERE id = %s"
+    statement = "UPDATE live SET progress_report = progress_report || %s, own_write = NOT own_write WHERE id = %s"
     db.execute(statement, (Jsonb(report), bad))
     look(queue, jobs)
 

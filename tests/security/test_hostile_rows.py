@@ -72,7 +72,7 @@ def test_a_worker_fails_it_alone(queue: JobQueue, db: Db, text: str, kind: str) 
     assert queue.get(bad).status == "failed"
 
 
-@pytest.mark.parametrize("column", ["result", "checkpoint", "errors", "meta", "report", "retry_policy"])
+@pytest.mark.parametrize("column", ["result", "checkpoint", "errors", "meta", "progress_report", "retry_policy"])
 def test_whatever_column_it_is_in(queue: JobQueue, db: Db, column: str) -> None:
     other, bad = queue.enqueue("work", {"n": 1}), queue.enqueue("work", {"n": 2})
     assert column.isidentifier()

@@ -41,7 +41,7 @@ def details(db: Db, job: Held) -> dict[str, Any]:
 
 
 def report(db: Db, job: Held) -> dict[str, Any]:
-    found = details(db, job)["report"]
+    found = details(db, job)["progress_report"]
     assert isinstance(found, dict)
     return found
 

@@ -57,11 +57,11 @@ def test_an_id_that_was_made_long_ago_is_not_taken_for_a_new_one(db: Db) -> None
     an_hour_ago = int((time.time() - 3600) * 1000)
     for made in (uuid.UUID(f"{an_hour_ago:012x}70008000000000000001"), uuid.uuid4()):
         for is_first in (True, False):
-            answer = one(db, "SELECT * FROM enqueue('a', p_id => %s, p_first_try => true)", made)
+            answer = one(db, "SELECT * FROM enqueue('a', p_id => %s)", made)
             assert answer["created"] is is_first
         (held,) = db.execute("SELECT id, token FROM claim('w', ARRAY['a'])").fetchall()
         db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", (held["id"], held["token"]))
-        assert not one(db, "SELECT * FROM enqueue('a', p_id => %s, p_first_try => true)", made)["created"]
+        assert not one(db, "SELECT * FROM enqueue('a', p_id => %s)", made)["created"]
         found = db.execute("SELECT status FROM job_details WHERE id = %s", (made,)).fetchall()
         assert found == [{"status": "completed"}]
 

@@ -303,7 +303,7 @@ def test_the_end_of_an_attempt_without_success_is_told_even_of_a_job_that_told_n
     assert ("run_at" in event["data"]) == (status == "pending")
     if status == "pending":
         assert moment(db, event["data"]["run_at"]) == row["run_at"]
-    assert row["report"]["seq"] == 1
+    assert row["progress_report"]["seq"] == 1
     for error in row["errors"] or ():
         assert (error["kind"], moment(db, error["started_at"])) == (kind, started_at)
 
@@ -331,7 +331,7 @@ def test_an_attempt_that_never_started_is_not_said_to_have(db: Db) -> None:
 def test_what_was_handed_back_or_put_off_is_no_news(db: Db, statement: str, running: bool) -> None:
     (job,) = hold(db, start=int(running))
     db.execute(statement.encode(), job)
-    assert (details(db, job)["status"], details(db, job)["report"]) == ("pending", None)
+    assert (details(db, job)["status"], details(db, job)["progress_report"]) == ("pending", None)
     assert events(db, job) == []
 
 
@@ -372,7 +372,7 @@ def test_the_success_of_a_job_is_told_only_if_something_was_told_before(db: Db, 
     before = len(events(db, job))
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
     if said == "nothing":
-        assert (events(db, job), details(db, job)["report"]) == ([], None)
+        assert (events(db, job), details(db, job)["progress_report"]) == ([], None)
     else:
         last = events(db, job)[-1]
         assert (last["seq"], last["kind"], last["name"]) == (before + 1, "status", "completed")
@@ -421,7 +421,7 @@ def test_the_end_of_a_job_that_waits_is_told_only_if_something_was_told_before(
         assert last["data"].get("error") == error
         assert report(db, job)["seq"] == 2
     else:
-        assert (events(db, job), details(db, job)["report"]) == ([], None)
+        assert (events(db, job), details(db, job)["progress_report"]) == ([], None)
 
 
 def test_a_new_life_is_told_and_goes_on_counting(db: Db) -> None:

@@ -331,7 +331,7 @@ def test_a_completed_job_is_done_whatever_it_said_last(db: Db, clock: TestClock)
 def test_a_job_that_says_nothing_has_no_record(db: Db) -> None:
     done, waiting = hold(db, 2)
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", done)
-    assert (details(db, done)["report"], details(db, waiting)["report"]) == (None, None)
+    assert (details(db, done)["progress_report"], details(db, waiting)["progress_report"]) == (None, None)
 
 
 # Checkpoints

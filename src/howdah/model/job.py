@@ -359,7 +359,11 @@ def bind(job: Job, attempt: Attempt) -> None:
 
 def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job:
     """A row of the table ``live``, or of the views ``live_jobs`` and ``job_details``, as a job."""
-    row["percent"], row["resumed"], row["record"] = row.pop("progress"), row.pop("checkpoint"), row.pop("report")
+    row["percent"], row["resumed"], row["record"] = (
+        row.pop("progress"),
+        row.pop("checkpoint"),
+        row.pop("progress_report"),
+    )
     codec, row["_redacted"] = codec_of(row, codec), row.pop("is_redacted", False)
     for name in _FOR_OTHERS:
         row.pop(name, None)
@@ -433,7 +437,7 @@ def _mapping(value: Any, _: Codec) -> dict[str, Any] | None:
 
 _FOR_OTHERS: Final = ("stalls_at", "version")
 """Columns of which a job has no field."""
-_COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "report"}
+_COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "progress_report"}
 """The fields whose columns have other names."""
 _READ: Final[dict[str, Any]] = {
     "data": _decoded,

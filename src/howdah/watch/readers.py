@@ -87,7 +87,7 @@ Subscription: TypeAlias = JobWatch | StreamWatch | EndWait
 
 def seq_of(row: Row) -> int:
     """How many events a job has had."""
-    report = row["report"]
+    report = row["progress_report"]
     return int(number_in(report.get("seq")) or 0) if isinstance(report, dict) else 0
 
 

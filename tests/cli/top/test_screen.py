@@ -64,7 +64,7 @@ def test_lanes_jobs_and_workers_appear_and_change_by_themselves(queue: JobQueue,
 def test_a_stalled_job_is_marked_and_can_be_looked_for(queue: JobQueue, db: Db) -> None:
     running_job(queue, "import", 10)
     running_job(queue, "export", 20)
-    db.execute("""UPDATE live SET report = report || '{"stalls": 1}' WHERE job_type = 'import'""")
+    db.execute("""UPDATE live SET progress_report = progress_report || '{"stalls": 1}' WHERE job_type = 'import'""")
 
     async def look() -> None:
         async with opened(queue) as seen:

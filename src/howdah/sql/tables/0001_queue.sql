@@ -180,7 +180,7 @@ CREATE TABLE howdah.live (
     checkpoint jsonb,
     retry_policy jsonb,
     meta jsonb,
-    report jsonb,
+    progress_report jsonb,
     generation bigint,
     PRIMARY KEY (id),
     CONSTRAINT valid_status CHECK (status IN ('pending', 'claimed', 'running', 'completed', 'failed', 'cancelled'))
@@ -191,7 +191,7 @@ COMMENT ON COLUMN howdah.live.own_write IS
     'Flipped by each UPDATE of Howdah''s own functions. An UPDATE that leaves it as it is comes from a plain client: see plain_update.';
 COMMENT ON COLUMN howdah.live.names_error IS
     'True only inside of an UPDATE that names last_error: see plain_names_error.';
-COMMENT ON COLUMN howdah.live.report IS
+COMMENT ON COLUMN howdah.live.progress_report IS
     'What the job has said of its progress; NULL if nothing. See merged_progress. seq counts its events.';
 COMMENT ON COLUMN howdah.live.generation IS
     'The registration that claimed the job. NULL where the holder is not registered.';
@@ -233,7 +233,7 @@ CREATE TABLE howdah.archive (
     checkpoint jsonb,
     retry_policy jsonb,
     meta jsonb,
-    report jsonb,
+    progress_report jsonb,
     -- By this the planner leaves the archive out where a plain client asks for pending jobs.
     CONSTRAINT archive_status CHECK (status IN ('completed', 'failed', 'cancelled'))
 ) INHERITS (howdah.jobs);

@@ -66,7 +66,7 @@ SELECT
         WHEN meta IS NOT NULL THEN '{"redacted": true}'
     END AS meta,
     finished_at,
-    report,
+    progress_report,
     stalls_at
 FROM (
     SELECT
@@ -106,10 +106,10 @@ FROM (
         workflow_id,
         meta,
         NULL::timestamptz AS finished_at,
-        report,
+        progress_report,
         CASE
-            WHEN status = 'running' AND report -> 'token' = to_jsonb(token) AND report -> 'stalls' >= '1' AND report -> 'stalls' <= '100000000000'
-            THEN to_timestamp((report -> 'stalls')::float8)
+            WHEN status = 'running' AND progress_report -> 'token' = to_jsonb(token) AND progress_report -> 'stalls' >= '1' AND progress_report -> 'stalls' <= '100000000000'
+            THEN to_timestamp((progress_report -> 'stalls')::float8)
         END AS stalls_at
     FROM howdah.live
     UNION ALL
@@ -150,7 +150,7 @@ FROM (
         workflow_id,
         meta,
         finished_at,
-        report,
+        progress_report,
         NULL::timestamptz
     FROM howdah.archive
 ) AS job;

@@ -31,14 +31,14 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, report
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, progress_report
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
             current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta,
-            CASE WHEN report IS NOT NULL THEN howdah.with_seq(report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END
+            CASE WHEN progress_report IS NOT NULL THEN howdah.with_seq(progress_report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END
         FROM gone
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
@@ -56,9 +56,9 @@ BEGIN
     ), noted AS (
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
-            howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', ended_as,
+            howdah.clock(), id, token, howdah.seq_of(progress_report) + 1, attempts, job_type, 'status', ended_as,
             jsonb_strip_nulls(jsonb_build_object('cause', coalesce(p_cause, ended_as), 'error', nullif(error, p_cause)))
-        FROM gone WHERE report IS NOT NULL AND NOT p_noted
+        FROM gone WHERE progress_report IS NOT NULL AND NOT p_noted
     )
     SELECT array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE order_key IS NOT NULL)
     INTO v_types, v_ordered_types

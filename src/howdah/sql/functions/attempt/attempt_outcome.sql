@@ -93,7 +93,7 @@ AS $$
             WHEN p_cause = 'timed out' THEN format('timed out after %s', coalesce(p_job.timeout, t.timeout))
             WHEN p_cause = 'stalled' THEN format(
                 'stalled: nothing was reported for %s s',
-                round(extract(epoch FROM howdah.clock())::numeric - coalesce(howdah.number_in(p_job.report -> 'at'), 0))
+                round(extract(epoch FROM howdah.clock())::numeric - coalesce(howdah.number_in(p_job.progress_report -> 'at'), 0))
             )
             WHEN p_cause = 'failed' THEN coalesce(left(p_error, 1000000), 'failed without an error message')
             WHEN p_cause = 'cancelled' THEN left(p_error, 1000000)

@@ -10,7 +10,7 @@ BEGIN
         checkpoint = p_checkpoint,
         lease_until = howdah.lease_clock() + j.lease,
         own_write = NOT j.own_write,
-        report = howdah.merged_progress(j.report, j.token, j.attempts, j.started_at, howdah.clock())
+        progress_report = howdah.merged_progress(j.progress_report, j.token, j.attempts, j.started_at, howdah.clock())
     WHERE j.id = p_id AND j.token = p_token AND j.status <> 'pending';
     RETURN FOUND;
 END

@@ -30,14 +30,14 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, report
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, progress_report
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, howdah.clock(),
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, 100, events_count, job_type, 'completed', data, key, order_key, worker_id,
             current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta,
-            CASE WHEN report IS NOT NULL THEN (howdah.with_seq(report, 1) - 'eta') || '{"percent": 100}' END
+            CASE WHEN progress_report IS NOT NULL THEN (howdah.with_seq(progress_report, 1) - 'eta') || '{"percent": 100}' END
         FROM gone
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
@@ -47,9 +47,9 @@ BEGIN
         -- The end of a job that has never said anything is no news, and there are millions of them.
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
-            howdah.clock(), id, token, howdah.seq_of(report) + 1, attempts, job_type, 'status', 'completed',
+            howdah.clock(), id, token, howdah.seq_of(progress_report) + 1, attempts, job_type, 'status', 'completed',
             jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', started_at))
-        FROM gone WHERE report IS NOT NULL
+        FROM gone WHERE progress_report IS NOT NULL
     ), told AS MATERIALIZED (
         SELECT howdah.notify_watchers(array_agg(job_type)) FROM counted
     )

@@ -79,16 +79,16 @@ BEGIN
             lease_until = NULL,
             deadline_at = NULL,
             generation = NULL,
-            report = CASE WHEN v.note IS NULL THEN j.report ELSE howdah.with_seq(coalesce(j.report, '{}'), 1) - 'eta' END,
+            progress_report = CASE WHEN v.note IS NULL THEN j.progress_report ELSE howdah.with_seq(coalesce(j.progress_report, '{}'), 1) - 'eta' END,
             own_write = NOT j.own_write
         FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes)
             AS v (id, status, error, entry, run_at, refund, crashes, interruptions, note)
         WHERE j.id = ANY (v_ids) AND j.id = v.id
-        RETURNING j.id, j.job_type, j.report, v.status AS next_status, v.run_at AS next_run_at, v.note
+        RETURNING j.id, j.job_type, j.progress_report, v.status AS next_status, v.run_at AS next_run_at, v.note
     )
     INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
     SELECT
-        howdah.clock(), c.id, (c.note ->> 'token')::bigint, howdah.seq_of(c.report), (c.note ->> 'attempt')::int,
+        howdah.clock(), c.id, (c.note ->> 'token')::bigint, howdah.seq_of(c.progress_report), (c.note ->> 'attempt')::int,
         c.job_type, 'status', c.next_status,
         (c.note - 'token' - 'attempt') || CASE
             WHEN c.next_status = 'pending' THEN jsonb_build_object('run_at', c.next_run_at) ELSE '{}'

@@ -43,8 +43,8 @@ BEGIN
             current_stage = coalesce(left(told.stage, 100), j.current_stage),
             lease_until = howdah.lease_clock() + j.lease,
             own_write = NOT j.own_write,
-            report = howdah.merged_progress(
-                j.report, j.token, j.attempts, j.started_at, howdah.clock(), told.percent, told.done, told.total,
+            progress_report = howdah.merged_progress(
+                j.progress_report, j.token, j.attempts, j.started_at, howdah.clock(), told.percent, told.done, told.total,
                 told.stage IS DISTINCT FROM j.current_stage AND told.stage IS NOT NULL
             )
         FROM told

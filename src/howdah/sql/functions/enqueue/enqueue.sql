@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     p_max_attempts int DEFAULT NULL,
     p_key text DEFAULT NULL,
     p_id uuid DEFAULT NULL,
-    p_first_try boolean DEFAULT false,
     p_timeout interval DEFAULT NULL,
     p_expires_at timestamptz DEFAULT NULL,
     p_retry_policy jsonb DEFAULT NULL,
@@ -117,6 +116,5 @@ END
 $$;
 COMMENT ON FUNCTION howdah.enqueue IS
     'Adds a job. A live job of the same type and key, or a job of the same id, is returned instead, with created = false.'
-    ' p_first_try says nothing any more: older clients pass it.'
     ' p_alone promises that this call is a transaction by itself, which spares a notification while another one is on its way.';
 REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

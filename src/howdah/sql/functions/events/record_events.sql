@@ -32,7 +32,7 @@ BEGIN
         PERFORM howdah.check_size(p_data, 'the data of an event');
     END IF;
     WITH held AS MATERIALIZED (
-        SELECT j.id, j.token, CASE WHEN j.report -> 'told' -> 0 = to_jsonb(j.token) THEN howdah.number_in(j.report -> 'told' -> 1) END AS told
+        SELECT j.id, j.token, CASE WHEN j.progress_report -> 'told' -> 0 = to_jsonb(j.token) THEN howdah.number_in(j.progress_report -> 'told' -> 1) END AS told
         FROM howdah.live AS j WHERE j.id = ANY (p_ids) AND j.status <> 'pending'
         ORDER BY j.id FOR UPDATE
     ), told AS MATERIALIZED (
@@ -54,12 +54,12 @@ BEGIN
             events_count = j.events_count + by_job.events,
             lease_until = howdah.lease_clock() + j.lease,
             own_write = NOT j.own_write,
-            report = howdah.with_seq(
+            progress_report = howdah.with_seq(
                 CASE
                     -- What a handler tells is a sign of life; what some library logs is not.
                     WHEN by_job.events > 0
-                    THEN howdah.merged_progress(j.report, j.token, j.attempts, j.started_at, howdah.clock())
-                    ELSE coalesce(j.report, '{}')
+                    THEN howdah.merged_progress(j.progress_report, j.token, j.attempts, j.started_at, howdah.clock())
+                    ELSE coalesce(j.progress_report, '{}')
                 END,
                 by_job.rows
             ) || CASE
@@ -67,7 +67,7 @@ BEGIN
             END
         FROM by_job
         WHERE j.id = ANY (p_ids) AND j.id = by_job.id
-        RETURNING j.id, j.token, j.job_type, j.attempts, howdah.seq_of(j.report) - by_job.rows AS before
+        RETURNING j.id, j.token, j.job_type, j.attempts, howdah.seq_of(j.progress_report) - by_job.rows AS before
     ), kept AS (
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT

@@ -20,7 +20,7 @@ BEGIN
         INSERT INTO howdah.live (
             id, token, run_at, first_due_at, created_at, expires_at, timeout, parent_id, workflow_id,
             priority, attempts, max_attempts, crashes, interruptions, progress, events_count, job_type, status,
-            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, report
+            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, progress_report
         )
         SELECT
             id, howdah.next_token(token), howdah.clock(), howdah.clock(), created_at, NULL, timeout, parent_id,
@@ -28,21 +28,21 @@ BEGIN
             data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
             NULL, last_error, errors, checkpoint, retry_policy, meta,
             -- What it has come to in its former life says nothing about this one; how it came there stays.
-            CASE WHEN report IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
-                'seq', howdah.seq_of(report) + 1, 'points', report -> 'points', 'step', report -> 'step'
+            CASE WHEN progress_report IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+                'seq', howdah.seq_of(progress_report) + 1, 'points', progress_report -> 'points', 'step', progress_report -> 'step'
             )) END
         FROM ended
         -- A live job may have its key by now: then the ended one stays where it is.
         ON CONFLICT DO NOTHING
-        RETURNING id, job_type, token, report
+        RETURNING id, job_type, token, progress_report
     ), gone AS (
         DELETE FROM howdah.archive AS a USING revived
         WHERE a.id = ANY (p_ids) AND a.id = revived.id
     ), noted AS (
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
-            howdah.clock(), id, token, howdah.seq_of(report), 0, job_type, 'status', 'pending', '{"cause": "retried"}'
-        FROM revived WHERE report IS NOT NULL
+            howdah.clock(), id, token, howdah.seq_of(progress_report), 0, job_type, 'status', 'pending', '{"cause": "retried"}'
+        FROM revived WHERE progress_report IS NOT NULL
     )
     SELECT array_agg(revived.id), array_agg(DISTINCT revived.job_type) INTO v_ids, v_job_types FROM revived;
     IF v_job_types IS NOT NULL THEN

@@ -83,7 +83,7 @@ BEGIN
             NEW.deadline_at := howdah.clock() + OLD.timeout;
         END IF;
         IF v_was_held AND NEW.progress <> OLD.progress THEN
-            NEW.report := howdah.merged_progress(OLD.report, OLD.token, OLD.attempts, NEW.started_at, howdah.clock(), NEW.progress);
+            NEW.progress_report := howdah.merged_progress(OLD.progress_report, OLD.token, OLD.attempts, NEW.started_at, howdah.clock(), NEW.progress);
         END IF;
         RETURN NEW;
     END IF;
@@ -135,16 +135,16 @@ BEGIN
             NEW.last_error := coalesce(v_end.error, NEW.last_error);
         END IF;
         v_note := v_end.note || CASE WHEN NEW.status = 'pending' THEN jsonb_build_object('run_at', NEW.run_at) ELSE '{}' END;
-    ELSIF NEW.status = 'completed' AND OLD.report IS NULL THEN
+    ELSIF NEW.status = 'completed' AND OLD.progress_report IS NULL THEN
         -- The end of a job that has never said anything is no news.
         v_note := NULL;
     END IF;
     IF v_note IS NOT NULL THEN
-        NEW.report := howdah.with_seq(coalesce(OLD.report, '{}'), 1) - 'eta'
+        NEW.progress_report := howdah.with_seq(coalesce(OLD.progress_report, '{}'), 1) - 'eta'
             || CASE WHEN NEW.status = 'completed' THEN jsonb_build_object('percent', NEW.progress) ELSE '{}' END;
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         VALUES (
-            howdah.clock(), OLD.id, OLD.token, howdah.seq_of(NEW.report), OLD.attempts, NEW.job_type, 'status', NEW.status,
+            howdah.clock(), OLD.id, OLD.token, howdah.seq_of(NEW.progress_report), OLD.attempts, NEW.job_type, 'status', NEW.status,
             jsonb_strip_nulls(v_note)
         );
     END IF;

@@ -61,14 +61,14 @@ BEGIN
                 ) < howdah.clock()
                 WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at
                     < howdah.clock() - (SELECT howdah.clamp_interval(s.cancel_grace) FROM howdah.settings AS s)
-                WHEN 'stalled' THEN v_judges AND j.status = 'running' AND j.report -> 'token' = to_jsonb(j.token)
-                    AND howdah.number_in(j.report -> 'stalls') < extract(epoch FROM howdah.clock())
+                WHEN 'stalled' THEN v_judges AND j.status = 'running' AND j.progress_report -> 'token' = to_jsonb(j.token)
+                    AND howdah.number_in(j.progress_report -> 'stalls') < extract(epoch FROM howdah.clock())
                     AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.fail_stalled)
                     -- It may have spoken, and not have been heard: its worker was out of touch, or its loop is blocked.
                     AND NOT EXISTS (
                         SELECT FROM howdah.workers AS w WHERE w.worker_id = j.worker_id AND (
                             coalesce(extract(epoch FROM v_now - w.fresh_since)
-                                < extract(epoch FROM howdah.clock()) - howdah.number_in(j.report -> 'at'), true)
+                                < extract(epoch FROM howdah.clock()) - howdah.number_in(j.progress_report -> 'at'), true)
                             OR w.loop_lag > interval '5 seconds'
                         )
                     )
