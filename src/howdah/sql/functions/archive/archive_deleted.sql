@@ -11,5 +11,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.archive_deleted IS 'Counts a job that leaves its segment: by retry, or deleted by a plain client.';
+COMMENT ON FUNCTION howdah.archive_deleted IS 'Counts a job that leaves its segment: by retry, or because a plain client deletes it.';
 REVOKE ALL ON FUNCTION howdah.archive_deleted FROM PUBLIC;

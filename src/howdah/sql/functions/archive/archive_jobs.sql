@@ -7,8 +7,8 @@ CREATE OR REPLACE FUNCTION howdah.archive_jobs(
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
--- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+-- The plan must be id = ANY and a hash join, whatever the statistics: a plan made for an empty table must hold for a full one, and
+-- all functions must lock rows in the order of their ids, or two batches deadlock.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
@@ -22,7 +22,7 @@ DECLARE
 BEGIN
     WITH ended AS MATERIALIZED (
         SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
-    ), gone AS (
+    ), deleted AS (
         DELETE FROM howdah.live AS j USING ended
         WHERE j.id = ANY (p_ids) AND j.id = ended.id
         RETURNING j.*, ended.status AS ended_as, ended.error
@@ -39,39 +39,38 @@ BEGIN
             crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
             current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta,
             CASE WHEN progress_report IS NOT NULL THEN howdah.with_seq(progress_report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END
-        FROM gone
+        FROM deleted
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
         SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, ended_as, count(*)
-        FROM gone GROUP BY job_type, ended_as
+        FROM deleted GROUP BY job_type, ended_as
     ), paused AS (
         UPDATE howdah.types AS t SET
             paused_at = howdah.clock(),
-            paused_because = format('job %s of this ordered type ended as %s', stopped.id, stopped.ended_as)
+            paused_because = format('job %s of this ordered type ended as %s', failed.id, failed.ended_as)
         FROM (
-            SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM gone
+            SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM deleted
             WHERE order_key IS NOT NULL AND ended_as <> 'completed'
-        ) AS stopped
-        WHERE t.job_type = stopped.job_type AND t.pause_on_failure AND t.paused_at IS NULL
+        ) AS failed
+        WHERE t.job_type = failed.job_type AND t.pause_on_failure AND t.paused_at IS NULL
     ), noted AS (
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock(), id, token, howdah.seq_of(progress_report) + 1, attempts, job_type, 'status', ended_as,
             jsonb_strip_nulls(jsonb_build_object('cause', coalesce(p_cause, ended_as), 'error', nullif(error, p_cause)))
-        FROM gone WHERE progress_report IS NOT NULL AND NOT p_noted
+        FROM deleted WHERE progress_report IS NOT NULL AND NOT p_noted
     )
     SELECT array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE order_key IS NOT NULL)
     INTO v_types, v_ordered_types
-    FROM gone;
+    FROM deleted;
     PERFORM howdah.notify_watchers(v_types);
     IF v_ordered_types IS NOT NULL THEN
-        -- The next of its order may go.
+        -- The next job of an ordered type may start.
         PERFORM howdah.notify_workers(v_ordered_types);
     END IF;
 END
 $$;
 COMMENT ON FUNCTION howdah.archive_jobs IS
-    'Moves jobs that the caller has locked to the archive, under the statuses given. p_noted: the caller has written the event. p_cause: what it says,'
-    ' if not the status.'
-    ' Internal: it has no fence of its own.';
+    'Moves jobs that the caller has locked to the archive, with the statuses given. p_noted: the caller has written the event. p_cause: the'
+    ' cause in the event, if it is not the status. Internal: it has no fence of its own.';
 REVOKE ALL ON FUNCTION howdah.archive_jobs FROM PUBLIC;

@@ -5,5 +5,6 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.archive_unchanged IS 'An ended job does not change: a plain client''s UPDATE passes it over. A new life of it begins with retry.';
+COMMENT ON FUNCTION howdah.archive_unchanged IS
+    'An ended job does not change: the UPDATE of a plain client skips it. Use retry to make it pending again.';
 REVOKE ALL ON FUNCTION howdah.archive_unchanged FROM PUBLIC;

@@ -1,7 +1,7 @@
--- From a bound that is known to hold, the planner sees which segments a query by the time of the end need not read. To add it
--- takes a lock for a moment, and is left for later if a transaction reads the segment. To look at the rows takes as long as there are
--- rows, so that is never done while such a lock is held: all ends are found before the first bound is added, and a bound is
--- validated by a later call.
+-- With a valid constraint on the time of the end, the planner skips segments that a query need not read. Adding the constraint takes
+-- a lock for a moment, and is postponed if a transaction reads the segment. Reading the rows takes time in proportion to their
+-- number, so that never happens under such a lock: all ends are found before the first constraint is added, and a later call
+-- validates it.
 CREATE OR REPLACE FUNCTION howdah.bound_segments() RETURNS int
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -24,7 +24,7 @@ BEGIN
         WHERE s.closed_at IS NOT NULL AND s.first_end IS NULL AND to_regclass('howdah.archive_' || s.number) IS NOT NULL
     LOOP
         EXECUTE format('SELECT min(finished_at), max(finished_at) FROM howdah.%I', 'archive_' || v_segment.number) INTO v_first, v_last;
-        -- Neither in one whose jobs were all deleted, or retried.
+        -- Both are NULL for a segment whose jobs were all deleted, or retried.
         UPDATE howdah.segments AS s SET first_end = v_first, last_end = v_last WHERE s.number = v_segment.number;
     END LOOP;
 
@@ -66,6 +66,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.bound_segments IS
-    'Finds out when the first and the last job of each closed segment ended, and adds it as a constraint; the next call validates it.'
-    ' Returns for how many it did something: call it, each time in a transaction of its own, until that is 0.';
+    'Records when the first and the last job of each closed segment ended, and adds this as a constraint; the next call validates it.'
+    ' Returns how many segments it changed: call it, each time in a transaction of its own, until that is 0.';
 REVOKE ALL ON FUNCTION howdah.bound_segments FROM PUBLIC;

@@ -5,7 +5,7 @@ SET lock_timeout = '50ms'
 AS $$
 BEGIN
     CREATE TABLE howdah.archive_next () INHERITS (howdah.archive);
-    -- Names by the number, so that only the table is renamed when it is opened and closed.
+    -- The names of indexes contain the number, so that only the table is renamed when the segment is opened and closed.
     EXECUTE format('CREATE INDEX %I ON howdah.archive_next (id)', 'archive_' || p_number || '_id');
     EXECUTE format(
         'CREATE INDEX %I ON howdah.archive_next (id) WHERE status <> %L', 'archive_' || p_number || '_unsuccessful', 'completed'
@@ -21,5 +21,5 @@ BEGIN
     EXECUTE format('CREATE INDEX %I ON howdah.events_next (stream_no)', 'events_' || p_number || '_stream_no');
 END
 $$;
-COMMENT ON FUNCTION howdah.make_segment IS 'Makes the empty tables of the segment that will be opened next. Part of rotate.';
+COMMENT ON FUNCTION howdah.make_segment IS 'Creates the empty tables of the segment that will be opened next. Part of rotate.';
 REVOKE ALL ON FUNCTION howdah.make_segment FROM PUBLIC;

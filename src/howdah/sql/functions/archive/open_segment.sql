@@ -1,5 +1,5 @@
--- The next segment was there before, empty. A reader of jobs or of events lists the tables behind them first and locks them then: one
--- that waits here for a rotation has the next segment on its list already, and misses nothing that was added to it meanwhile.
+-- The next segment existed before, empty. A reader of jobs or events first lists the child tables, then locks them: a reader that
+-- waits here for a rotation has the next segment on its list already, and misses nothing that was added to it meanwhile.
 CREATE OR REPLACE FUNCTION howdah.open_segment(p_number int) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -13,5 +13,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.open_segment IS
-    'Lets ended jobs, and what happens to jobs, be added to the next segment from now on, and makes the one after it. Part of rotate.';
+    'From now on ended jobs and events are added to the next segment; creates the one after it. Part of rotate.';
 REVOKE ALL ON FUNCTION howdah.open_segment FROM PUBLIC;

@@ -1,5 +1,5 @@
--- A segment's own tables are locked before they are dropped: a reader with an open transaction makes that fail within 50 ms, and
--- completions, which never touch a closed segment, do not notice the try.
+-- The tables of a segment are locked before they are dropped: if a reader has an open transaction, that fails within 50 ms.
+-- Completions never touch a closed segment, so the attempt does not delay them.
 CREATE OR REPLACE FUNCTION howdah.prune(p_keep interval DEFAULT NULL)
 RETURNS TABLE (segment int, first_end timestamptz, last_end timestamptz, dropped boolean, reason text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -44,5 +44,5 @@ END
 $$;
 COMMENT ON FUNCTION howdah.prune IS
     'Drops the segments of the archive, and of the events, whose last job ended longer ago than p_keep (settings.archive_retention if not given).'
-    ' Returns what it did; what was in use is left for the next call.';
+    ' Returns what it did; a segment that was in use is left for the next call.';
 REVOKE ALL ON FUNCTION howdah.prune FROM PUBLIC;
