@@ -9,8 +9,8 @@ CREATE OR REPLACE FUNCTION howdah.record_events(
 ) RETURNS TABLE (id uuid, seq int)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
--- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+-- The plan must be id = ANY and a hash join, whatever the statistics: a plan made for an empty table must hold for a full one, and
+-- all functions must lock rows in the order of their ids, or two batches deadlock.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
@@ -24,18 +24,20 @@ DECLARE
     v_job_types varchar[];
 BEGIN
     IF EXISTS (SELECT FROM unnest(p_ids, p_names) AS e (id, name) WHERE coalesce(char_length(e.name), 0) NOT BETWEEN 1 AND 100) THEN
-        RAISE EXCEPTION 'the name of an event is 1 to 100 characters long' USING ERRCODE = 'JQ001';
+        RAISE EXCEPTION 'the name of an event must have 1 to 100 characters' USING ERRCODE = 'JQ001';
     ELSIF EXISTS (SELECT FROM unnest(p_kinds) AS k (kind) WHERE k.kind NOT IN ('event', 'log')) THEN
-        RAISE EXCEPTION 'what can be recorded is of kind event or log' USING ERRCODE = 'JQ001';
+        RAISE EXCEPTION 'an event that is recorded must be of kind event or log' USING ERRCODE = 'JQ001';
     END IF;
     IF pg_column_size(p_data) > 65536 THEN
         PERFORM howdah.check_size(p_data, 'the data of an event');
     END IF;
     WITH held AS MATERIALIZED (
-        SELECT j.id, j.token, CASE WHEN j.progress_report -> 'told' -> 0 = to_jsonb(j.token) THEN howdah.number_in(j.progress_report -> 'told' -> 1) END AS told
+        SELECT
+            j.id, j.token,
+            CASE WHEN j.progress_report -> 'told' -> 0 = to_jsonb(j.token) THEN howdah.number_in(j.progress_report -> 'told' -> 1) END AS last_number
         FROM howdah.live AS j WHERE j.id = ANY (p_ids) AND j.status <> 'pending'
         ORDER BY j.id FOR UPDATE
-    ), told AS MATERIALIZED (
+    ), recorded AS MATERIALIZED (
         SELECT
             e.id, e.token, e.name, e.data, coalesce(e.kind, 'event') AS kind, e.place, e.number,
             least(greatest(coalesce(e.age, '0'), '0'), interval '1 hour') AS age,
@@ -43,12 +45,12 @@ BEGIN
         FROM unnest(p_ids, p_tokens, p_names, p_data, p_kinds, p_ages, p_numbers) WITH ORDINALITY
             AS e (id, token, name, data, kind, age, number, place)
         JOIN held ON held.id = e.id AND held.token = e.token
-        -- What was kept before, and is told again because the reply was lost.
-        WHERE e.number IS NULL OR held.told IS NULL OR e.number > held.told
+        -- Excludes events that were stored before, and are sent again because the reply was lost.
+        WHERE e.number IS NULL OR held.last_number IS NULL OR e.number > held.last_number
     ), by_job AS MATERIALIZED (
         SELECT
             t.id, count(*)::int AS rows, (count(*) FILTER (WHERE t.kind = 'event'))::int AS events, max(t.number) AS number
-        FROM told AS t GROUP BY t.id ORDER BY t.id
+        FROM recorded AS t GROUP BY t.id ORDER BY t.id
     ), changed AS (
         UPDATE howdah.live AS j SET
             events_count = j.events_count + by_job.events,
@@ -56,7 +58,7 @@ BEGIN
             own_write = NOT j.own_write,
             progress_report = howdah.with_seq(
                 CASE
-                    -- What a handler tells is a sign of life; what some library logs is not.
+                    -- An event of a handler proves that the job runs; a log line of some library does not.
                     WHEN by_job.events > 0
                     THEN howdah.merged_progress(j.progress_report, j.token, j.attempts, j.started_at, howdah.clock())
                     ELSE coalesce(j.progress_report, '{}')
@@ -72,7 +74,7 @@ BEGIN
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock() - t.age, c.id, c.token, c.before + t.rank, c.attempts, c.job_type, t.kind, t.name, t.data
-        FROM told AS t JOIN changed AS c ON c.id = t.id
+        FROM recorded AS t JOIN changed AS c ON c.id = t.id
         ORDER BY t.place
         RETURNING stream_no, job_id, seq, job_type
     )
@@ -84,6 +86,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.record_events IS
-    'Keeps what happened to held jobs, in order, several for one job if need be. p_kinds: event (if not given) or log. p_ages: how long'
-    ' ago it happened. p_numbers: 1, 2, 3 ... within the claim, so that what is sent again after a lost reply is kept once. Returns the job and the sequence of each that it kept; those of a claim that is over are not among them.';
+    'Stores events of held jobs, in order; a job may have several. p_kinds: event (if not given) or log. p_ages: how long ago each'
+    ' happened. p_numbers: 1, 2, 3 ... within the claim, so that an event that is sent again after a lost reply is stored once. Returns the'
+    ' job and the sequence of each stored event; events of a claim that is over are left out.';
 REVOKE ALL ON FUNCTION howdah.record_events FROM PUBLIC;

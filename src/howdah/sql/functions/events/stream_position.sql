@@ -1,5 +1,5 @@
--- SNAPSHOT@stream_no: what can be seen now, and the highest stream_no among it. This transaction itself, should it have written already,
--- is still under way.
+-- SNAPSHOT@stream_no: what is visible now, and the highest stream_no in it. If this transaction has written already, it counts as in
+-- progress.
 CREATE OR REPLACE FUNCTION howdah.stream_position() RETURNS text
 LANGUAGE sql STABLE
 RETURN (
@@ -7,8 +7,8 @@ RETURN (
         CASE
             WHEN s.own < pg_snapshot_xmax(s.seen) THEN concat_ws(
                 ':', pg_snapshot_xmin(s.seen), pg_snapshot_xmax(s.seen), (
-                    SELECT string_agg(under_way.xact::text, ',' ORDER BY under_way.xact)
-                    FROM (SELECT pg_snapshot_xip(s.seen) UNION SELECT s.own) AS under_way (xact)
+                    SELECT string_agg(in_progress.xid::text, ',' ORDER BY in_progress.xid)
+                    FROM (SELECT pg_snapshot_xip(s.seen) UNION SELECT s.own) AS in_progress (xid)
                 )
             )
             ELSE s.seen::text
@@ -19,5 +19,5 @@ RETURN (
     )
     FROM (SELECT pg_current_snapshot() AS seen, pg_current_xact_id_if_assigned() AS own) AS s
 );
-COMMENT ON FUNCTION howdah.stream_position IS 'Where the stream of events is now, for read_events.';
+COMMENT ON FUNCTION howdah.stream_position IS 'The current position of the stream of events, for read_events.';
 REVOKE ALL ON FUNCTION howdah.stream_position FROM PUBLIC;

@@ -1,6 +1,6 @@
--- A sleeper is a shared advisory lock of its session, for each bucket of types that it sleeps on. A table of
--- sleepers would bloat while an old transaction is open, and its rows would outlive a killed session; locks
--- do neither. notify_workers looks for them.
+-- A sleeper is a session that holds a shared advisory lock for each bucket of types that it waits for. notify_workers looks for these
+-- locks. A table of sleepers would bloat while an old transaction is open, and its rows would survive a killed session. Locks do
+-- neither.
 CREATE OR REPLACE FUNCTION howdah.add_sleeper(p_job_types varchar[]) RETURNS int[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -15,7 +15,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.add_sleeper IS
-    'From now on this session gets a notification, on the channel that it must have begun to listen on before, when jobs of'
-    ' these types may be due. Returns the buckets that it will name; none if another session keeps a lock that sleepers share: then poll, and'
-    ' call this again later. Look for jobs once more after this call, and then wait. Needs a session of one''s own, and ends with it or with remove_sleeper.';
+    'From now on this session gets a notification when jobs of these types may be due, on the channel on which it must already listen.'
+    ' Returns the buckets that notifications will name; none if another session holds an exclusive lock on one: then poll, and call this'
+    ' again later. Look for jobs once more after this call, and then wait. Needs a dedicated session, and lasts until remove_sleeper or'
+    ' the end of the session.';
 REVOKE ALL ON FUNCTION howdah.add_sleeper FROM PUBLIC;

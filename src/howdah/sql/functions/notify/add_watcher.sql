@@ -18,7 +18,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.add_watcher IS
-    'From now on this session gets a notification, on the channel that it must have begun to listen on before, when there is news of jobs of'
-    ' these types (all if not given): progress, events, ends. Returns the buckets that it will name; none if another session keeps a lock that'
-    ' watchers share: then poll, and call this again later. Look once more after this call, and then wait. Needs a session of one''s own, and ends with it or with remove_watcher.';
+    'From now on this session gets a notification when jobs of these types (all if not given) change: progress, events, ends. It must'
+    ' already listen on the channel. Returns the buckets that notifications will name; none if another session holds an exclusive lock on'
+    ' one: then poll, and call this again later. Read once more after this call, and then wait. Needs a dedicated session, and lasts until'
+    ' remove_watcher or the end of the session.';
 REVOKE ALL ON FUNCTION howdah.add_watcher FROM PUBLIC;

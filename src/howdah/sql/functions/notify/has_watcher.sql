@@ -1,4 +1,4 @@
--- As has_sleeper, beside whose buckets are those of the watchers.
+-- As has_sleeper. The buckets of watchers follow those of sleepers.
 CREATE OR REPLACE FUNCTION howdah.has_watcher(p_job_type varchar) RETURNS boolean
 LANGUAGE sql VOLATILE
 RETURN CASE

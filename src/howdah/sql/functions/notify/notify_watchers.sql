@@ -1,4 +1,4 @@
--- A NOTIFY makes all commits of the database wait for each other, so there is one only where somebody watches.
+-- A NOTIFY serialises all commits of the database, so it is sent only if a session watches.
 CREATE OR REPLACE FUNCTION howdah.notify_watchers(p_job_types varchar[]) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -12,7 +12,7 @@ BEGIN
         v_bucket := abs(hashtext(v_type) % 32);
         CONTINUE WHEN v_bucket = ANY (v_seen);
         v_seen := v_seen || v_bucket;
-        -- Twice, because another one who looks at this very moment is taken for somebody who watches.
+        -- Twice, because another session that checks at the same moment looks like a watcher.
         IF howdah.has_watcher(v_type) AND howdah.has_watcher(v_type) AND howdah.may_notify() THEN
             PERFORM pg_notify(howdah.channel(), 'news ' || v_bucket);
         END IF;
@@ -20,5 +20,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.notify_watchers IS
-    'Tells those who watch these types, once this transaction commits, that there is news of their jobs. Internal.';
+    'Notifies the watchers of these types, once this transaction commits, that their jobs have changed. Internal.';
 REVOKE ALL ON FUNCTION howdah.notify_watchers FROM PUBLIC;

@@ -1,7 +1,7 @@
--- A NOTIFY makes all commits of the database wait for each other, so there is one only where somebody sleeps; and, of calls that
--- are transactions by themselves, one at a time: who enqueues while another's is on its way is found by the very look that it
--- causes, or by the next one soon after. Who is inside of a longer transaction, whose end nobody knows, keeps nobody from telling.
--- A login that holds these locks for itself can do no more than make workers poll: see the doctor's advisory-lock-held.
+-- A NOTIFY serialises all commits of the database, so it is sent only if a worker sleeps. Of calls that are transactions by themselves,
+-- one at a time sends it: a job that is enqueued while the notification of another call is on its way is found by the claim which that
+-- causes, or by the next one soon after. A call inside of a longer transaction, whose end is unknown, does not suppress others.
+-- A login that takes these locks can only make workers poll: see the finding advisory-lock-held of the doctor.
 CREATE OR REPLACE FUNCTION howdah.notify_workers(p_job_types varchar[], p_alone boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -24,5 +24,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.notify_workers IS
-    'Tells those who sleep on these types, once this transaction commits, that jobs may be due. Internal.';
+    'Notifies sleeping workers, once this transaction commits, that jobs of these types may be due. Internal.';
 REVOKE ALL ON FUNCTION howdah.notify_workers FROM PUBLIC;

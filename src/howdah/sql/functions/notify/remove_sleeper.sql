@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.remove_sleeper(p_job_types varchar[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
--- Who was not asleep (its session was lost, perhaps) is not warned.
+-- No warning if the session holds no such lock, for example because it was replaced.
 SET client_min_messages = error
 AS $$
 BEGIN
@@ -12,5 +12,5 @@ BEGIN
     ) AS s;
 END
 $$;
-COMMENT ON FUNCTION howdah.remove_sleeper IS 'Ends what one call of add_sleeper with the same types began, in the same session.';
+COMMENT ON FUNCTION howdah.remove_sleeper IS 'Reverts one call of add_sleeper with the same types, in the same session.';
 REVOKE ALL ON FUNCTION howdah.remove_sleeper FROM PUBLIC;

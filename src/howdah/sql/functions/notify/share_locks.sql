@@ -1,4 +1,4 @@
--- Any login can hold these locks, so nothing waits for one for long. A producer that looks for sleepers has one for a moment only, which
+-- Any login can hold these locks, so no call waits long for one. A producer that looks for sleepers holds one for a moment only, which
 -- is worth a short wait.
 CREATE OR REPLACE FUNCTION howdah.share_locks(p_numbers int[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -16,7 +16,7 @@ BEGIN
                 PERFORM pg_advisory_lock_shared(v_class, v_number);
             EXCEPTION
                 WHEN lock_not_available THEN
-                    -- Locks of a session outlive the block in which they were taken.
+                    -- Session locks survive the rollback of the block that took them.
                     PERFORM pg_advisory_unlock_shared(v_class, s.number) FROM unnest(v_shared) AS s (number);
                     RETURN false;
             END;
@@ -27,6 +27,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.share_locks IS
-    'Whether this session shares these locks from now on: all of them, or, where another session keeps one for itself, none. Part of'
+    'Takes these locks in shared mode for the session: all of them, or none (false) if another session holds one exclusively. Part of'
     ' add_sleeper and add_watcher. Internal.';
 REVOKE ALL ON FUNCTION howdah.share_locks FROM PUBLIC;
