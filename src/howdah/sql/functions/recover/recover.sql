@@ -1,6 +1,5 @@
--- Who has been out of touch must not judge who else has: when the whole database stalled, nobody could beat. So
--- a worker that sweeps gives up others only if its own beats have come without a gap for a lease and still do.
--- Whoever sweeps by hand is believed.
+-- A worker may declare others dead only if its own heartbeats were gap-free for a lease and still are: while the whole database is
+-- stalled no worker can send any, and all would seem dead. A sweep that is called by hand always may.
 CREATE OR REPLACE FUNCTION howdah.recover(p_limit int DEFAULT 1000, p_worker_id varchar DEFAULT NULL)
 RETURNS TABLE (id uuid, status varchar, reason text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -14,27 +13,27 @@ DECLARE
     v_worker varchar;
     v_cause text;
     v_now timestamptz;
-    v_judges boolean;
+    v_may_judge boolean;
 BEGIN
-    -- Where a heartbeat would have to wait, this waits too, and looks only then.
+    -- If a heartbeat would have to wait for this table, this waits too, and looks only afterwards.
     LOCK TABLE howdah.workers IN ROW EXCLUSIVE MODE;
-    -- One moment for its own beats and for those of others: a stall between two looks would make all seem dead.
+    -- The same time for its own heartbeats and for those of others: a stall between two readings would make all seem dead.
     v_now := howdah.lease_clock();
     PERFORM howdah.follow_clock(v_now);
-    v_judges := p_worker_id IS NULL OR EXISTS (
+    v_may_judge := p_worker_id IS NULL OR EXISTS (
         SELECT FROM howdah.workers AS w
         WHERE w.worker_id = p_worker_id AND w.heartbeat_at > v_now - w.lease / 2 AND w.fresh_since <= v_now - w.lease
     );
 
     FOR v_worker IN
         SELECT w.worker_id FROM howdah.workers AS w
-        WHERE v_judges AND w.heartbeat_at < v_now - w.lease
+        WHERE v_may_judge AND w.heartbeat_at < v_now - w.lease
         ORDER BY w.worker_id
         FOR UPDATE SKIP LOCKED
     LOOP
         RETURN QUERY SELECT * FROM howdah.release_worker(v_worker, p_limit);
         IF EXISTS (SELECT FROM howdah.live AS j WHERE j.worker_id = v_worker AND j.status IN ('claimed', 'running')) THEN
-            -- Something of it was locked, or too much for one sweep, and is left to the next sweep. The worker must not beat as if nothing were lost.
+            -- Some of its jobs were locked, or too many for one sweep, and are left to the next one. The worker's heartbeat must fail.
             UPDATE howdah.workers AS w SET incarnation = gen_random_uuid() WHERE w.worker_id = v_worker;
         ELSE
             DELETE FROM howdah.workers AS w WHERE w.worker_id = v_worker;
@@ -48,8 +47,8 @@ BEGIN
         WITH overdue AS MATERIALIZED (
             SELECT j.id, j.token FROM howdah.live AS j
             WHERE j.status IN ('claimed', 'running') AND CASE v_cause
-                -- A claim that was under way while its worker was given up for dead, or began a new life.
-                WHEN 'worker died' THEN v_judges AND j.lease_until IS NULL AND NOT EXISTS (
+                -- A claim that was in progress while its worker was declared dead, or restarted.
+                WHEN 'worker died' THEN v_may_judge AND j.lease_until IS NULL AND NOT EXISTS (
                     SELECT FROM howdah.workers AS w
                     WHERE w.worker_id = j.worker_id AND w.generation = coalesce(j.generation, w.generation)
                 )
@@ -61,10 +60,10 @@ BEGIN
                 ) < howdah.clock()
                 WHEN 'cancel overdue' THEN j.status = 'running' AND j.cancel_requested_at
                     < howdah.clock() - (SELECT howdah.clamp_interval(s.cancel_grace) FROM howdah.settings AS s)
-                WHEN 'stalled' THEN v_judges AND j.status = 'running' AND j.progress_report -> 'token' = to_jsonb(j.token)
+                WHEN 'stalled' THEN v_may_judge AND j.status = 'running' AND j.progress_report -> 'token' = to_jsonb(j.token)
                     AND howdah.number_in(j.progress_report -> 'stalls') < extract(epoch FROM howdah.clock())
                     AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.fail_stalled)
-                    -- It may have spoken, and not have been heard: its worker was out of touch, or its loop is blocked.
+                    -- Its reports may not have arrived: its worker was out of touch, or its event loop is blocked.
                     AND NOT EXISTS (
                         SELECT FROM howdah.workers AS w WHERE w.worker_id = j.worker_id AND (
                             coalesce(extract(epoch FROM v_now - w.fresh_since)
@@ -73,7 +72,7 @@ BEGIN
                         )
                     )
             END
-            -- In no order: by that of the ids, all jobs would be read where statistics say that most are held.
+            -- Unordered: in the order of ids, the plan would read all jobs if the statistics say that most are held.
             LIMIT p_limit
             FOR UPDATE SKIP LOCKED
         )
@@ -106,13 +105,13 @@ BEGIN
         SELECT howdah.archive_jobs(array_agg(e.id), array_agg(e.status), array_agg(e.error), p_cause => 'no attempts left')
         FROM ending AS e HAVING count(*) > 0
     )
-    -- Who sweeps may not be allowed to read errors.
+    -- The caller may lack the right to read errors.
     SELECT ending.id, ending.status, 'no attempts left'::text FROM ending WHERE EXISTS (SELECT FROM ended);
 END
 $$;
 COMMENT ON FUNCTION howdah.recover IS
-    'The sweep: takes back what dead workers, passed leases and passed deadlines hold, and what has stalled if its type says so, ends what was cancelled, has expired'
-    ' or has no attempts left. Any number may run at once. p_worker_id is the worker that sweeps: it gives up others only after a'
-    ' lease of steady heartbeats of its own. p_limit: at most so many jobs for each reason, and of each dead worker; the next call goes on.'
-    ' Returns what was changed, and why.';
+    'The sweep: recovers jobs from dead workers, expired leases and passed deadlines, and stalled jobs if their type has fail_stalled; ends'
+    ' jobs that were cancelled, have expired or have no attempts left. Any number may run at once. p_worker_id is the worker that sweeps: it'
+    ' declares others dead only after a lease of gap-free heartbeats of its own. p_limit: the highest number of jobs for each reason, and'
+    ' for each dead worker; the next call continues. Returns the changed jobs, and why.';
 REVOKE ALL ON FUNCTION howdah.recover FROM PUBLIC;

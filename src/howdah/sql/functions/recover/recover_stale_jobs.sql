@@ -32,6 +32,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.recover_stale_jobs IS
-    'Takes back jobs of unregistered holders claimed longer ago than p_timeout, and of workers whose last heartbeat is'
-    ' older than that and than their lease; never a job whose worker still beats. Returns how many.';
+    'Recovers jobs of unregistered holders claimed longer ago than p_timeout, and of workers whose last heartbeat is older'
+    ' than that and than their lease; never a job whose worker still sends heartbeats. Returns how many.';
 REVOKE ALL ON FUNCTION howdah.recover_stale_jobs FROM PUBLIC;

@@ -6,12 +6,12 @@ AS $$
     WITH held AS MATERIALIZED (
         SELECT j.id, j.token FROM howdah.live AS j
         WHERE j.worker_id = p_worker_id AND j.status IN ('claimed', 'running')
-        -- What is locked is being written right now; the next sweep finds it if it is still held then.
+        -- A locked row is being written right now; the next sweep finds it if it is still held then.
         ORDER BY j.id LIMIT p_limit FOR UPDATE SKIP LOCKED
     )
     SELECT s.id, s.status, s.reason
     FROM (SELECT array_agg(held.id) AS ids, array_agg(held.token) AS tokens FROM held) AS h
     CROSS JOIN LATERAL howdah.end_attempt('worker died', h.ids, h.tokens) AS s
 $$;
-COMMENT ON FUNCTION howdah.release_worker IS 'Takes back what a worker holds: everything, or at most p_limit jobs. Internal.';
+COMMENT ON FUNCTION howdah.release_worker IS 'Releases the jobs of a dead worker: all, or at most p_limit. Internal.';
 REVOKE ALL ON FUNCTION howdah.release_worker FROM PUBLIC;

@@ -1,5 +1,5 @@
--- What was due before the clock went back is due after it, and what was to last so long does not last longer. Times that a person may
--- have chosen (run_at of a job that was never tried, expires_at, a cron schedule) are left as they are.
+-- After the clock went back, jobs that were due stay due, and periods do not become longer. Times that a person may have chosen (run_at
+-- of a job that was never tried, expires_at, a cron schedule) are left as they are.
 CREATE OR REPLACE FUNCTION howdah.follow_clock(p_now timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -10,20 +10,20 @@ DECLARE
 BEGIN
     SELECT m.latest INTO v_latest FROM howdah.clock_mark AS m FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        -- Another sweep has it, and this one does not wait.
+        -- Another sweep holds it, and this one does not wait.
         RETURN;
     END IF;
-    -- Sweeps that overlap, and steps of a clock that is kept in time, are no reason.
+    -- Overlapping sweeps, and small corrections of the clock, are no reason.
     IF v_latest > p_now + interval '1 second' THEN
         v_back := v_latest - p_now;
         UPDATE howdah.workers AS w SET
             heartbeat_at = least(w.heartbeat_at - v_back, p_now), fresh_since = least(w.fresh_since, p_now)
         WHERE w.worker_id IN (
-            -- A worker that is locked beats right now.
+            -- A locked worker is sending its heartbeat right now.
             SELECT f.worker_id FROM howdah.workers AS f WHERE f.heartbeat_at > p_now + interval '1 second' FOR UPDATE SKIP LOCKED
         );
         UPDATE howdah.live AS j SET
-            -- It is due when it comes back.
+            -- It is due as soon as it is pending again.
             run_at = least(j.run_at, howdah.clock()),
             first_due_at = least(j.first_due_at, howdah.clock()),
             claimed_at = least(j.claimed_at - v_back, howdah.clock()),
@@ -40,24 +40,25 @@ BEGIN
         UPDATE howdah.schedules AS s SET next_run_at = howdah.clock() + s.every
         WHERE s.every IS NOT NULL AND s.next_run_at > p_now + s.every AND s.next_run_at < 'infinity';
         UPDATE howdah.live AS j SET
-            -- A job that waits for its next attempt waits for as long as it would have.
+            -- A job that waits for its next attempt keeps its remaining delay.
             run_at = CASE WHEN j.run_at <= greatest(v_latest, j.created_at) THEN least(j.run_at - v_back, howdah.clock()) ELSE j.run_at - v_back END,
             first_due_at = CASE WHEN j.first_due_at > p_now THEN least(j.first_due_at - v_back, howdah.clock()) ELSE j.first_due_at END,
             own_write = NOT j.own_write
         WHERE j.id IN (
             SELECT d.id FROM howdah.live AS d
             WHERE d.status = 'pending' AND d.run_at > p_now AND d.run_at < 'infinity'
-                -- One from before the clock went ahead waits for its own time.
+                -- A job from before the clock went ahead keeps its own time.
                 AND (d.attempts > 0 OR d.created_at > p_now AND d.run_at <= greatest(v_latest, d.created_at))
             FOR UPDATE SKIP LOCKED
         );
     END IF;
     UPDATE howdah.clock_mark AS m SET latest = p_now;
 EXCEPTION
-    -- A backlog so large that statement_timeout does not let it be moved stays where it is, and the sweep goes on.
+    -- A backlog too large to be moved within statement_timeout stays where it is, and the sweep continues.
     WHEN query_canceled THEN
         NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.follow_clock IS 'Notices that the clock went back, and moves times that lie ahead only because of that. Part of recover. Internal.';
+COMMENT ON FUNCTION howdah.follow_clock IS
+    'Detects that the clock went back, and corrects times that are in the future only because of that. Part of recover. Internal.';
 REVOKE ALL ON FUNCTION howdah.follow_clock FROM PUBLIC;

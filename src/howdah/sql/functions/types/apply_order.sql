@@ -1,6 +1,6 @@
--- A transaction from before a type became ordered may add jobs, or hand them back, as the type was then, and commit at any time
--- later. To lock the table of jobs until it ends would stop every producer behind one that idles. So the type changes at once, and its jobs
--- follow, until the last of those transactions is over. A job without its order_key is not claimed meanwhile, which is as if it were
+-- A transaction from before a type became ordered may add or release jobs the old way, and commit at any later time. A lock on the
+-- table of jobs until it ends would block every producer behind one idle transaction. So the type changes at once, and its jobs
+-- follow until the last of those transactions has ended. Meanwhile a job without its order_key is not claimed, as if it were
 -- committed a little later.
 CREATE OR REPLACE FUNCTION howdah.apply_order(p_job_type varchar, p_declares boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -21,21 +21,21 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- Before the jobs: what has ended by now is seen by the next statement.
+    -- Read before the jobs: the next statement sees what these transactions have committed by then.
     v_running := ARRAY(
         SELECT l.virtualtransaction FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
         WHERE l.locktype = 'virtualxid' AND l.granted AND l.pid <> pg_backend_pid()
-            -- Autovacuum, which has no user, adds no jobs, and takes its time.
+            -- Autovacuum, which has no user, adds no jobs, and may take long.
             AND a.usesysid IS NOT NULL
             AND a.datid = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
             AND (v_before = '{}' OR l.virtualtransaction = ANY (v_before))
         UNION
-        -- One of them that was prepared since.
+        -- One of them that has been prepared since.
         SELECT l.virtualtransaction FROM pg_catalog.pg_locks AS l
         WHERE l.relation = 'howdah.live'::regclass AND l.pid IS NULL
             AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
     );
-    -- Held jobs follow when they come back: two of them would break the promise of one lease before it is made.
+    -- Held jobs follow when they are released: several may be held now, and an order allows one.
     WITH strays AS MATERIALIZED (
         SELECT j.id FROM howdah.live AS j
         WHERE j.job_type = p_job_type AND j.status = 'pending' AND j.attempts < j.max_attempts
@@ -48,11 +48,11 @@ BEGIN
     IF v_moved > 0 THEN
         PERFORM howdah.notify_workers(ARRAY[p_job_type]);
     END IF;
-    -- Who declares has not committed yet: more transactions may begin that do not see it.
+    -- declare_type has not committed yet: more transactions may begin that do not see the change.
     IF NOT p_declares THEN
         UPDATE howdah.types AS t SET settling = CASE
             WHEN v_running <> '{}' THEN v_running
-            -- What was locked comes next time.
+            -- Locked jobs follow next time.
             WHEN EXISTS (
                 SELECT FROM howdah.live AS j
                 WHERE j.job_type = p_job_type AND j.status = 'pending' AND j.attempts < j.max_attempts
@@ -64,5 +64,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.apply_order IS
-    'Lets the waiting jobs of a type follow where the type became ordered, or ceased to be. Part of declare_type and of recover. Internal.';
+    'Updates the pending jobs of a type that became ordered, or unordered. Part of declare_type and of recover. Internal.';
 REVOKE ALL ON FUNCTION howdah.apply_order FROM PUBLIC;

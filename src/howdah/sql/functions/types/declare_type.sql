@@ -1,5 +1,5 @@
--- What does not change is not written, and waits for nobody: every worker declares its types when it starts. What changes waits for the
--- type's row alone, and for that not long: an operator may have it in an open transaction.
+-- Unchanged settings are not written, and wait for no lock: every worker declares its types when it starts. A change waits only for the
+-- row of the type, and not long: an operator may hold it in an open transaction.
 CREATE OR REPLACE FUNCTION howdah.declare_type(
     p_job_type varchar,
     p_ordered boolean DEFAULT false,
@@ -48,5 +48,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.declare_type IS
-    'Says how jobs of a type are to be treated where the job itself does not say. Workers call it when they start.';
+    'Sets the defaults and rules for jobs of a type. Workers call it when they start.';
 REVOKE ALL ON FUNCTION howdah.declare_type FROM PUBLIC;

@@ -10,7 +10,7 @@ BEGIN
             job_type varchar, ordered boolean, pause_on_failure boolean, priority int, max_attempts int, timeout interval,
             expires_in interval, retry_policy jsonb, max_crashes int, fail_stalled boolean
         )
-        -- In one order, because many workers start at once.
+        -- In one order, because many workers start at once and would deadlock otherwise.
         ORDER BY t.job_type
     LOOP
         PERFORM howdah.declare_type(

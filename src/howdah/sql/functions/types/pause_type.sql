@@ -11,5 +11,5 @@ BEGIN
     RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION howdah.pause_type IS 'From now on no job of this type is claimed; what runs goes on. False if it was paused already.';
+COMMENT ON FUNCTION howdah.pause_type IS 'From now on no job of this type is claimed; running jobs continue. False if it was paused already.';
 REVOKE ALL ON FUNCTION howdah.pause_type FROM PUBLIC;

@@ -12,5 +12,5 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION howdah.resume_type IS 'Lets jobs of this type be claimed again. False if it was not paused.';
+COMMENT ON FUNCTION howdah.resume_type IS 'From now on jobs of this type are claimed again. False if it was not paused.';
 REVOKE ALL ON FUNCTION howdah.resume_type FROM PUBLIC;
