@@ -189,7 +189,7 @@ def test_a_waiting_job_says_where_it_stands(dsn: str, queue: JobQueue) -> None:
     queue.enqueue_many("resize_photo", ({} for _ in range(12)))
     last = queue.enqueue("resize_photo")
     with watching(dsn, str(last.id)) as watch:
-        watch.await_line("progress pending, 12 before it, no worker that lives handles its type$")
+        watch.await_line("progress pending, 12 before it, no live worker handles this type$")
         queue.cancel(last)
         watch.await_line("cancelled$")
         assert watch.ended() == 1
@@ -448,9 +448,9 @@ def test_a_failure_is_the_last_word_and_the_exit_code(dsn: str, queue: JobQueue)
 def test_a_waiting_jobs_place_changes_as_others_go(dsn: str, queue: JobQueue) -> None:
     first, second = queue.enqueue("resize_photo"), queue.enqueue("resize_photo")
     with Terminal("watch", str(second.id), HOWDAH_DSN=dsn) as terminal:
-        terminal.wait_for("1 before it, no worker that lives handles its type")
+        terminal.wait_for("1 before it, no live worker handles this type")
         queue.cancel(first)
-        terminal.wait_for(r"[0-9a-f]{8} +no worker that lives handles its type")
+        terminal.wait_for(r"[0-9a-f]{8} +no live worker handles this type")
         queue.cancel(second, "enough")
         assert terminal.end() == 1
         assert terminal.screen.endswith("cancelled: enough")

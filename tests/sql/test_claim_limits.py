@@ -133,7 +133,7 @@ def test_a_limited_type_is_found_behind_a_crowd_that_others_hold(db: Db, connect
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ([1, -1], "a limit is -1, but must not be negative"),
+        ([1, -1], "a limit is -1, and must not be negative"),
         ([1], "1 limits were given for 2 job types"),
         ([], "0 limits were given for 2 job types"),
     ],

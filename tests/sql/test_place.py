@@ -13,8 +13,8 @@ from tests.clock import TestClock
 from tests.conftest import Db
 from tests.sql.holding import claim, hold
 
-NO_WORKER = "no worker that lives handles its type"
-NOT_MEASURED = "no worker has measured yet how fast such jobs go"
+NO_WORKER = "no live worker handles this type"
+NOT_MEASURED = "no worker has measured the throughput of this type yet"
 
 
 class Place(NamedTuple):
@@ -189,4 +189,4 @@ def test_too_many_to_be_counted(db: Db) -> None:
     found = place(db, last)
     assert found is not None
     assert (found.ahead, found.exact, found.starts_at) == (100_000, False, None)
-    assert found.because == "there are too many before it to be counted"
+    assert found.because == "there are too many jobs before it to count"

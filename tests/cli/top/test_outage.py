@@ -121,7 +121,7 @@ def test_a_job_that_is_gone_closes_no_other_jobs_details(queue: JobQueue, connec
             await seen.press("escape", "down", "enter")
             connect().execute("DELETE FROM live WHERE id = %s", (gone.id,))
             answer.set()
-            await seen.until_seen(str(kept.id), "no worker that lives handles its type")
+            await seen.until_seen(str(kept.id), "no live worker handles this type")
             assert "there is no job" not in seen.status
             assert "no answer" not in seen.remarks
 

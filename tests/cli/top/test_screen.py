@@ -225,7 +225,7 @@ def test_details_tell_the_place_of_a_waiting_job_and_the_result_of_an_ended_one(
             await seen.press("w")
             await seen.until(lambda: len(seen.table("jobs")) == 2, "those that wait")
             await seen.press("enter")
-            await seen.until_seen(str(waiting.id), "1 before it", "no worker that lives handles its type")
+            await seen.until_seen(str(waiting.id), "1 before it", "no live worker handles this type")
             for job in queue.claim(["import"]):
                 queue.start(job)
                 queue.complete(job, {"rows": 99})

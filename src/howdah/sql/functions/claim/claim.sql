@@ -57,13 +57,13 @@ DECLARE
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
     IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 0 AND 100000 THEN
-        RAISE EXCEPTION 'batch_size is %, but must be from 0 to 100000', p_batch_size USING ERRCODE = 'JQ001';
+        RAISE EXCEPTION 'batch_size is %, and must be from 0 to 100000', p_batch_size USING ERRCODE = 'JQ001';
     END IF;
     IF p_limits IS NOT NULL AND cardinality(p_limits) IS DISTINCT FROM cardinality(p_job_types) THEN
         RAISE EXCEPTION '% limits were given for % job types', cardinality(p_limits), coalesce(cardinality(p_job_types), 0)
             USING ERRCODE = 'JQ001';
     ELSIF 0 > ANY (p_limits) THEN
-        RAISE EXCEPTION 'a limit is %, but must not be negative', (SELECT min(l.max_jobs) FROM unnest(p_limits) AS l (max_jobs))
+        RAISE EXCEPTION 'a limit is %, and must not be negative', (SELECT min(l.max_jobs) FROM unnest(p_limits) AS l (max_jobs))
             USING ERRCODE = 'JQ001';
     END IF;
     PERFORM howdah.check_span(p_lease, 'lease');

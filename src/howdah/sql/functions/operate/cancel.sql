@@ -9,12 +9,12 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_ending uuid[];
-    v_asked uuid[];
+    v_running uuid[];
 BEGIN
     SELECT
         array_agg(j.id) FILTER (WHERE j.status <> 'running'),
         array_agg(j.id) FILTER (WHERE j.status = 'running' AND j.cancel_requested_at IS NULL)
-    INTO v_ending, v_asked
+    INTO v_ending, v_running
     FROM (
         SELECT j.id, j.status, j.cancel_requested_at FROM howdah.live AS j
         WHERE j.id = ANY (p_ids) ORDER BY j.id FOR UPDATE
@@ -29,19 +29,19 @@ BEGIN
         cancel_requested_at = howdah.clock(),
         last_error = coalesce(p_reason, j.last_error),
         own_write = NOT j.own_write
-    WHERE j.id = ANY (v_asked);
-    -- A hint to their workers; what it does not reach, they learn when they attend to their jobs.
-    IF v_asked IS NOT NULL AND howdah.may_notify() THEN
-        PERFORM pg_notify(howdah.channel(), 'cancel ' || c.id) FROM unnest(v_asked[:1000]) AS c (id);
+    WHERE j.id = ANY (v_running);
+    -- A hint to their workers. Without it, they find out with their next check_held.
+    IF v_running IS NOT NULL AND howdah.may_notify() THEN
+        PERFORM pg_notify(howdah.channel(), 'cancel ' || c.id) FROM unnest(v_running[:1000]) AS c (id);
     END IF;
 
     RETURN QUERY
     SELECT c.id, 'cancelled'::varchar FROM unnest(v_ending) AS c (id)
     UNION ALL
-    SELECT c.id, 'running'::varchar FROM unnest(v_asked) AS c (id);
+    SELECT c.id, 'running'::varchar FROM unnest(v_running) AS c (id);
 END
 $$;
 COMMENT ON FUNCTION howdah.cancel IS
-    'Cancels jobs. What waits ends at once; what runs is asked to stop, and is returned as still running. Jobs that'
+    'Cancels jobs. Pending and claimed jobs end at once; running jobs are asked to stop, and are returned as still running. Jobs that'
     ' have ended, or were asked before, are not returned.';
 REVOKE ALL ON FUNCTION howdah.cancel FROM PUBLIC;

@@ -17,7 +17,7 @@ BEGIN
         RETURN;
     END IF;
     v_from := greatest(v_job.run_at, howdah.clock());
-    -- Up to so many are counted one by one; to know it better would cost more than it is worth.
+    -- Up to a limit the jobs are counted one by one; an exact number beyond it would cost more than it is worth.
     IF v_job.order_key IS NULL THEN
         SELECT count(*) INTO ahead FROM (
             SELECT FROM howdah.live AS j
@@ -30,7 +30,7 @@ BEGIN
             LIMIT 100001
         ) AS before;
     ELSE
-        -- One by one, in the order in which they first fell due: who backs off keeps its place, and who runs is waited for.
+        -- In the order in which they first fell due: a job that backs off keeps its place, and a held job comes first.
         SELECT count(*), greatest(v_from, max(before.run_at)) INTO ahead, v_from FROM (
             SELECT j.run_at FROM howdah.live AS j
             WHERE j.job_type = v_job.job_type AND j.order_key = v_job.order_key AND j.status = 'pending'
@@ -53,7 +53,7 @@ BEGIN
     INTO v_workers, per_second, v_free
     FROM howdah.workers AS w
     CROSS JOIN LATERAL (SELECT howdah.number_in(w.throughput -> v_job.job_type -> 'per_second') AS per_second) AS m
-    -- What is too small for a float8 cannot be cast.
+    -- A number too small for a float8 cannot be cast.
     CROSS JOIN LATERAL (
         SELECT CASE WHEN m.per_second > 0 THEN greatest(m.per_second, 1e-300)::float8 WHEN m.per_second = 0 THEN 0 END AS per_second
     ) AS p
@@ -62,12 +62,12 @@ BEGIN
         WHEN v_from = 'infinity' THEN 'it waits for other jobs'
         WHEN EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = v_job.job_type AND t.paused_at IS NOT NULL)
         THEN 'its type is paused'
-        WHEN v_workers = 0 THEN 'no worker that lives handles its type'
-        WHEN ahead > 0 AND coalesce(per_second, 0) = 0 THEN 'no worker has measured yet how fast such jobs go'
-        WHEN NOT exact THEN 'there are too many before it to be counted'
+        WHEN v_workers = 0 THEN 'no live worker handles this type'
+        WHEN ahead > 0 AND coalesce(per_second, 0) = 0 THEN 'no worker has measured the throughput of this type yet'
+        WHEN NOT exact THEN 'there are too many jobs before it to count'
     END;
     IF because IS NULL THEN
-        -- As many as there are free slots start at once; only the others wait for somebody to end.
+        -- Free slots start that many jobs at once; only the others wait for running jobs to end.
         starts_at := v_from + make_interval(secs => least(
             CASE WHEN ahead = 0 THEN 0 ELSE greatest(ahead - coalesce(v_free, 0), 0) / greatest(per_second, 1e-9) END, 3e9
         ));
@@ -76,7 +76,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.queue_position IS
-    'Where a pending job stands in its lane: how many of its type come before it (exact is false if there are more than that), how many'
-    ' in a second are done by the workers that live, and when it will start at this rate, as'
-    ' far as there is no free slot for it, or why that cannot be said. No row if the job is not pending.';
+    'The place of a pending job in its lane: how many jobs of its type come before it (exact is false if there are more), how many'
+    ' the live workers run per second, and when it will start at this rate, free slots considered, or why that is unknown (because).'
+    ' No row if the job is not pending.';
 REVOKE ALL ON FUNCTION howdah.queue_position FROM PUBLIC;

@@ -11,12 +11,12 @@ DECLARE
     v_job_types varchar[];
 BEGIN
     IF p_priority IS NULL THEN
-        -- The table would refuse it too, and show the job to whoever may not see it.
-        RAISE EXCEPTION 'a priority is needed' USING ERRCODE = 'JQ001';
+        -- The table would refuse it too, but its error would show the job to roles that may not read it.
+        RAISE EXCEPTION 'priority must not be NULL' USING ERRCODE = 'JQ001';
     END IF;
     WITH changed AS (
         UPDATE howdah.live AS j SET priority = p_priority, own_write = NOT j.own_write
-        -- Not as an index of pending jobs has it: they are to be found by their ids, whatever the planner knows.
+        -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
         WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
         RETURNING j.id, j.job_type, j.run_at
     )
@@ -29,5 +29,5 @@ BEGIN
     RETURN QUERY SELECT unnest(v_ids);
 END
 $$;
-COMMENT ON FUNCTION howdah.reprioritise IS 'Sets the priority of pending jobs. Returns what it changed.';
+COMMENT ON FUNCTION howdah.reprioritise IS 'Sets the priority of pending jobs. Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.reprioritise FROM PUBLIC;

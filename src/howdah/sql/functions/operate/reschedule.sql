@@ -13,7 +13,7 @@ DECLARE
 BEGIN
     WITH changed AS (
         UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due, own_write = NOT j.own_write
-        -- Not as an index of pending jobs has it: they are to be found by their ids, whatever the planner knows.
+        -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
         WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
         RETURNING j.id, j.job_type
     )
@@ -24,5 +24,5 @@ BEGIN
     RETURN QUERY SELECT unnest(v_ids);
 END
 $$;
-COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. Returns what it changed.';
+COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.reschedule FROM PUBLIC;

@@ -1,8 +1,8 @@
 CREATE OR REPLACE FUNCTION howdah.retry(p_ids uuid[]) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
--- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+-- The plan must be id = ANY and a hash join, whatever the statistics: a plan made for an empty table must hold for a full one, and
+-- all functions must lock rows in the order of their ids, or two batches deadlock.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
@@ -27,15 +27,15 @@ BEGIN
             workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
             data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
             NULL, last_error, errors, checkpoint, retry_policy, meta,
-            -- What it has come to in its former life says nothing about this one; how it came there stays.
+            -- The progress of the earlier run does not apply to the new one; its history (points) stays.
             CASE WHEN progress_report IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
                 'seq', howdah.seq_of(progress_report) + 1, 'points', progress_report -> 'points', 'step', progress_report -> 'step'
             )) END
         FROM ended
-        -- A live job may have its key by now: then the ended one stays where it is.
+        -- A live job may have taken its key: then the ended one stays where it is.
         ON CONFLICT DO NOTHING
         RETURNING id, job_type, token, progress_report
-    ), gone AS (
+    ), deleted AS (
         DELETE FROM howdah.archive AS a USING revived
         WHERE a.id = ANY (p_ids) AND a.id = revived.id
     ), noted AS (
@@ -53,6 +53,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.retry IS
-    'Gives ended jobs a new life under the same id: pending, no attempts spent, the old errors kept. Returns what it changed;'
+    'Makes ended jobs pending again under the same id, with no attempts spent and the old errors kept. Returns the jobs that it changed;'
     ' a job whose key a live job has taken is left as it is.';
 REVOKE ALL ON FUNCTION howdah.retry FROM PUBLIC;
