@@ -12,5 +12,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION howdah.check_job_type IS 'Refuses a malformed job type with SQLSTATE JQ002.';
+COMMENT ON FUNCTION howdah.check_job_type IS 'Rejects a malformed job type with SQLSTATE JQ002.';
 REVOKE ALL ON FUNCTION howdah.check_job_type FROM PUBLIC;

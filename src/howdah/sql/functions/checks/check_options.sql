@@ -29,5 +29,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION howdah.check_options IS 'Refuses options that no job can have with SQLSTATE JQ001.';
+COMMENT ON FUNCTION howdah.check_options IS 'Rejects invalid options of a job with SQLSTATE JQ001.';
 REVOKE ALL ON FUNCTION howdah.check_options FROM PUBLIC;

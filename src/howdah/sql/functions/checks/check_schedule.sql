@@ -6,14 +6,14 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF p_name IS NULL OR p_name = '' OR length(p_name) > 100 OR p_name ~ '[[:cntrl:]]' THEN
-        RAISE EXCEPTION 'the name of a schedule has 1 to 100 characters, and no control characters' USING
+        RAISE EXCEPTION 'the name of a schedule must have 1 to 100 characters, and no control characters' USING
             ERRCODE = 'JQ001';
     ELSIF (p_cron IS NULL) = (p_every IS NULL) THEN
-        RAISE EXCEPTION 'a schedule needs a rhythm: either cron or every' USING ERRCODE = 'JQ001';
+        RAISE EXCEPTION 'a schedule needs either cron or every' USING ERRCODE = 'JQ001';
     ELSIF length(p_cron) > 1000 OR length(p_timezone) > 100 THEN
-        RAISE EXCEPTION 'cron has at most 1000 characters, and a time zone 100' USING ERRCODE = 'JQ001';
+        RAISE EXCEPTION 'cron may have 1000 characters, and timezone 100' USING ERRCODE = 'JQ001';
     ELSIF isfinite(p_next_run_at) AND p_next_run_at NOT BETWEEN '0001-01-02 UTC' AND '9999-12-30 UTC' THEN
-        -- Not every client knows other years, and one that does not would look for it again and again.
+        -- Not every client supports other years, and one that does not would compute it again and again.
         RAISE EXCEPTION 'next_run_at is %, and must be in a year from 1 to 9999', p_next_run_at USING ERRCODE = 'JQ001';
     ELSIF p_every < '1 second' THEN
         RAISE EXCEPTION 'every is %, and must be at least a second', p_every USING ERRCODE = 'JQ001';
@@ -25,5 +25,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION howdah.check_schedule IS 'Refuses what no schedule can be with SQLSTATE JQ001.';
+COMMENT ON FUNCTION howdah.check_schedule IS 'Rejects an invalid schedule with SQLSTATE JQ001.';
 REVOKE ALL ON FUNCTION howdah.check_schedule FROM PUBLIC;

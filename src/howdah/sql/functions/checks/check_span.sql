@@ -10,5 +10,6 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION howdah.check_span IS 'Refuses spans of time that would take a moment out of what PostgreSQL can tell, with SQLSTATE JQ001.';
+COMMENT ON FUNCTION howdah.check_span IS
+    'Rejects an interval that is not positive, or so long that adding it to a time could overflow, with SQLSTATE JQ001.';
 REVOKE ALL ON FUNCTION howdah.check_span FROM PUBLIC;

@@ -1,4 +1,4 @@
--- More than is known here may stand beside it: a newer worker may measure more.
+-- Other keys are allowed: a newer worker may measure more.
 CREATE OR REPLACE FUNCTION howdah.check_throughput(p_throughput jsonb) RETURNS void
 LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp
@@ -10,10 +10,10 @@ BEGIN
             OR NOT coalesce(p.measured -> 'run' BETWEEN '0' AND '1000000000000', true)
             OR NOT coalesce(p.measured -> 'wait' BETWEEN '0' AND '1000000000000', true)
     ) THEN
-        RAISE EXCEPTION 'a throughput is an object of {"per_second": ..., "run": ..., "wait": ...} by the job type, of numbers that are not negative'
+        RAISE EXCEPTION 'throughput must map each job type to {"per_second": ..., "run": ..., "wait": ...}, with numbers that are not negative'
             USING ERRCODE = 'JQ001', HINT = 'See the column workers.throughput.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION howdah.check_throughput IS 'Refuses what no worker can have measured with SQLSTATE JQ001.';
+COMMENT ON FUNCTION howdah.check_throughput IS 'Rejects an invalid measurement of a worker with SQLSTATE JQ001.';
 REVOKE ALL ON FUNCTION howdah.check_throughput FROM PUBLIC;

@@ -8,5 +8,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION howdah.check_worker_id IS 'Refuses a malformed worker id with SQLSTATE JQ001.';
+COMMENT ON FUNCTION howdah.check_worker_id IS 'Rejects a malformed worker id with SQLSTATE JQ001.';
 REVOKE ALL ON FUNCTION howdah.check_worker_id FROM PUBLIC;

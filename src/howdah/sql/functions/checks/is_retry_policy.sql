@@ -1,4 +1,4 @@
--- By comparison alone, as in number_in: what is no policy is told, and raises nothing.
+-- Only by comparison, as in number_in, so that an invalid policy raises no error.
 CREATE OR REPLACE FUNCTION howdah.is_retry_policy(p_policy jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce(
@@ -11,5 +11,5 @@ RETURN coalesce(
     AND coalesce(p_policy -> 'jitter' BETWEEN '0' AND '1', true),
     false
 );
-COMMENT ON FUNCTION howdah.is_retry_policy IS 'Whether a JSON value is a retry policy, as retry_delay knows them. Internal.';
+COMMENT ON FUNCTION howdah.is_retry_policy IS 'Whether a JSON value is a retry policy that retry_delay supports. Internal.';
 REVOKE ALL ON FUNCTION howdah.is_retry_policy FROM PUBLIC;

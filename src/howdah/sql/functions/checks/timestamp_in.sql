@@ -9,5 +9,5 @@ EXCEPTION
         RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.timestamp_in IS 'The moment that a JSON value is; NULL if it is none.';
+COMMENT ON FUNCTION howdah.timestamp_in IS 'A JSON value as a timestamp; NULL if it is none.';
 REVOKE ALL ON FUNCTION howdah.timestamp_in FROM PUBLIC;

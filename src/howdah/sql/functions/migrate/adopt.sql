@@ -23,6 +23,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.adopt IS
-    'Copies the jobs of a plain table with the columns of jobs, and lets nothing more be written to it. Ended ones count as ended now, so'
-    ' that retention spares them.';
+    'Copies the jobs of a plain table with the columns of jobs, and blocks further writes to it. Ended jobs count as ended now, so'
+    ' that retention keeps them.';
 REVOKE ALL ON FUNCTION howdah.adopt FROM PUBLIC;

@@ -1,7 +1,7 @@
--- Events carry the number of their transaction, by which read_events tells what is new. After a dump is restored into a younger
--- cluster, these numbers lie ahead of it: the cluster would come to them one day, and old events would come as new. So all events that are
--- there become those of a transaction that is over for certain. The counter leaps, so that every later position differs from those of
--- the other cluster, which may have gone on after the dump.
+-- Each event has the id of its transaction, by which read_events detects new ones. After a dump is restored into a younger cluster,
+-- these ids are ahead of it: once the cluster reaches them, old events would show up as new. So all existing events get the id of a
+-- transaction that has certainly ended. The counter jumps, so that every later position differs from those of the other cluster, which
+-- may have continued after the dump.
 CREATE OR REPLACE FUNCTION howdah.restamp_events() RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -19,5 +19,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.restamp_events IS
-    'Makes all events those of a transaction that is long over, after they were restored from another cluster. Positions in the stream from before are lost. Returns how many. Internal.';
+    'Gives all events the id of a transaction that ended long ago, after they were restored from another cluster. Earlier positions in the'
+    ' stream become invalid. Returns how many it changed. Internal.';
 REVOKE ALL ON FUNCTION howdah.restamp_events FROM PUBLIC;

@@ -1,5 +1,5 @@
--- Owners, and what PUBLIC and the roles of this schema may do, in one short text that does not depend on the schema's name. Closed
--- segments come and go, and are not counted.
+-- Owners, and the rights of PUBLIC and of the roles of this schema, in a short text that does not depend on the name of the schema.
+-- Closed segments are left out, because they come and go.
 CREATE OR REPLACE FUNCTION howdah.rights(p_relations text[], p_functions text[]) RETURNS text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -21,7 +21,7 @@ AS $$
         SELECT format('%s(%s)', p.proname, replace(pg_get_function_identity_arguments(p.oid), here.nspname || '.', '')), p.proowner, coalesce(p.proacl, acldefault('f', p.proowner))
         FROM here JOIN pg_proc AS p ON p.pronamespace = here.oid
         WHERE p.proname = ANY (p_functions)
-    ), said AS (
+    ), fact AS (
         SELECT format('%s belongs to the owner: %s', part.name, part.owner = here.nspowner) AS line FROM part CROSS JOIN here
         UNION ALL
         SELECT format('%s to PUBLIC: %s', part.name, entry.privilege_type)
@@ -32,8 +32,8 @@ AS $$
         JOIN pg_roles AS r ON r.oid = entry.grantee
         JOIN here ON r.rolname IN (here.nspname || '_producer', here.nspname || '_worker', here.nspname || '_viewer', here.nspname || '_operator')
     )
-    SELECT to_hex(hashtextextended(string_agg(said.line, E'\n' ORDER BY said.line COLLATE "C"), 0)) FROM said
+    SELECT to_hex(hashtextextended(string_agg(fact.line, E'\n' ORDER BY fact.line COLLATE "C"), 0)) FROM fact
 $$;
 COMMENT ON FUNCTION howdah.rights IS
-    'A digest of the owners and grants of these relations and functions, by which a migration sees that a restore or a hand has changed them. Internal.';
+    'A digest of the owners and grants of these relations and functions. A migration uses it to detect changes by a restore or by hand. Internal.';
 REVOKE ALL ON FUNCTION howdah.rights FROM PUBLIC;
