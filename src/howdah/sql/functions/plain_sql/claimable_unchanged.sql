@@ -3,9 +3,9 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RAISE EXCEPTION 'claimable is for SELECT ... FOR UPDATE SKIP LOCKED' USING
-        ERRCODE = 'JQ005', HINT = 'Write to jobs instead, by the id.';
+    RAISE EXCEPTION 'claimable is for SELECT ... FOR UPDATE SKIP LOCKED only' USING
+        ERRCODE = 'JQ005', HINT = 'Write to jobs instead, by id.';
 END
 $$;
-COMMENT ON FUNCTION howdah.claimable_unchanged IS 'Refuses to write through the view claimable.';
+COMMENT ON FUNCTION howdah.claimable_unchanged IS 'Rejects writes through the view claimable.';
 REVOKE ALL ON FUNCTION howdah.claimable_unchanged FROM PUBLIC;

@@ -3,7 +3,7 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    -- Not the time at which the transaction began: a job that was added since then, and that it has locked, is due.
+    -- Not the start of the transaction: a job that was added since then, and that it has locked, is due.
     v_now timestamptz := howdah.lease_clock();
 BEGIN
     IF p_job.run_at > v_now OR p_job.expires_at <= v_now THEN
@@ -13,7 +13,7 @@ BEGIN
             IF p_job.id = ANY (howdah.claim_ordered(p_job.job_type, true)) THEN
                 RETURN true;
             END IF;
-            -- Gives the type's row back, which claim_ordered has locked: the client's transaction may go on for long.
+            -- Releases the row of the type that claim_ordered has locked: the transaction of the client may take long.
             RAISE EXCEPTION USING ERRCODE = 'JQ000';
         EXCEPTION
             WHEN SQLSTATE 'JQ000' THEN
@@ -23,5 +23,5 @@ BEGIN
     RETURN NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job.job_type AND t.paused_at IS NOT NULL);
 END
 $$;
-COMMENT ON FUNCTION howdah.may_be_claimed IS 'Whether a pending job is due, and its type neither paused nor busy in its order. Internal.';
+COMMENT ON FUNCTION howdah.may_be_claimed IS 'Whether a pending job is due, its type is not paused, and its order allows it. Internal.';
 REVOKE ALL ON FUNCTION howdah.may_be_claimed FROM PUBLIC;

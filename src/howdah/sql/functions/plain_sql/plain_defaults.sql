@@ -1,4 +1,4 @@
--- Also where NULL is given: the columns that a plain table lets be NULL have a value in ours.
+-- Also for an explicit NULL: columns that are nullable in a plain table always have a value here.
 CREATE OR REPLACE FUNCTION howdah.plain_defaults() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -19,9 +19,9 @@ BEGIN
     IF NEW.id IS NULL THEN
         NEW.id := howdah.new_id();
     ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'an id of one''s own needs a READ COMMITTED transaction' USING
+        RAISE EXCEPTION 'inserting a job with an id of your own needs a READ COMMITTED transaction' USING
             ERRCODE = 'JQ001',
-            HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen. Leave id out, and the database makes one.';
+            HINT = 'A stricter transaction cannot see a job of this id that ended meanwhile. Leave id out, and the database makes one.';
     END IF;
     NEW.progress := coalesce(NEW.progress, 0);
     NEW.events_count := coalesce(NEW.events_count, 0);
@@ -30,5 +30,5 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION howdah.plain_defaults IS 'Fills in what an INSERT INTO jobs does not say, by what the type says.';
+COMMENT ON FUNCTION howdah.plain_defaults IS 'Fills in the columns that an INSERT INTO jobs leaves out, with the defaults of the type.';
 REVOKE ALL ON FUNCTION howdah.plain_defaults FROM PUBLIC;

@@ -7,14 +7,14 @@ AS $$
 DECLARE
     v_id uuid;
 BEGIN
-    -- Not deleted, but moved by plain_insert: all of them or none.
+    -- These rows were not deleted but moved, by plain_insert: all of them or none.
     SELECT g.id INTO v_id FROM gone AS g LIMIT 1;
     IF EXISTS (SELECT FROM howdah.live AS j WHERE j.id = v_id) THEN
         RETURN NULL;
     END IF;
     DELETE FROM howdah.events AS e WHERE e.job_id = ANY (ARRAY(SELECT g.id FROM gone AS g));
     PERFORM howdah.notify_watchers(array_agg(DISTINCT gone.job_type)) FROM gone HAVING count(*) > 0;
-    -- The next of an ordered type may go.
+    -- The next job of an ordered type may start.
     PERFORM howdah.notify_workers(array_agg(t.job_type)) FROM howdah.types AS t
     WHERE t.ordered AND t.job_type IN (SELECT gone.job_type FROM gone) HAVING count(*) > 0;
     RETURN NULL;

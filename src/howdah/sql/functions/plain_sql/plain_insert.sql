@@ -1,15 +1,15 @@
--- Rows that were inserted into jobs move to where they belong, all of a statement at once. As they are by now: a trigger of the
--- client's, or a function in RETURNING, may have written to them since, or deleted them.
+-- Moves rows that were inserted into jobs to their table, all rows of a statement at once. It reads their current state: a trigger of
+-- the client, or a function in RETURNING, may have changed or deleted them since.
 CREATE OR REPLACE FUNCTION howdah.plain_insert() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- By id = ANY, whatever the planner knows: a plan made for many rows must hold for one, and the other way round.
+-- The plan must be id = ANY, whatever the statistics: a plan made for many rows must hold for one, and vice versa.
 SET enable_seqscan = off
 SET jit = off
 AS $$
 DECLARE
     v_ids uuid[] := ARRAY(SELECT a.id FROM added AS a);
-    v_known uuid;
+    v_existing uuid;
 BEGIN
     WITH moved AS (
         DELETE FROM ONLY howdah.jobs AS j WHERE j.id = ANY (v_ids) RETURNING j.*
@@ -21,7 +21,7 @@ BEGIN
     )
     SELECT
         m.*, CASE WHEN m.status = 'pending' THEN 0 ELSE 1 END,
-        -- A plain client's order is by created_at, but created_at does not put a job off.
+        -- Plain clients sort by created_at; but a created_at in the future does not postpone a job.
         least(m.created_at, howdah.clock()), least(m.created_at, howdah.clock()),
         CASE WHEN m.status IN ('claimed', 'running') THEN interval '10 minutes' END,
         CASE WHEN m.status IN ('claimed', 'running') THEN howdah.lease_clock() + interval '10 minutes' END,
@@ -30,10 +30,10 @@ BEGIN
         CASE WHEN t.ordered AND m.status IN ('pending', 'claimed', 'running') THEN '' END, t.retry_policy
     FROM moved AS m
     LEFT JOIN howdah.types AS t ON t.job_type = m.job_type;
-    -- Not before, because the INSERT may have waited for the very transaction that ended a job of this id.
-    v_known := howdah.has_ended(v_ids);
-    IF v_known IS NOT NULL THEN
-        RAISE EXCEPTION 'there is a job % already', v_known USING ERRCODE = 'unique_violation', CONSTRAINT = 'jobs_pkey';
+    -- Checked after the INSERT, because that may have waited for the very transaction that ended a job of this id.
+    v_existing := howdah.has_ended(v_ids);
+    IF v_existing IS NOT NULL THEN
+        RAISE EXCEPTION 'job % already exists', v_existing USING ERRCODE = 'unique_violation', CONSTRAINT = 'jobs_pkey';
     END IF;
     PERFORM howdah.archive_jobs(array_agg(j.id), array_agg(j.status), p_noted => true)
     FROM howdah.live AS j WHERE j.id = ANY (v_ids) AND j.status IN ('completed', 'failed', 'cancelled')
@@ -42,5 +42,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.plain_insert IS 'Moves what was inserted into jobs to the table of live jobs, or to the archive.';
+COMMENT ON FUNCTION howdah.plain_insert IS 'Moves rows that were inserted into jobs to the table of live jobs, or to the archive.';
 REVOKE ALL ON FUNCTION howdah.plain_insert FROM PUBLIC;

@@ -1,5 +1,5 @@
--- A statement that names last_error says why an attempt failed, be it with the same words as before. Nothing in the row tells;
--- a trigger that fires BEFORE UPDATE OF last_error does, however the statement is written.
+-- A statement that sets last_error gives the reason of a failed attempt, even if the text is the same as before. The row does not show
+-- this; a trigger BEFORE UPDATE OF last_error does, however the statement is written.
 CREATE OR REPLACE FUNCTION howdah.plain_names_error() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -8,5 +8,5 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION howdah.plain_names_error IS 'Tells plain_update that a plain client''s UPDATE names last_error.';
+COMMENT ON FUNCTION howdah.plain_names_error IS 'Marks the row for plain_update if the UPDATE of a plain client sets last_error.';
 REVOKE ALL ON FUNCTION howdah.plain_names_error FROM PUBLIC;

@@ -4,7 +4,7 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
 AS $$
 BEGIN
-    -- Not where only the parent was truncated, which is empty anyway.
+    -- Not if only the parent was truncated, which is always empty.
     IF NOT EXISTS (SELECT FROM howdah.jobs) THEN
         DELETE FROM howdah.archive_counts;
         TRUNCATE howdah.events;
@@ -12,5 +12,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.plain_truncate IS 'Deletes counts and events with the jobs that a TRUNCATE has removed.';
+COMMENT ON FUNCTION howdah.plain_truncate IS 'Deletes the counts and events of jobs that a TRUNCATE removed.';
 REVOKE ALL ON FUNCTION howdah.plain_truncate FROM PUBLIC;

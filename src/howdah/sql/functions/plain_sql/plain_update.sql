@@ -1,13 +1,14 @@
--- What a plain client's UPDATE means, decided by the row's state. The row is locked, and OLD is what it is now: the statement's
--- WHERE has been asked again if it had to wait. The client names no token, so a statement that carries worker_id or attempts of an
--- older claim (an ORM that saves a whole row) is refused by these. Refused means: 0 rows, as where the WHERE does not match.
+-- Decides what the UPDATE of a plain client means, by the state of the row. The row is locked, and OLD is its current state: if the
+-- statement had to wait, PostgreSQL evaluated its WHERE again. The client gives no token, so a statement with the worker_id or the
+-- attempts of an older claim (an ORM that saves a whole row) is refused because of these. Refused means: 0 rows, as if the WHERE did
+-- not match.
 --
--- The statement's own columns are written as it says. Besides, the claim is kept in order: token, lease, deadline, errors, retry.
--- A job that ends stays in its place until plain_updated moves it, at the end of the statement.
+-- The columns of the statement are written as given. In addition, this maintains the claim: token, lease, deadline, errors, retry.
+-- A job that ends stays in its table until plain_updated moves it, at the end of the statement.
 CREATE OR REPLACE FUNCTION howdah.plain_update() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- It runs for each row, and would make a plan for each of the first five in each session.
+-- It runs for each row; without this, each session would make a custom plan for each of the first five.
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -19,7 +20,7 @@ DECLARE
     v_generation bigint;
     v_job howdah.live;
     v_cause text;
-    v_end record;
+    v_outcome record;
     v_note jsonb;
 BEGIN
     NEW.names_error := NULL;
@@ -38,7 +39,7 @@ BEGIN
     NEW.max_attempts := coalesce(NEW.max_attempts, 3);
     NEW.created_at := coalesce(NEW.created_at, OLD.created_at);
     IF NEW.status IS NULL OR NEW.status NOT IN ('pending', 'claimed', 'running', 'completed', 'failed', 'cancelled') THEN
-        -- The table's own constraint refuses it.
+        -- The constraint of the table rejects it.
         RETURN NEW;
     END IF;
 
@@ -46,7 +47,7 @@ BEGIN
         IF NEW.status IN ('completed', 'failed')
             OR (NEW.status = 'pending' AND NEW.last_error <> coalesce(OLD.last_error, '') AND v_names_error)
         THEN
-            -- A Complete or a Fail that comes after its job was taken back.
+            -- A late Complete or Fail: the job was recovered before.
             RETURN NULL;
         ELSIF NEW.status = 'cancelled' THEN
             NEW.token := howdah.next_token(OLD.token);
@@ -69,7 +70,7 @@ BEGIN
             NEW.attempts <> OLD.attempts OR NEW.worker_id IS DISTINCT FROM coalesce(OLD.worker_id, NEW.worker_id)
             OR (OLD.status = 'running' AND NEW.status = 'claimed')
         ) THEN
-            -- Another claim of what is held.
+            -- A second claim of a held job.
             RETURN NULL;
         END IF;
         SELECT w.generation INTO v_generation FROM howdah.workers AS w WHERE w.worker_id = NEW.worker_id;
@@ -92,7 +93,7 @@ BEGIN
     IF NEW.attempts < OLD.attempts OR NEW.worker_id <> OLD.worker_id OR (NEW.status = 'pending' AND v_is_alive) THEN
         RETURN NULL;
     ELSIF NEW.status = 'cancelled' AND OLD.status = 'running' AND v_is_alive THEN
-        -- Its worker is asked to stop, as cancel does.
+        -- Its worker is asked to stop, as by cancel.
         NEW.status := OLD.status;
         NEW.worker_id := OLD.worker_id;
         NEW.claimed_at := OLD.claimed_at;
@@ -117,26 +118,26 @@ BEGIN
         v_job := OLD;
         v_job.attempts := NEW.attempts;
         v_job.max_attempts := NEW.max_attempts;
-        SELECT * INTO v_end FROM howdah.attempt_outcome(
+        SELECT * INTO v_outcome FROM howdah.attempt_outcome(
             v_job, v_cause, NEW.last_error, NULL,
-            -- Without a policy of its own, a plain client's job is due again at once, as it expects.
+            -- Without a retry policy, the job of a plain client is due again at once, as plain clients expect.
             howdah.clock() + howdah.retry_delay(
                 CASE WHEN howdah.is_retry_policy(OLD.retry_policy) THEN OLD.retry_policy ELSE '{"kind": "none"}' END, NEW.attempts
             ),
             NEW.status = 'failed'
         );
-        NEW.status := v_end.status;
-        NEW.run_at := v_end.run_at;
-        NEW.attempts := greatest(NEW.attempts - v_end.refund, 0);
-        NEW.crashes := v_end.crashes;
-        NEW.errors := howdah.with_error(OLD.errors, v_end.entry);
+        NEW.status := v_outcome.status;
+        NEW.run_at := v_outcome.run_at;
+        NEW.attempts := greatest(NEW.attempts - v_outcome.refund, 0);
+        NEW.crashes := v_outcome.crashes;
+        NEW.errors := howdah.with_error(OLD.errors, v_outcome.entry);
         NEW.order_key := (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered);
         IF v_cause <> 'failed' THEN
-            NEW.last_error := coalesce(v_end.error, NEW.last_error);
+            NEW.last_error := coalesce(v_outcome.error, NEW.last_error);
         END IF;
-        v_note := v_end.note || CASE WHEN NEW.status = 'pending' THEN jsonb_build_object('run_at', NEW.run_at) ELSE '{}' END;
+        v_note := v_outcome.note || CASE WHEN NEW.status = 'pending' THEN jsonb_build_object('run_at', NEW.run_at) ELSE '{}' END;
     ELSIF NEW.status = 'completed' AND OLD.progress_report IS NULL THEN
-        -- The end of a job that has never said anything is no news.
+        -- A job that never reported anything gets no event at its end.
         v_note := NULL;
     END IF;
     IF v_note IS NOT NULL THEN
@@ -151,5 +152,5 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION howdah.plain_update IS 'Decides what a plain client''s UPDATE of a live job means, by the row''s state.';
+COMMENT ON FUNCTION howdah.plain_update IS 'Decides what the UPDATE of a live job by a plain client means, by the state of the row.';
 REVOKE ALL ON FUNCTION howdah.plain_update FROM PUBLIC;

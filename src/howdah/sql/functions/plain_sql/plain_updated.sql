@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.plain_updated() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- By a hash join, whatever the planner knows: a plan made for one row must hold for many.
+-- The plan must be a hash join, whatever the statistics: a plan made for one row must hold for many.
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET jit = off
@@ -9,7 +9,7 @@ AS $$
 DECLARE
     v_was_held boolean;
 BEGIN
-    -- What plain_update has noted as the end of a claim needs no second note.
+    -- For the end of a claim, plain_update has written the event already.
     FOREACH v_was_held IN ARRAY ARRAY[true, false] LOOP
         PERFORM howdah.archive_jobs(array_agg(a.id), array_agg(a.status), p_noted => v_was_held)
         FROM after AS a JOIN before AS b ON b.id = a.id
@@ -22,5 +22,6 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.plain_updated IS 'Moves the jobs that a plain client''s UPDATE has ended to the archive, and tells watchers and workers.';
+COMMENT ON FUNCTION howdah.plain_updated IS
+    'Moves the jobs that the UPDATE of a plain client ended to the archive, and notifies watchers and workers.';
 REVOKE ALL ON FUNCTION howdah.plain_updated FROM PUBLIC;
