@@ -1,9 +1,9 @@
--- The key is written by itself: enqueue refuses keys of this form, with which any producer could keep a schedule from its jobs. The caller
--- has locked the row of the schedule, so nothing else adds a job with this key.
+-- The key is set by a separate UPDATE: enqueue rejects keys of this form, with which any producer could block a schedule. The caller has
+-- locked the row of the schedule, so nothing else adds a job with this key.
 CREATE OR REPLACE FUNCTION howdah.add_scheduled(p_schedule howdah.schedules, p_instant timestamptz, OUT job_id uuid, OUT created boolean)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
--- So that moments in JSON are written in it.
+-- Makes JSON contain timestamps in UTC.
 SET timezone = 'UTC'
 AS $$
 DECLARE
@@ -29,5 +29,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.add_scheduled IS
-    'Adds a job of a schedule that the caller has locked. Where jobs must not overlap and one is live, that one is returned, with created = false. Internal.';
+    'Adds a job of a schedule that the caller has locked. If its jobs must not overlap and one is live, returns that one, with created = false.'
+    ' Internal.';
 REVOKE ALL ON FUNCTION howdah.add_scheduled FROM PUBLIC;

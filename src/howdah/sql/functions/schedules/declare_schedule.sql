@@ -8,6 +8,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.declare_schedule IS
-    'Says that a schedule is in the code of a worker that begins. If no live worker names it any more (workers.meta, under schedules), it has left'
-    ' the code. False if there is none of this name.';
+    'Records that a schedule is in the code of a worker that starts. If no live worker names it any more (workers.meta, under schedules), it'
+    ' was removed from the code. False if there is no schedule of this name.';
 REVOKE ALL ON FUNCTION howdah.declare_schedule FROM PUBLIC;

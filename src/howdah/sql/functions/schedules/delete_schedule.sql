@@ -8,5 +8,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.delete_schedule IS
-    'Removes a schedule; the jobs that it has added stay. False if there was none of this name.';
+    'Deletes a schedule; the jobs that it has added stay. False if there was none of this name.';
 REVOKE ALL ON FUNCTION howdah.delete_schedule FROM PUBLIC;

@@ -13,6 +13,6 @@ AS $$
     LIMIT p_limit
 $$;
 COMMENT ON FUNCTION howdah.due_schedules IS
-    'The schedules that are due now, those due longest first, but for the names in p_leave_out. Where next_run_known is false,'
-    ' next_run_at is the moment after which the first fire is still to be found.';
+    'The schedules that are due now, those due longest first, without the names in p_leave_out. If next_run_known is false,'
+    ' next_run_at is the time after which the first run is still to be computed.';
 REVOKE ALL ON FUNCTION howdah.due_schedules FROM PUBLIC;

@@ -11,7 +11,7 @@ DECLARE
     v_last_run_at timestamptz;
     v_last_job_id uuid;
 BEGIN
-    -- The fence. Who comes second waits here for the first, and then finds that next_run_at has moved on.
+    -- The fence. A second caller waits here for the first, and then finds that next_run_at has changed.
     SELECT s.* INTO v_schedule FROM howdah.schedules AS s
     WHERE s.name = p_name AND s.next_run_at = p_expected AND s.paused_at IS NULL
     FOR UPDATE;
@@ -35,7 +35,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.fire_schedule IS
-    'Adds a job for each instant and sets when the schedule fires next (NULL: never again), at once. Does nothing if'
-    ' next_run_at is not p_expected any more, or the schedule is paused: so each fire happens once, whoever tries. Where'
-    ' jobs must not overlap, created is false for an instant that was left out, and job_id is the live job.';
+    'Adds a job for each instant and sets when the schedule fires next (NULL: never again), in one step. Does nothing if next_run_at is no'
+    ' longer p_expected, or the schedule is paused: so each fire happens once, however many workers try. If jobs must not overlap, created'
+    ' is false for an instant that was left out, and job_id is the live job.';
 REVOKE ALL ON FUNCTION howdah.fire_schedule FROM PUBLIC;

@@ -7,6 +7,6 @@ AS $$
     WHERE isfinite(s.next_run_at) AND s.paused_at IS NULL AND s.name <> ALL (p_leave_out)
 $$;
 COMMENT ON FUNCTION howdah.next_fire IS
-    'How long it is until the next schedule is due, but for the names in p_leave_out. Negative if one is due already; NULL if'
+    'The time until the next schedule is due, without the names in p_leave_out. Negative if one is due already; NULL if'
     ' none will be.';
 REVOKE ALL ON FUNCTION howdah.next_fire FROM PUBLIC;

@@ -8,7 +8,7 @@ BEGIN
     END IF;
     UPDATE howdah.schedules AS s SET
         paused_at = NULL,
-        -- A span stays on its beat.
+        -- An interval keeps its phase.
         next_run_at = coalesce(
             p_next_run_at,
             CASE WHEN isfinite(s.next_run_at) THEN date_bin(s.every, howdah.clock(), s.next_run_at) + s.every END,
@@ -27,6 +27,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.resume_schedule IS
-    'Lets a paused schedule fire again, at p_next_run_at first; if that is not given, when its rhythm next says so. What was'
-    ' missed meanwhile is not made up for. False if it was not paused; SQLSTATE JQ007 if there is none of this name.';
+    'Lets a paused schedule fire again: first at p_next_run_at or, if that is not given, at its next regular time. Runs that were missed'
+    ' meanwhile are not made up for. False if it was not paused; SQLSTATE JQ007 if there is none of this name.';
 REVOKE ALL ON FUNCTION howdah.resume_schedule FROM PUBLIC;

@@ -18,6 +18,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.run_schedule IS
-    'Adds one job of the schedule now, paused or not; its rhythm goes on as if nothing had been. Where jobs must not overlap'
-    ' and one is live, that one is returned, with created = false. SQLSTATE JQ007 if there is no schedule of this name.';
+    'Adds one job of the schedule now, paused or not; its regular runs do not change. If jobs must not overlap and one is live, returns'
+    ' that one, with created = false. SQLSTATE JQ007 if there is no schedule of this name.';
 REVOKE ALL ON FUNCTION howdah.run_schedule FROM PUBLIC;

@@ -23,7 +23,7 @@ SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
-    -- In seconds alone: a day of 23 hours, or a month, is no rhythm that can be counted.
+    -- In seconds alone: days and months vary in length, so they cannot be counted from a start.
     v_every interval := make_interval(secs => extract(epoch FROM p_every)::double precision);
     v_created boolean;
 BEGIN
@@ -57,7 +57,7 @@ BEGIN
                 THEN excluded.next_run_known
             ELSE s.next_run_known
         END
-    -- Every worker that knows a schedule asks for it when it starts: what does not change is not written.
+    -- Every worker with this schedule in its code calls this when it starts: an unchanged schedule is not written.
     WHERE (
         s.job_type, s.data, s.cron, s.every, s.timezone, s.missed, s.overlap, s.priority, s.max_attempts, s.timeout,
         s.retry_policy
@@ -65,7 +65,7 @@ BEGIN
         excluded.job_type, excluded.data, excluded.cron, excluded.every, excluded.timezone, excluded.missed,
         excluded.overlap, excluded.priority, excluded.max_attempts, excluded.timeout, excluded.retry_policy
     )
-    -- A row that was there before was locked for its update, and says so.
+    -- For a row that existed before, xmax is the lock of its update.
     RETURNING s.xmax = 0 INTO v_created;
 
     RETURN QUERY
@@ -77,6 +77,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.schedule IS
-    'Creates a schedule, or changes the one of this name. p_next_run_at is when it fires first: after p_every if it is not'
-    ' given; with p_cron, a worker finds it out. Where rhythm and zone stay as they are, next and last run do too.';
+    'Creates a schedule, or changes the one of this name. p_next_run_at is its first run: after p_every if it is not given; with p_cron, a'
+    ' worker computes it. If cron, every and timezone do not change, neither do next and last run.';
 REVOKE ALL ON FUNCTION howdah.schedule FROM PUBLIC;

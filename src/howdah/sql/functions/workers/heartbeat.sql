@@ -16,14 +16,14 @@ BEGIN
         PERFORM howdah.check_throughput(p_throughput);
     END IF;
     IF p_running < 0 OR p_leaked < 0 OR p_loop_lag NOT BETWEEN '0' AND '36500 days' OR p_since_claim NOT BETWEEN '0' AND '36500 days' THEN
-        RAISE EXCEPTION 'running is %, leaked %, loop_lag % and since_claim %: none may be negative, nor a hundred years',
+        RAISE EXCEPTION 'running is %, leaked %, loop_lag % and since_claim %: none may be negative, or longer than a hundred years',
             p_running, p_leaked, p_loop_lag, p_since_claim USING ERRCODE = 'JQ001';
     END IF;
     UPDATE howdah.workers AS w SET
         heartbeat_at = howdah.lease_clock(),
         fresh_since = CASE
             WHEN w.fresh_since IS NULL OR w.heartbeat_at < howdah.lease_clock() - w.lease / 2 THEN howdah.lease_clock()
-            -- Not later than now, where the clock went back: see follow_clock.
+            -- Not in the future, if the clock went back: see follow_clock.
             ELSE least(w.fresh_since, howdah.lease_clock())
         END,
         running = coalesce(p_running, w.running),
@@ -36,7 +36,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.heartbeat IS
-    'A worker''s sign of life, and what it says of its health: how many jobs it runs, how long ago it last claimed, how late its'
-    ' event loop is, how many threads it had to give up, how fast it goes (p_throughput: see workers.throughput). False if it was given up for dead, or its name was taken over: what it'
-    ' holds is no longer its own.';
+    'Renews the lease of a worker, and records its state: how many jobs it runs, how long ago it last claimed, the lag of its event loop, how'
+    ' many threads it had to abandon, and its throughput (see workers.throughput). False if it was declared dead, or another process has'
+    ' its name: it no longer holds its jobs.';
 REVOKE ALL ON FUNCTION howdah.heartbeat FROM PUBLIC;

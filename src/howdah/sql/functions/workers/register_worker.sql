@@ -23,7 +23,7 @@ BEGIN
     ELSIF cardinality(p_job_types) > 100000 THEN
         RAISE EXCEPTION 'job_types has % types; 100000 are allowed', cardinality(p_job_types) USING ERRCODE = 'JQ003';
     ELSIF array_ndims(p_job_types) > 1 OR array_position(p_job_types, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'job_types is a list of types, without NULL' USING ERRCODE = 'JQ001';
+        RAISE EXCEPTION 'job_types must be a list of types, without NULL' USING ERRCODE = 'JQ001';
     END IF;
     INSERT INTO howdah.workers AS w (
         worker_id, incarnation, generation, heartbeat_at, fresh_since, registered_at, lease, started_at, host, pid, version, job_types, capacity,
@@ -42,20 +42,20 @@ BEGIN
         started_at = CASE WHEN w.incarnation = excluded.incarnation THEN w.started_at ELSE excluded.started_at END,
         host = excluded.host, pid = excluded.pid, version = excluded.version, job_types = excluded.job_types,
         capacity = excluded.capacity, meta = excluded.meta
-    -- One that was given up for dead and comes back must not take its name from somebody who lives by it now.
+    -- A worker that was declared dead and comes back must not take its name from a live worker.
     WHERE NOT p_again OR w.incarnation = excluded.incarnation OR w.heartbeat_at < excluded.heartbeat_at - w.lease;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'another worker is registered as % by now', p_worker_id USING
-            ERRCODE = 'JQ006', HINT = 'Two workers at once need two names.';
+        RAISE EXCEPTION 'another worker is registered as %', p_worker_id USING
+            ERRCODE = 'JQ006', HINT = 'Give each worker a name of its own.';
     END IF;
 
-    -- Who registers holds nothing. What an earlier life of this name held would otherwise never come
-    -- back, because the name beats again.
+    -- A worker that registers holds nothing. Jobs of an earlier process of this name would otherwise never be recovered, because the
+    -- name sends heartbeats again.
     PERFORM howdah.release_worker(p_worker_id);
 END
 $$;
 COMMENT ON FUNCTION howdah.register_worker IS
-    'Announces a worker: from now on its jobs live by its heartbeat. p_incarnation is new for each start of the process; what an'
-    ' earlier incarnation of the same name still held is taken back at once. p_again: after a loss; refused with SQLSTATE JQ006 if somebody'
-    ' who lives has the name by now.';
+    'Registers a worker: from now on it holds its jobs as long as it sends heartbeats. p_incarnation is new for each start of the process;'
+    ' jobs that an earlier incarnation of the same name still held are released at once. p_again: after a loss; refused with SQLSTATE JQ006'
+    ' if another live worker has the name.';
 REVOKE ALL ON FUNCTION howdah.register_worker FROM PUBLIC;

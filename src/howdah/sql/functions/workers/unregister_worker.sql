@@ -12,5 +12,5 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION howdah.unregister_worker IS 'A worker''s goodbye. What it still holds is taken back as from a dead one.';
+COMMENT ON FUNCTION howdah.unregister_worker IS 'Removes a worker that stops. Jobs that it still holds are released as those of a dead worker.';
 REVOKE ALL ON FUNCTION howdah.unregister_worker FROM PUBLIC;
