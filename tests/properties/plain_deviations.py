@@ -25,7 +25,7 @@ def updated(before: Row, after: Row, *, names_error: bool) -> Row | None:
     if before["status"] in HELD and row["status"] == "pending" and row["attempts"] >= row["max_attempts"]:
         row["status"] = "failed"
         if not names_error:
-            row["last_error"] = f"taken back from worker {before['worker_id'] or '(unnamed)'}, with no attempt left"
+            row["last_error"] = f"recovered from worker {before['worker_id'] or '(unnamed)'}, with no attempt left"
     return row
 
 

@@ -420,7 +420,7 @@ def test_deviation_6_a_recovery_without_an_attempt_left_ends_the_job_and_returni
     job_id = running(db)
     change(db, "UPDATE jobs SET max_attempts = 1 WHERE id = $1", job_id)
     answer = one(db, "UPDATE jobs SET status = 'pending', worker_id = NULL WHERE id = $1 RETURNING *", job_id)
-    assert (answer["status"], answer["last_error"]) == ("failed", "taken back from worker w, with no attempt left")
+    assert (answer["status"], answer["last_error"]) == ("failed", "recovered from worker w, with no attempt left")
     assert row_of(db, job_id) == answer
 
 

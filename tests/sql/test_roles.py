@@ -502,7 +502,7 @@ def test_a_group_that_somebody_uses_is_not_taken_for_ours_unless_it_is_said_so(v
             ("CREATE SCHEMA roles_vacant_a AUTHORIZATION roles_vacant_owner", "DROP SCHEMA roles_vacant_a"),
         ):
             vacant.execute(use)
-            with pytest.raises(SchemaConflict, match=r"there is a role .* already.* COMMENT ON ROLE"):
+            with pytest.raises(SchemaConflict, match=r"role .* already exists.* COMMENT ON ROLE"):
                 queue.migrate(roles=True)
             vacant.execute(unuse)
         assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}

@@ -1,2 +1,2 @@
--- What we install must mean PostgreSQL's own functions and operators, whatever else is in sight.
+-- All names in what is installed must resolve to functions and operators of PostgreSQL, whatever the search_path of the login.
 SET LOCAL search_path = pg_catalog, pg_temp;

@@ -1,2 +1,2 @@
--- A dump without data has it nevertheless.
+-- A dump without data contains this comment, too.
 COMMENT ON COLUMN howdah.schema_version.version IS 'The tables are of version %(version)s';

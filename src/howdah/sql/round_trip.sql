@@ -1,5 +1,5 @@
--- Makes everything that PostgreSQL has parsed anew from what it says of it, as a dump and its restore do. Words change by that,
--- as those of IN change once into those of = ANY; what they mean does not.
+-- Recreates everything that PostgreSQL stores parsed from its own printed form, as a dump and its restore do. This changes the text (IN
+-- becomes = ANY, once), but not the meaning.
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL lock_timeout = '2s';
 DO $$

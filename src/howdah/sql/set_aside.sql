@@ -1,4 +1,4 @@
--- Run in the schema of a table of jobs that is to be adopted: its name may be needed, and the names of its indexes.
+-- Runs in the schema of a table of jobs that is to be adopted: frees its name and the names of its indexes.
 ALTER TABLE howdah.jobs RENAME TO adopted_jobs;
 DO $$
 DECLARE

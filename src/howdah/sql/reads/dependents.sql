@@ -1,5 +1,5 @@
--- What knows a plain table of jobs that is about to be adopted, and has to be pointed to the new one. A function with a body in
--- quotes depends on nothing, as far as PostgreSQL knows: there, the word decides.
+-- What refers to a plain table of jobs that is about to be adopted, and has to be changed to the new one. PostgreSQL records no
+-- dependency for a function with a body in quotes: there, the word jobs decides.
 WITH old AS (
     SELECT format('%%I.jobs', %(schema)s::text)::regclass AS oid
 )
@@ -30,9 +30,9 @@ SELECT d.kind, d.name FROM (
     CROSS JOIN pg_catalog.pg_proc AS p
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND p.prokind IN ('f', 'p')
-        -- Not those of another queue of Howdah's.
+        -- Not those of another queue of Howdah.
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS l WHERE l.relnamespace = n.oid AND l.relname = 'live')
-        -- This one is replaced.
+        -- The migration replaces this one.
         AND NOT (n.nspname = %(schema)s::text AND p.proname = 'claim_job_batch')
         AND (
             p.prosrc ~ '\mjobs\M'

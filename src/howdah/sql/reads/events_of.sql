@@ -1,5 +1,5 @@
--- The next events of many jobs, each from a place of its own. No job had any before its own of the sinces, nor before since,
--- the first of them: by this one the planner leaves out days, and by the others the executor more of them, job by job.
+-- The next events of many jobs, each after its own seq. No job had events before its own time in sinces, nor before since, the earliest
+-- of them: by since the planner skips segments, and by sinces the executor skips more of them, job by job.
 SELECT w.after, e.*, (SELECT NOT pg_catalog.has_table_privilege('howdah.live'::pg_catalog.regclass, 'SELECT')) AS is_redacted
 FROM ROWS FROM (
     pg_catalog.unnest(%(ids)s::pg_catalog.uuid[]),

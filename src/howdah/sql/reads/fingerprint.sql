@@ -1,13 +1,13 @@
--- Everything that makes a schema of Howdah's what it is, in words that do not depend on its name
--- (search_path names it, so nothing is qualified). Closed segments count, each under its own name: it must be as the open one is,
--- but for the numbers in the names of its indexes, and its bounds.
+-- Everything that defines a schema of Howdah, as text that does not depend on its name (search_path contains it, so nothing is
+-- qualified). Closed segments count, each under its own name: they must equal the open one, except for the numbers in the names of
+-- their indexes, and their bounds.
 WITH relation AS (
     SELECT
         c.oid, c.relname, c.relkind, c.reloptions, c.relrowsecurity, c.relforcerowsecurity,
         c.relname ~ '^(archive|events)_(open|next|[0-9]+)$' AS is_segment
     FROM pg_catalog.pg_class AS c
     WHERE c.relnamespace = %(schema)s::regnamespace AND (
-        -- With a schema that holds other things too, only ours count.
+        -- If the schema contains other objects too, only those of Howdah count.
         c.relname = ANY (%(relations)s::text[])
         OR c.relkind = 'r' AND c.relname ~ '^(archive|events)_[0-9]+$' AND EXISTS (
             SELECT FROM pg_catalog.pg_inherits AS i JOIN pg_catalog.pg_class AS p ON p.oid = i.inhparent
@@ -31,7 +31,7 @@ WHERE r.relkind IN ('r', 'p', 'v', 'c')
 UNION ALL
 SELECT 'constraint', format('%%s.%%s', r.relname, k.conname), pg_get_constraintdef(k.oid, true)
 FROM relation AS r JOIN pg_catalog.pg_constraint AS k ON k.conrelid = r.oid
--- That a column is NOT NULL is said there; the name of that constraint depends on what else there is.
+-- The column shows that it is NOT NULL; the name of that constraint depends on what else there is.
 WHERE k.conname <> 'archive_ends' AND k.contype <> 'n'
 UNION ALL
 SELECT
@@ -48,7 +48,7 @@ SELECT
 FROM relation AS r
 JOIN pg_catalog.pg_index AS i ON i.indrelid = r.oid
 JOIN pg_catalog.pg_class AS x ON x.oid = i.indexrelid
--- For plain clients with a large backlog, made by hand.
+-- An optional index for plain clients with a large backlog, created by hand.
 WHERE x.relname <> 'live_plain'
 UNION ALL
 SELECT 'view', r.relname::text, pg_get_viewdef(r.oid, true) FROM relation AS r WHERE r.relkind = 'v'

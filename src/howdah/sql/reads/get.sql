@@ -1,4 +1,4 @@
--- is_redacted, as in the other reads, but asked by the row: for one, that is quicker than a subquery.
+-- is_redacted as in the other reads, but evaluated for the row: for a single one, that is faster than a subquery.
 SELECT
     *,
     coalesce(stalls_at OPERATOR(pg_catalog.<) howdah.clock(), false) AS stalled,

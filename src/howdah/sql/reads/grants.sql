@@ -1,5 +1,5 @@
--- What the roles and PUBLIC may do here, and what belongs to a stranger: to another role than the schema does, where it has roles; else
--- to one that could not have made this schema.
+-- The rights of the roles and of PUBLIC here, and what belongs to a foreign role: to another role than the schema does, if it has
+-- roles; otherwise to one that could not have created this schema.
 WITH part AS (
     SELECT n.nspname AS name, n.nspowner AS owner, n.nspacl AS acl, 'schema' AS kind, n.nspowner
     FROM pg_catalog.pg_namespace AS n WHERE n.oid = %(schema)s::regnamespace
@@ -34,7 +34,7 @@ WHERE entry.grantee <> part.owner AND (entry.grantee = 0 OR r.rolname = ANY (%(r
 UNION ALL
 SELECT 'owner', part.name, CASE
     WHEN part.owner = part.nspowner THEN 'owner'
-    -- In a schema that an administrator has made, the queue belongs to the login that has migrated.
+    -- In a schema that an administrator has created, the queue belongs to the login that has migrated.
     WHEN NOT %(strict)s::boolean AND part.owner = (
         SELECT c.relowner FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = %(schema)s::regnamespace AND c.relname = 'schema_version'
@@ -44,5 +44,5 @@ SELECT 'owner', part.name, CASE
     ELSE 'owner'
 END
 FROM part WHERE part.kind IN ('relation', 'function')
--- Of several functions of one name, a stranger's comes last, and counts.
+-- Of several functions of one name, the one of a foreign owner comes last, and counts.
 ORDER BY 1, 2, 3

@@ -1,5 +1,5 @@
--- Who uses something of the schema, the plain table of jobs, or the lock of migrations, and has for longer than a migration waits: the oldest first.
--- State and time are not told of somebody else's session.
+-- Sessions that have held a lock on the schema, on the plain table of jobs, or of migrations, for longer than a migration waits: the
+-- oldest first. PostgreSQL hides state and time of the sessions of other roles.
 SELECT
     a.pid,
     pg_catalog.concat_ws(

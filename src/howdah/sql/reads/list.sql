@@ -1,6 +1,5 @@
--- One window of the jobs, newest first. What an index finds (id, status) bounds the window; what none
--- does is looked for inside it. What may be large is only fetched where it is wanted, and then so much of it that a page has room
--- for it: is_last says that it has no more.
+-- One window of the jobs, newest first. Conditions that an index supports (id, status) limit the window; all others filter inside of
+-- it. Large columns are fetched only on request, and then only as many as fit into a page: is_last marks the last row that fits.
 SELECT
     id, job_type, priority, status, progress, current_stage, events_count, worker_id, claimed_at, created_at, started_at,
     completed_at, attempts, max_attempts, token, run_at, first_due_at, key, order_key, timeout, deadline_at, expires_at,

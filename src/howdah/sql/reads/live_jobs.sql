@@ -1,4 +1,4 @@
--- As get_many.sql, for jobs that have not ended: the other view would look into each day of the archive.
+-- As get_many.sql, for jobs that have not ended: the other view would search each segment of the archive.
 SELECT
     *,
     coalesce(stalls_at OPERATOR(pg_catalog.<) howdah.clock(), false) AS stalled,

@@ -1,4 +1,4 @@
--- Whether whoever migrates can have the roles, and what is missing for it.
+-- Whether the login that migrates can create and own the roles, and what is missing for it.
 SELECT
     current_user AS login,
     ARRAY(

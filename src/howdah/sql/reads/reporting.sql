@@ -1,4 +1,4 @@
--- As watched.sql, for all that are held and have said something.
+-- As watched.sql, for all held jobs that have reported something.
 SELECT j.id, pg_catalog.concat_ws(' ', j.version, j.stalls_at OPERATOR(pg_catalog.<) howdah.clock()) AS mark
 FROM howdah.live_jobs AS j
 WHERE j.status OPERATOR(pg_catalog.=) ANY ('{claimed,running}') AND j.progress_report IS NOT NULL

@@ -1,4 +1,4 @@
--- What is installed depends on the server's version too: an upgrade of it calls for a migration.
+-- What is installed depends on the version of the server, too: after an upgrade of the server, a migration is needed.
 SELECT
     version,
     oldest_client,

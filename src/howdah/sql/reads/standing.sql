@@ -1,11 +1,11 @@
--- What stands where Howdah is, or is to be, installed; and whether a plain table of jobs is in sight.
+-- The state of the schema in which Howdah is, or will be, installed; and whether the search_path contains a plain table of jobs.
 WITH plain AS (
     SELECT c.oid, c.relowner, n.nspname
     FROM pg_catalog.pg_class AS c
     JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
     WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regclass('howdah.jobs'), pg_catalog.to_regclass('jobs')])
         AND c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}')
-        -- Howdah's own, here or in another schema, is not meant.
+        -- Not the tables of Howdah, here or in another schema.
         AND NOT EXISTS (
             SELECT FROM pg_catalog.pg_class AS l
             WHERE l.relnamespace OPERATOR(pg_catalog.=) n.oid AND l.relname OPERATOR(pg_catalog.=) 'live'
@@ -16,7 +16,7 @@ WITH plain AS (
     SELECT r.oid AS id, r.oid::pg_catalog.regrole::pg_catalog.text AS name, r.rolsuper AS is_superuser
     FROM pg_catalog.pg_namespace AS n
     JOIN pg_catalog.pg_database AS d ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
-    -- That is what the schema public belongs to.
+    -- The schema public belongs to pg_database_owner.
     JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) CASE
         WHEN n.nspowner OPERATOR(pg_catalog.=) pg_catalog.to_regrole('pg_database_owner') THEN d.datdba ELSE n.nspowner
     END
@@ -37,7 +37,7 @@ SELECT
         WHERE n.oid OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')
             AND n.nspowner OPERATOR(pg_catalog.=) pg_catalog.to_regrole('howdah_owner')
     ) AS has_roles,
-    -- After a restore without data there is no row that says it.
+    -- After a restore without data there is no row with the version.
     CASE WHEN pg_catalog.to_regclass('howdah.schema_version') IS NOT NULL THEN
         coalesce((
             pg_catalog.regexp_match(
@@ -45,13 +45,13 @@ SELECT
             )
         )[1]::int, 1)
     END AS marked_version,
-    -- Bodies name their schema: after it was renamed, the old one.
+    -- Function bodies contain the name of their schema: after a rename, the old one.
     (
         SELECT (pg_catalog.regexp_match(p.prosrc, '"([^"]+)"\.live'))[1] FROM pg_catalog.pg_proc AS p
         WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah') AND p.proname OPERATOR(pg_catalog.=) 'enqueue'
         ORDER BY p.oid LIMIT 1
     ) AS functions_name,
-    -- A few stand for all: each function is PUBLIC's until that is revoked, and a restore may have lost that.
+    -- A few functions stand for all: PUBLIC may execute each until that is revoked, and a restore may have lost the REVOKE.
     EXISTS (
         SELECT FROM pg_catalog.pg_proc AS p
         WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')
@@ -65,11 +65,11 @@ SELECT
         SELECT pg_catalog.pg_has_role(c.relowner, 'MEMBER') FROM pg_catalog.pg_class AS c
         WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('howdah.schema_version')
     ) AS may_mend,
-    -- Who owns a schema can drop and replace what is in it. A superuser can do that anywhere.
+    -- The owner of a schema can drop and replace what is in it. A superuser can do that anywhere.
     (
         SELECT owner.name FROM owner WHERE NOT owner.is_superuser AND NOT pg_catalog.pg_has_role(owner.id, 'MEMBER')
     ) AS strange_owner,
-    -- A superuser is a member of every role, and yet: what it installs in a schema of another's, that one could replace.
+    -- A superuser is a member of every role. But the owner of the schema could replace what a superuser installs in it.
     (
         SELECT owner.name FROM owner JOIN pg_catalog.pg_roles AS login ON login.rolname OPERATOR(pg_catalog.=) current_user
         WHERE login.rolsuper AND NOT owner.is_superuser
@@ -78,8 +78,8 @@ SELECT
     (SELECT relowner::pg_catalog.regrole::pg_catalog.text FROM plain) AS plain_jobs_of,
     (SELECT pg_catalog.pg_has_role(relowner, 'USAGE') FROM plain) AS may_adopt,
     pg_catalog.quote_ident(current_user) AS login,
-    -- Only types of PostgreSQL's own: a type of somebody else's would be converted by its own functions, with the rights of the login
-    -- that migrates.
+    -- Only types of PostgreSQL itself: values of any other type would be converted by functions of its owner, with the rights of the
+    -- login that migrates.
     (
         SELECT pg_catalog.count(*) FROM plain
         JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) plain.oid

@@ -1,5 +1,5 @@
--- What has a name of ours, and belongs neither to the owner of the schema, nor to the login that has migrated (or is about to), nor to a member of these: what
--- it does, it would do with the rights of others.
+-- Objects with a name of Howdah that belong neither to the owner of the schema, nor to the login that has migrated (or is about to),
+-- nor to a member of these: their code would run with the rights of others.
 SELECT part.what, part.owner::pg_catalog.regrole::pg_catalog.text AS owner FROM (
     SELECT pg_catalog.format('TABLE %%s', c.oid::pg_catalog.regclass) AS what, c.relowner AS owner
     FROM pg_catalog.pg_class AS c

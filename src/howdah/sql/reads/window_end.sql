@@ -1,4 +1,4 @@
--- The last job of the window that list.sql looked through; none if the window reached the end.
+-- The last job of the window that list.sql searched; none if the window reached the end.
 SELECT id FROM howdah.job_details
 WHERE (%(before)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.<) %(before)s::pg_catalog.uuid)
     AND (%(statuses)s::pg_catalog.text[] IS NULL OR status OPERATOR(pg_catalog.=) ANY (%(statuses)s::pg_catalog.text[]))

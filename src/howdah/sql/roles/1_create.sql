@@ -1,4 +1,4 @@
--- The roles are groups: nobody logs in as one of them. They are made once for the whole server, whatever its databases.
+-- The roles are groups: no login uses one of them directly. They are created once for the whole server, for all its databases.
 DO $$
 DECLARE
     v_roles text[] := ARRAY['howdah_owner', 'howdah_producer', 'howdah_worker', 'howdah_viewer', 'howdah_operator'];
@@ -11,16 +11,16 @@ BEGIN
                 EXECUTE format('CREATE ROLE %s NOLOGIN', v_role);
                 EXECUTE format('COMMENT ON ROLE %s IS %L', v_role, v_mark);
             EXCEPTION WHEN duplicate_object OR unique_violation THEN
-                -- By a migration of another database, at the same time.
+                -- A migration of another database has created it at the same time.
                 NULL;
             END;
         ELSIF EXISTS (
             SELECT FROM pg_catalog.pg_roles AS r
             WHERE r.oid = to_regrole(v_role) AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolbypassrls)
         ) THEN
-            RAISE EXCEPTION 'there is a role % already, which may log in, or more than that', v_role
-                USING ERRCODE = 'JQ009', HINT = 'What is to be a group must be able to do nothing by itself: rename it, or install elsewhere.';
-        -- Whoever is in a group that somebody made for something else would get this queue with it, and the other way round.
+            RAISE EXCEPTION 'role % already exists, and may log in, or has further privileges', v_role
+                USING ERRCODE = 'JQ009', HINT = 'A group role of Howdah must have no privileges of its own: rename the role, or install elsewhere.';
+        -- Members of a group that was created for another purpose would get access to this queue, and vice versa.
         ELSIF shobj_description(to_regrole(v_role), 'pg_authid') IS DISTINCT FROM v_mark
             AND NOT EXISTS (
                 SELECT FROM pg_catalog.pg_namespace AS n
@@ -34,9 +34,9 @@ BEGIN
                 )
             )
         THEN
-            RAISE EXCEPTION 'there is a role % already, which has members, or rights, or owns something', v_role
+            RAISE EXCEPTION 'role % already exists, and has members or rights, or owns something', v_role
                 USING ERRCODE = 'JQ009', HINT = format(
-                    'Rename it, or install elsewhere: --schema NAME. If it was made for this, say so: COMMENT ON ROLE %s IS %L', v_role, v_mark
+                    'Rename it, or install elsewhere: --schema NAME. If it was created for this queue, mark it: COMMENT ON ROLE %s IS %L', v_role, v_mark
                 );
         END IF;
     END LOOP;

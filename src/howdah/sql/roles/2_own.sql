@@ -1,7 +1,7 @@
--- Everything of ours in the schema belongs to the owner; what somebody else put there stays theirs. Whoever the queue
--- belonged to before becomes a member of the owner, and so does whoever migrates: they go on as before.
+-- All objects of Howdah in the schema get the owner role; objects of others keep theirs. The previous owner of the queue becomes a member
+-- of the owner role, and so does the login that migrates: both work as before.
 
--- A segment that is being opened right now would be missed.
+-- A rotation at the same time would open a segment that is missed here.
 SELECT FROM howdah.segments WHERE closed_at IS NULL FOR UPDATE;
 
 DO $$
@@ -35,7 +35,7 @@ BEGIN
         SELECT part.what, part.owner FROM (
             SELECT
                 format('%s %s', CASE c.relkind WHEN 'c' THEN 'TYPE' ELSE 'TABLE' END, c.oid::regclass) AS what, c.relowner AS owner,
-                -- In the order in which workers lock them: first what every statement begins with.
+                -- In the order in which workers lock them: first the table with which every statement begins.
                 CASE c.relname WHEN 'live' THEN 1 ELSE 2 END AS place, c.relname AS name
             FROM pg_catalog.pg_class AS c
             WHERE c.relnamespace = 'howdah'::regnamespace AND (
@@ -53,9 +53,9 @@ BEGIN
         WHERE part.owner <> to_regrole('howdah_owner')
         ORDER BY part.place, part.name
     LOOP
-        -- A name of ours does not make it ours: what it does, it would do with the rights of the owner.
+        -- A name of Howdah does not make it an object of Howdah: its code would run with the rights of the owner.
         IF NOT pg_has_role(v_owner, to_regrole('howdah_owner'), 'MEMBER') THEN
-            RAISE EXCEPTION '% belongs to %, who is no owner of this queue', v_what, v_owner::regrole
+            RAISE EXCEPTION '% belongs to %, which is no owner of this queue', v_what, v_owner::regrole
                 USING ERRCODE = 'JQ009', HINT = format('Drop it; or if it is Howdah''s, run ALTER %s OWNER TO CURRENT_USER first.', v_what);
         END IF;
         EXECUTE format('ALTER %s OWNER TO %s', v_what, 'howdah_owner');

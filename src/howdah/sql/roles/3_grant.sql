@@ -1,7 +1,7 @@
--- Who may do what. A function that is not named here is for the owner alone: it is part of others, or an administrator's.
+-- The rights of each role. A function that is not listed here is for the owner alone: it is internal, or for administrators.
 
--- What was granted before, by hand or by a version that saw it otherwise. Other roles' grants are somebody's own, and stay;
--- and so is what belongs to somebody else than the schema does.
+-- Revokes what was granted before, by hand or by another version. Grants to other roles stay, and so do those on objects that belong to
+-- another role than the schema does.
 DO $$
 DECLARE
     v_change text;
@@ -38,11 +38,11 @@ BEGIN
 END
 $$;
 
--- Everybody finds the schema, and learns its version.
+-- All roles find the schema, and may read its version.
 GRANT USAGE ON SCHEMA howdah TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
 GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
 
--- To add jobs. A status of one's own is not among the columns: a producer does not also end jobs.
+-- To add jobs. The column status is left out: a producer must not end jobs.
 GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many, howdah.lock_type_for_bulk TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
@@ -78,7 +78,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.remove_sleeper
 TO howdah_worker;
 
--- To see what is going on, without what is in it: see the views.
+-- To monitor, without the data of jobs: see the views.
 GRANT SELECT (
     id, job_type, priority, status, progress, current_stage, events_count, worker_id, claimed_at, created_at, started_at,
     completed_at, attempts, max_attempts
@@ -92,7 +92,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.timestamp_in, howdah.queue_position, howdah.read_events, howdah.add_watcher, howdah.remove_watcher, howdah.stream_position
 TO howdah_viewer, howdah_operator;
 
--- To interfere.
+-- To operate.
 GRANT EXECUTE ON FUNCTION
     howdah.cancel,
     howdah.delete_schedule,
@@ -108,9 +108,9 @@ TO howdah_operator;
 GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions, max_payload_bytes)
     ON howdah.settings TO howdah_operator;
 
--- What several of them need.
+-- For several of them.
 GRANT EXECUTE ON FUNCTION howdah.channel, howdah.clock, howdah.lease_clock TO howdah_worker, howdah_viewer, howdah_operator;
--- A container asks for its own health by its worker's login.
+-- The health check of a container uses the login of its worker.
 GRANT SELECT ON howdah.workers TO howdah_worker;
 GRANT EXECUTE ON FUNCTION
     howdah.compact_counts, howdah.prune, howdah.recover, howdah.recover_stale_jobs, howdah.rotate, howdah.schedule,

@@ -1,7 +1,7 @@
 DO $$
 BEGIN
     IF (SELECT v.version FROM howdah.schema_version AS v) <> %(version)s THEN
-        RAISE EXCEPTION 'this schema has another version than %(version)s: bring it up to date, and run this again';
+        RAISE EXCEPTION 'this schema is not of version %(version)s: run the command migrate, and then this again';
     END IF;
 END
 $$;

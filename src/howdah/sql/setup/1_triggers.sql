@@ -1,5 +1,5 @@
--- The doors for plain SQL clients, made once: to replace a trigger waits for everybody who writes, and makes the next ones wait.
--- Those of the archive come with each of its segments: see open_segment.
+-- The triggers for plain SQL clients, created once: replacing one waits for all writers, and blocks those that follow.
+-- Those of the archive are created with each of its segments: see make_segment.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.jobs'::regclass AND t.tgname = 'plain_defaults') THEN
@@ -22,7 +22,7 @@ BEGIN
         CREATE TRIGGER plain_truncate AFTER TRUNCATE ON howdah.jobs
             FOR EACH STATEMENT EXECUTE FUNCTION howdah.plain_truncate();
     END IF;
-    -- In this order, which is that of their names.
+    -- PostgreSQL fires them in the order of their names: plain_names_error must come first.
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.live'::regclass AND t.tgname = 'plain_names_error') THEN
         CREATE TRIGGER plain_names_error BEFORE UPDATE OF last_error ON howdah.live
             FOR EACH ROW WHEN (NEW.own_write = OLD.own_write) EXECUTE FUNCTION howdah.plain_names_error();

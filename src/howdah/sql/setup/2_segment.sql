@@ -1,4 +1,4 @@
--- The rows that everything else counts on. A restore without data has the tables, and not these.
+-- The rows that all functions rely on. After a restore without data, the tables exist without them.
 DO $$
 DECLARE
     v_number int;
@@ -11,7 +11,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
     SELECT coalesce(max(s.number), 0) + 1 INTO v_number FROM howdah.segments AS s WHERE s.closed_at IS NOT NULL;
     IF to_regclass('howdah.archive_open') IS NOT NULL THEN
-        -- Its indexes are named by its number.
+        -- The names of its indexes contain its number.
         SELECT greatest(v_number, max(substring(c.relname FROM '^archive_([0-9]{1,9})_id$')::int)) INTO v_number
         FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
         WHERE i.indrelid = 'howdah.archive_open'::regclass;
@@ -25,7 +25,7 @@ BEGIN
     IF to_regclass('howdah.archive_open') IS NULL THEN
         PERFORM howdah.open_segment(v_number);
     END IF;
-    -- A number of the stream never comes twice.
+    -- No stream_no may be used twice.
     PERFORM setval('howdah.event_counter', e.stream_no)
     FROM (SELECT e.stream_no FROM howdah.events AS e ORDER BY e.stream_no DESC LIMIT 1) AS e, howdah.event_counter AS c
     WHERE e.stream_no > c.last_value;

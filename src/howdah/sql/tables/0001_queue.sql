@@ -1,9 +1,9 @@
--- The first schema. In every .sql file the word howdah is the schema's name: as written it is valid
--- SQL for the default schema, and it is the only thing that is substituted for another one.
+-- The first schema. In every .sql file the word howdah is the name of the schema: the file is valid SQL for the default schema, and for
+-- another schema only this name is substituted.
 
 DO $$
 BEGIN
-    -- Not IF NOT EXISTS: that asks for the right to create schemas even where an administrator made this one.
+    -- Not IF NOT EXISTS: that needs the right to create schemas even if an administrator created this one.
     IF to_regnamespace('howdah') IS NULL THEN
         CREATE SCHEMA howdah;
     END IF;
@@ -26,7 +26,7 @@ COMMENT ON TABLE howdah.schema_version IS
 COMMENT ON COLUMN howdah.schema_version.views_digest IS
     'Identifies the version of the views. Replacing a view waits for its readers, so a migration does it only where a view changed.';
 COMMENT ON COLUMN howdah.schema_version.rights IS
-    'What the function rights returned after the last migration. Where it returns something else now, a restore or an administrator'
+    'The result of the function rights after the last migration. If it returns something else now, a restore or an administrator'
     ' has changed owners or grants.';
 COMMENT ON COLUMN howdah.schema_version.stream_from IS
     'Events up to this stream_no come from another cluster, and so do positions below it: see restamp_events.';
@@ -39,13 +39,13 @@ CREATE TABLE howdah.settings (
     max_interruptions int NOT NULL DEFAULT 10 CHECK (max_interruptions >= 0),
     -- Smaller values are never measured: see check_size.
     max_payload_bytes int NOT NULL DEFAULT 16777216 CHECK (max_payload_bytes BETWEEN 65536 AND 1073741823),
-    -- A hundred years, as check_span has it: a timestamp that far away can still be represented.
+    -- A hundred years, as in check_span: a timestamp that far away can still be represented.
     CONSTRAINT settings_bounds CHECK (
         archive_retention <= '36500 days' AND cancel_grace BETWEEN '0' AND '36500 days'
         AND max_crashes <= 1000000 AND max_interruptions <= 1000000
     )
 );
-COMMENT ON TABLE howdah.settings IS 'What an operator may change, in one row.';
+COMMENT ON TABLE howdah.settings IS 'The settings that an operator may change, in one row.';
 COMMENT ON COLUMN howdah.settings.max_payload_bytes IS
     'Larger data, results, checkpoints and events are refused with SQLSTATE JQ003: a worker keeps many jobs in memory.';
 INSERT INTO howdah.settings DEFAULT VALUES;
@@ -70,10 +70,10 @@ CREATE TABLE howdah.types (
     )
 );
 COMMENT ON TABLE howdah.types IS
-    'What is known of a job type. A type needs no row here; its defaults reach producers that lack the handler.';
+    'The settings of job types. A type needs no row here. Its defaults also apply to jobs of producers that lack the handler.';
 COMMENT ON COLUMN howdah.types.settling IS
-    'Transactions from before the type became ordered, or ceased to be, which may still add jobs as it was then: see apply_order. Empty:'
-    ' not looked for yet. NULL: there are none.';
+    'Transactions from before the type became ordered, or unordered, which may still add jobs the old way: see apply_order. Empty: not'
+    ' looked up yet. NULL: there are none.';
 CREATE INDEX types_settling ON howdah.types (job_type) WHERE settling IS NOT NULL;
 
 -- Liveness is decided by generations and elapsed time. A clock that goes back gives a later claim an earlier timestamp, so the order of
@@ -113,24 +113,24 @@ CREATE TABLE howdah.workers (
     )
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE howdah.workers IS
-    'One row for each worker that sends heartbeats. A holder of jobs without a row here lives by lease_until.';
+    'One row for each worker that sends heartbeats. A holder of jobs without a row here has a lease for each job: lease_until.';
 COMMENT ON COLUMN howdah.workers.fresh_since IS
-    'Since when its heartbeats have come without a gap. A worker that was out of touch itself does not judge others.';
+    'Since when its heartbeats have come without a gap. A worker that was out of touch itself must not declare others dead.';
 COMMENT ON COLUMN howdah.workers.generation IS
     'A new number for each registration. Claims keep it, so that those of an earlier registration are recognised.';
 COMMENT ON COLUMN howdah.workers.throughput IS
-    'For each type that it ran lately: how many it ended in a second while there were any (per_second), and the mean seconds that'
-    ' they ran (run) and had been due before (wait).';
+    'For each type that it ran lately: how many jobs it ended per second while there were any (per_second), and the mean number of seconds'
+    ' that they ran (run) and had been due before (wait).';
 
--- Jobs. `jobs` is what plain SQL clients know: a table with their 16 columns, in their order. It is an inheritance parent, and
--- empty itself: live jobs are in `live`, ended ones in the segments of `archive`, each with more columns behind. So a client's
--- SELECT ... FOR UPDATE SKIP LOCKED locks real rows, its UPDATE writes what it names, and row counts are PostgreSQL's own. Howdah's
--- functions never go through the parent. A plain client's writes are looked at by triggers: see sql/setup.
+-- Jobs. `jobs` is the table for plain SQL clients, with their 16 columns in their order. It is an inheritance parent, and empty itself:
+-- live jobs are in `live`, ended ones in the segments of `archive`, each with more columns after these. So SELECT ... FOR UPDATE SKIP
+-- LOCKED of a client locks real rows, its UPDATE writes the columns that it sets, and row counts are PostgreSQL's own. The functions of
+-- Howdah never use the parent. Triggers check the writes of plain clients: see sql/setup.
 
 CREATE TABLE howdah.jobs (
     id uuid CONSTRAINT jobs_pkey PRIMARY KEY,
     job_type varchar(50) NOT NULL,
-    -- Without a default here, because the type may have one: see plain_defaults.
+    -- Without a default, because the type may have one: see plain_defaults.
     priority int NOT NULL,
     status varchar(20) NOT NULL DEFAULT 'pending',
     data jsonb NOT NULL DEFAULT '{}',
@@ -150,7 +150,7 @@ CREATE TABLE howdah.jobs (
     ) NO INHERIT
 -- An INSERT by a plain client passes through here, and leaves a dead row behind.
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-COMMENT ON TABLE howdah.jobs IS 'Every job, live or ended, in the columns that plain SQL clients know.';
+COMMENT ON TABLE howdah.jobs IS 'Every job, live or ended, with the columns for plain SQL clients.';
 
 CREATE TABLE howdah.live (
     progress int NOT NULL DEFAULT 0,
@@ -186,16 +186,16 @@ CREATE TABLE howdah.live (
     CONSTRAINT valid_status CHECK (status IN ('pending', 'claimed', 'running', 'completed', 'failed', 'cancelled'))
 ) INHERITS (howdah.jobs) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2);
 COMMENT ON TABLE howdah.live IS
-    'Jobs that have not ended. One that a plain client ends is here as ended until its statement is over.';
+    'Jobs that have not ended. A job that a plain client ends stays here until the end of its statement.';
 COMMENT ON COLUMN howdah.live.own_write IS
-    'Flipped by each UPDATE of Howdah''s own functions. An UPDATE that leaves it as it is comes from a plain client: see plain_update.';
+    'Flipped by each UPDATE of a function of Howdah. An UPDATE that does not flip it comes from a plain client: see plain_update.';
 COMMENT ON COLUMN howdah.live.names_error IS
-    'True only inside of an UPDATE that names last_error: see plain_names_error.';
+    'True only during an UPDATE that sets last_error: see plain_names_error.';
 COMMENT ON COLUMN howdah.live.progress_report IS
-    'What the job has said of its progress; NULL if nothing. See merged_progress. seq counts its events.';
+    'The progress that the job reported; NULL if it reported none. See merged_progress. seq counts its events.';
 COMMENT ON COLUMN howdah.live.generation IS
-    'The registration that claimed the job. NULL where the holder is not registered.';
--- A claim writes a new version of a job, and enters it beside the old one: where a page has room for that, it is not split.
+    'The registration that claimed the job. NULL if the holder is not registered.';
+-- A claim adds a new version of a job to the index, next to the old one: a page with room for it is not split.
 ALTER INDEX howdah.live_pkey SET (fillfactor = 50);
 
 CREATE INDEX live_lane ON howdah.live (job_type, priority DESC, run_at, id)
@@ -234,11 +234,11 @@ CREATE TABLE howdah.archive (
     retry_policy jsonb,
     meta jsonb,
     progress_report jsonb,
-    -- By this the planner leaves the archive out where a plain client asks for pending jobs.
+    -- With this constraint, the planner skips the archive when a plain client queries pending jobs.
     CONSTRAINT archive_status CHECK (status IN ('completed', 'failed', 'cancelled'))
 ) INHERITS (howdah.jobs);
 COMMENT ON TABLE howdah.archive IS
-    'Jobs that have ended, in segments: they are added to archive_open, which is closed now and then. Retention drops whole segments.';
+    'Jobs that have ended, in segments: they are added to archive_open, which is closed at intervals. Retention drops whole segments.';
 
 CREATE SEQUENCE howdah.event_counter;
 
@@ -257,9 +257,10 @@ CREATE TABLE howdah.events (
     CONSTRAINT events_kind CHECK (kind IN ('event', 'log', 'status'))
 );
 COMMENT ON TABLE howdah.events IS
-    'What happened to jobs, in segments, as the archive is: they are added to events_open.';
-COMMENT ON COLUMN howdah.events.seq IS 'Its place within the job. The job''s row is locked while it is given, so that it is also the order of commits.';
-COMMENT ON COLUMN howdah.events.stream_no IS 'Grows with seq inside of a job. Between jobs it is no order of commits: see read_events.';
+    'What happened to jobs, in segments like the archive: new events are added to events_open.';
+COMMENT ON COLUMN howdah.events.seq IS
+    'Its number within the job. It is assigned while the row of the job is locked, so it is also the order of commits.';
+COMMENT ON COLUMN howdah.events.stream_no IS 'Grows with seq within a job. Between jobs it does not follow the order of commits: see read_events.';
 
 CREATE TABLE howdah.segments (
     number int PRIMARY KEY CHECK (number > 0),
@@ -272,10 +273,10 @@ CREATE TABLE howdah.segments (
 );
 COMMENT ON TABLE howdah.segments IS
     'The segments of the archive and of the events. The one that is not closed is archive_open and events_open; segment 17, closed, is'
-    ' archive_17 and events_17. The row of the open one is the lock of all that works on segments and their counts.';
-COMMENT ON COLUMN howdah.segments.first_end IS 'When the first of its jobs ended, and the last: once it is closed, see bound_segments.';
+    ' archive_17 and events_17. The row of the open one is the lock for all changes to segments and their counts.';
+COMMENT ON COLUMN howdah.segments.first_end IS 'When the first of its jobs ended (last_end: the last). Set after it is closed: see bound_segments.';
 COMMENT ON COLUMN howdah.segments.first_id IS
-    'The first and the last id of the jobs of a closed segment, so that most new ids need not be looked up in it: see rotate, has_ended.'
+    'The first id of the jobs of a closed segment (last_id: the last), so that most new ids need not be looked up in it: see rotate, has_ended.'
     ' NULL: it has no jobs.';
 CREATE UNIQUE INDEX segments_open ON howdah.segments ((closed_at IS NULL)) WHERE closed_at IS NULL;
 
@@ -287,13 +288,13 @@ CREATE TABLE howdah.archive_counts (
     jobs bigint NOT NULL
 );
 COMMENT ON TABLE howdah.archive_counts IS
-    'How many jobs the archive holds, as appended differences: no row is ever contended for. compact_counts folds them.';
-COMMENT ON COLUMN howdah.archive_counts.segment IS '0: of the segment that is open.';
+    'The number of jobs in the archive, as appended differences, so that writers never wait for a row. compact_counts merges them.';
+COMMENT ON COLUMN howdah.archive_counts.segment IS '0: the open segment.';
 
 CREATE SEQUENCE howdah.id_counter CACHE 32;
 
 CREATE TYPE howdah.lane_head AS (job_type varchar, priority int, run_at timestamptz, id uuid, ordered boolean, max_jobs int);
-COMMENT ON TYPE howdah.lane_head IS 'A lane as a claim sees it: a type, and the first job that may be taken from it.';
+COMMENT ON TYPE howdah.lane_head IS 'A lane of a claim: a type, its first job that may be claimed, and its limit.';
 
 CREATE TABLE howdah.schedules (
     name varchar(100) PRIMARY KEY,
@@ -321,10 +322,10 @@ CREATE TABLE howdah.schedules (
     CONSTRAINT schedules_bounds CHECK (every <= '36500 days' AND timeout > '0' AND timeout <= '36500 days')
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE howdah.schedules IS
-    'Jobs that come again and again. next_run_at is the fence: the worker that fires moves it, in the transaction that adds the jobs.';
+    'Jobs that are added regularly. next_run_at is the fence: the worker that fires changes it, in the transaction that adds the jobs.';
 COMMENT ON COLUMN howdah.schedules.next_run_at IS
-    'When it fires next; NULL if it never does again. Without an index, so that a fire does not grow one.';
+    'When it fires next; NULL if it never fires again. Without an index, because each fire would bloat it.';
 COMMENT ON COLUMN howdah.schedules.next_run_known IS
-    'False where SQL gave no next_run_at: it is then the moment after which the first fire is still to be found, by a worker.';
+    'False if SQL gave no next_run_at: then that is the time after which a worker still has to compute the first run.';
 COMMENT ON COLUMN howdah.schedules.declared_at IS
     'When a worker whose code has this schedule (@queue.periodic) last started; NULL if a call made the schedule.';

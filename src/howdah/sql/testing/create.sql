@@ -1,2 +1,2 @@
 CREATE SCHEMA howdah;
-COMMENT ON SCHEMA howdah IS 'For tests alone: they drop it, and make it anew.';
+COMMENT ON SCHEMA howdah IS 'For tests only: they drop and recreate it.';

@@ -1,5 +1,5 @@
--- Every table there is, so that none is forgotten. DELETE, because TRUNCATE makes a new file for each table
--- and each index: a hundred times slower where there is next to nothing to remove.
+-- All tables by a query, so that none is forgotten. DELETE, because TRUNCATE creates a new file for each table and each index: a hundred
+-- times slower if there is almost nothing to remove.
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL lock_timeout = '2s';
 DO $$
@@ -12,7 +12,7 @@ BEGIN
         WHERE c.relnamespace = to_regnamespace('howdah') AND c.relkind = 'r'
             AND c.relname NOT IN ('schema_version', 'segments', 'clock_mark')
             AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhrelid = c.oid)
-        -- A job that leaves the archive is counted.
+        -- Last, because the DELETE of an archived job adds a count.
         ORDER BY c.relname = 'archive_counts'
     LOOP
         EXECUTE format('DELETE FROM %s', v_table);

@@ -1,2 +1,2 @@
--- As JSON, because that has one way to write a moment, whatever the session's DateStyle.
+-- As JSON, because it formats a timestamp in one way, whatever the DateStyle of the session.
 SELECT pg_catalog.to_jsonb(howdah.clock()) AS now

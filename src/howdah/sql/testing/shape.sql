@@ -1,5 +1,5 @@
--- What tells whether a table, index, function or trigger was made, changed or dropped. The clock is looked at
--- by what it does: a test may have changed it and put it right again.
+-- Changes when a table, index, function or trigger was created, changed or dropped. The function clock counts by its body: a test may
+-- have replaced it and restored it.
 SELECT pg_catalog.md5(pg_catalog.string_agg(part, ' ' ORDER BY part)) AS shape
 FROM (
     SELECT pg_catalog.concat(c.oid, '@', c.xmin) AS part FROM pg_catalog.pg_class AS c WHERE c.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('howdah')

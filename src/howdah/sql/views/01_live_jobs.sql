@@ -1,6 +1,6 @@
--- What is a user's own (data, results, errors, keys, ...) is shown to those who may read the table behind it, and to others as
--- [redacted]. Whether one may is asked once for each of these columns by a statement, not by a row: hence the SELECT.
--- Only functions of PostgreSQL's own: whoever reads a view needs the right to call all that it calls.
+-- Private columns (data, results, errors, keys, ...) are shown to logins that may read the underlying table, and to others as
+-- [redacted]. The subquery in SELECT makes PostgreSQL check the right once per column and statement, not once per row.
+-- Only functions of PostgreSQL itself: a reader of the view needs the right to call every function in it.
 CREATE OR REPLACE VIEW howdah.live_jobs AS
 SELECT
     id,
@@ -76,4 +76,4 @@ SELECT
     concat_ws(' ', ctid, xmin) AS version
 FROM howdah.live;
 COMMENT ON VIEW howdah.live_jobs IS
-    'Jobs that have not ended, as job_details shows them, without a look into the archive. version changes with each change of the job.';
+    'Jobs that have not ended, as in job_details, without reading the archive. version changes with each change of the job.';

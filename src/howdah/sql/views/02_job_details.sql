@@ -1,4 +1,4 @@
--- Redacted as live_jobs is; around both tables at once, which costs the planner less than inside of each.
+-- Redacted as live_jobs, around both tables at once: that costs the planner less than inside of each.
 CREATE OR REPLACE VIEW howdah.job_details AS
 SELECT
     id,
@@ -154,4 +154,4 @@ FROM (
         NULL::timestamptz
     FROM howdah.archive
 ) AS job;
-COMMENT ON VIEW howdah.job_details IS 'Every job, live or archived, with everything that is known of it.';
+COMMENT ON VIEW howdah.job_details IS 'Every job, live or archived, with all its columns.';

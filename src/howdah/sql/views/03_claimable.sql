@@ -1,5 +1,5 @@
--- Only functions of PostgreSQL's own: see live_jobs. By one table, so that its rows can be locked. By the time of the statement,
--- because a transaction that is open for long sees what was added since it began.
+-- Only functions of PostgreSQL itself: see live_jobs. From one table, so that its rows can be locked. With the time of the statement,
+-- because a long transaction sees jobs that were added after it began.
 CREATE OR REPLACE VIEW howdah.claimable AS
 SELECT
     id,
@@ -21,7 +21,7 @@ SELECT
 FROM howdah.live AS j
 WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_timestamp() AND (expires_at IS NULL OR expires_at > statement_timestamp())
     AND NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.paused_at IS NOT NULL)
-    -- Of an ordered type, the first that was due, if none is held.
+    -- Of an ordered type, the first job that fell due, if none is held.
     AND (order_key IS NULL OR (
         id = (
             SELECT o.id FROM howdah.live AS o
@@ -34,5 +34,5 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
         )
     ));
 COMMENT ON VIEW howdah.claimable IS
-    'The pending jobs that may be claimed now, in the columns of jobs: due, and of a type that is neither paused nor busy in its order. For a'
-    ' loop of one''s own: SELECT ... FROM claimable ... FOR UPDATE SKIP LOCKED, then UPDATE jobs.';
+    'The pending jobs that may be claimed now, with the columns of jobs: due, of a type that is not paused, and next if the type is ordered.'
+    ' For a loop of your own: SELECT ... FROM claimable ... FOR UPDATE SKIP LOCKED, then UPDATE jobs.';

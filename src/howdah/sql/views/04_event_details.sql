@@ -1,4 +1,4 @@
--- Redacted as live_jobs is. How an attempt ended stays; why, in the words of an error, does not.
+-- Redacted as live_jobs. How an attempt ended is shown; the text of its error is not.
 CREATE OR REPLACE VIEW howdah.event_details AS
 SELECT
     stream_no,
@@ -17,4 +17,4 @@ SELECT
         WHEN data IS NOT NULL THEN '"[redacted]"'
     END AS data
 FROM howdah.events;
-COMMENT ON VIEW howdah.event_details IS 'What happened to jobs: the table events, for those who may not see all of it.';
+COMMENT ON VIEW howdah.event_details IS 'What happened to jobs: the table events, redacted for roles that may not read all of it.';

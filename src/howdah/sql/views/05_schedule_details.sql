@@ -1,4 +1,4 @@
--- Redacted as live_jobs is.
+-- Redacted as live_jobs.
 CREATE OR REPLACE VIEW howdah.schedule_details AS
 SELECT
     name,
@@ -25,4 +25,4 @@ SELECT
     changed_at,
     declared_at
 FROM howdah.schedules;
-COMMENT ON VIEW howdah.schedule_details IS 'The schedules: the table of that name, for those who may not see all of it.';
+COMMENT ON VIEW howdah.schedule_details IS 'The table schedules, redacted for roles that may not read all of it.';

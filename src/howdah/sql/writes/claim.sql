@@ -1,6 +1,6 @@
--- What a worker looks at in any case comes first. Rows are kept short, because there are many: what is the same after every claim of
--- a registered worker is left out, what mostly is the same as another column is only there if it is not, and what most jobs do not
--- have is one column for those that do.
+-- The columns that a worker always reads come first. Rows are short, because there are many: a value that is the same after every claim
+-- of a registered worker is left out, one that usually equals another column is sent only if it differs, and those that few jobs have
+-- share one column.
 SELECT
     id,
     token,

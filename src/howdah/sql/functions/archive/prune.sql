@@ -11,7 +11,7 @@ DECLARE
     v_tables text;
 BEGIN
     IF p_keep < '0' THEN
-        RAISE EXCEPTION 'cannot keep jobs for %', p_keep USING ERRCODE = 'JQ001';
+        RAISE EXCEPTION 'keep is %, and must not be negative', p_keep USING ERRCODE = 'JQ001';
     END IF;
     v_cutoff := howdah.clock() - howdah.clamp_interval(coalesce(p_keep, (SELECT s.archive_retention FROM howdah.settings AS s)));
     IF NOT howdah.has_segments() THEN

@@ -89,7 +89,7 @@ AS $$
             WHEN p_cause = 'lease passed' THEN
                 format('the lease of worker %s expired', coalesce(p_job.worker_id, '(unnamed)'))
             WHEN p_cause = 'recovered' AND decided.status = 'failed' THEN
-                format('taken back from worker %s, with no attempt left', coalesce(p_job.worker_id, '(unnamed)'))
+                format('recovered from worker %s, with no attempt left', coalesce(p_job.worker_id, '(unnamed)'))
             WHEN p_cause = 'timed out' THEN format('timed out after %s', coalesce(p_job.timeout, t.timeout))
             WHEN p_cause = 'stalled' THEN format(
                 'stalled: nothing was reported for %s s',

@@ -1,6 +1,6 @@
--- Sessions that keep advisory locks of ours from us. Any login can, because their numbers can be computed. Ours share those of sleepers
--- (0 to 31) and of watchers (32 to 63) for long, and have others for a moment, for a migration, or for a bulk that adds jobs. What idles
--- with a lock of its own is none of ours; nor is a login without the schema, whatever it does.
+-- Sessions that block advisory locks of Howdah. Any login can take them, because their numbers can be computed. Sessions of Howdah hold
+-- those of sleepers (0 to 31) and of watchers (32 to 63) in shared mode for long, and others for a moment, for a migration, or for a
+-- bulk that adds jobs. So an idle session with an exclusive lock is not one of Howdah; nor is a login without rights on the schema.
 SELECT
     a.pid, a.usename::text AS role, a.application_name AS application, host(a.client_addr) AS client, a.state, a.query,
     extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, a.state_change))::float8 AS seconds,

@@ -1,6 +1,6 @@
--- Without what is stored out of line, because then a row takes at most 2 kB or so, whatever it carries. Where there is much room,
--- rows are counted until there are enough for it: what the statistics know is lost in a crash. A segment of the archive
--- tells how many jobs there may have been at once, of these very sizes.
+-- Without TOAST: a row takes at most about 2 kB then, whatever it contains. If the table is large, rows are counted until there are
+-- enough to justify its size: the statistics are lost in a crash. A segment of the archive shows how many jobs of this size there may
+-- have been at once.
 WITH live AS MATERIALIZED (
     SELECT
         pg_relation_size('howdah.live'::regclass) AS heap, pg_indexes_size('howdah.live'::regclass) AS indexes,

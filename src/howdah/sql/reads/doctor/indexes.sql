@@ -3,7 +3,7 @@ FROM pg_index AS i
 JOIN pg_class AS x ON x.oid = i.indexrelid
 JOIN pg_class AS t ON t.oid = i.indrelid
 WHERE t.relnamespace = 'howdah'::regnamespace AND NOT (i.indisvalid AND i.indisready AND i.indislive)
-    -- Somebody is making it right now.
+    -- Not an index that is being built right now.
     AND NOT EXISTS (
         SELECT FROM pg_stat_progress_create_index AS p
         WHERE p.datname = current_database() AND coalesce(p.relid, t.oid) = t.oid

@@ -1,6 +1,6 @@
 WITH due AS MATERIALIZED (
     SELECT
-        -- Some were always due: no span begins before they were there.
+        -- A job may be due since -infinity: count from its creation.
         j.job_type, count(*) AS jobs, min(greatest(j.run_at, j.created_at, timestamptz '2000-01-01')) AS since
     FROM howdah.live_jobs AS j
     WHERE j.status = 'pending' AND j.attempts < j.max_attempts AND j.run_at <= howdah.clock()
@@ -27,7 +27,7 @@ SELECT
         SELECT FROM howdah.live_jobs AS j
         WHERE j.job_type = d.job_type AND (
             j.status IN ('claimed', 'running') OR howdah.timestamp_in(j.errors -> -1 -> 'at') > howdah.clock() - make_interval(secs => %(patience)s)
-            -- The head of an order that backs off holds its lane.
+            -- The head of an ordered type that backs off blocks its lane.
             OR (j.order_key IS NOT NULL AND j.status = 'pending' AND j.run_at > howdah.clock() AND j.first_due_at <= howdah.clock())
         )
     ) OR EXISTS (SELECT FROM worker AS w WHERE jsonb_exists(w.throughput, d.job_type)) AS moves,

@@ -1,5 +1,5 @@
--- Locks that workers or producers wait for, and those that are only asked for: everything that comes later waits behind them, too, and any
--- login that may use the schema can ask. Closed segments come and go, and nothing waits for them.
+-- Locks that workers or producers wait for, and those that are only requested: every later request waits behind them, too, and any login
+-- that may use the schema can request one. Closed segments come and go, and nothing waits for them.
 SELECT
     a.pid, a.usename::text AS role, a.application_name AS application, host(a.client_addr) AS client, a.state, a.query,
     extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds,

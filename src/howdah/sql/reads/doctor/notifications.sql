@@ -1,5 +1,5 @@
--- Who listens cannot be seen from outside. But a listener that holds the queue up is in a transaction, or does not read
--- what it is sent.
+-- Other sessions cannot see which sessions listen. But a listener that blocks the queue is in a transaction, or does not read
+-- its notifications.
 SELECT
     pg_notification_queue_usage() AS usage, a.pid, a.usename::text AS role, a.application_name AS application,
     host(a.client_addr) AS client, a.state, a.query,

@@ -1,4 +1,4 @@
--- What can be told without the right to make a schema for comparison: what is not there at all.
+-- The comparison that needs no right to create a schema: which objects do not exist at all.
 SELECT 'relation' AS kind, e.name FROM unnest(%(relations)s::text[]) AS e (name)
 WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.relnamespace = 'howdah'::regnamespace AND c.relname = e.name)
 UNION ALL

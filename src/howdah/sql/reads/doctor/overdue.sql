@@ -1,4 +1,4 @@
--- What the sweep should have taken back or ended a minute ago: it comes every few seconds.
+-- Jobs that the sweep should have recovered or ended a minute ago: it runs every few seconds.
 WITH now AS MATERIALIZED (
     SELECT
         howdah.clock() - interval '1 minute' AS clock, howdah.lease_clock() - interval '1 minute' AS lease_clock,

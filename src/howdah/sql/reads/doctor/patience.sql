@@ -1,5 +1,5 @@
--- For the transaction of one check: it waits for nobody for long, and means PostgreSQL's own functions, whatever else is in sight.
--- The bounds of a partition are text, which is read again.
+-- For the transaction of one check: it waits only briefly for locks, and resolves names to functions of PostgreSQL, whatever the
+-- search_path of the login. The bounds of a segment are text that is parsed again: hence the datestyle.
 SELECT
     pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
     pg_catalog.set_config('statement_timeout', '15s', true),

@@ -1,5 +1,5 @@
--- Slots, and standbys that ask for it, keep dead rows too. For how long, nobody notes: but the queue's own events tell which
--- transactions there were at what time, so that the first one behind says how long it is at least.
+-- Replication slots, and standbys with hot_standby_feedback, keep dead rows too. PostgreSQL does not record for how long. But the events
+-- of the queue have a transaction id and a time: the first event after the held transaction shows the minimum.
 WITH holder AS (
     SELECT 'slot' AS kind, s.slot_name::text AS name, s.active, s.xmin AS held FROM pg_replication_slots AS s WHERE s.xmin IS NOT NULL
     UNION ALL

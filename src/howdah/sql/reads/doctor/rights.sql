@@ -1,4 +1,4 @@
--- What every login may call or read. Each function is PUBLIC's until that is revoked.
+-- What every login may call or read. PUBLIC may execute each new function until that is revoked.
 SELECT part.kind, part.name FROM (
     SELECT 'function' AS kind, p.proname::text AS name, coalesce(p.proacl, acldefault('f', p.proowner)) AS acl
     FROM pg_proc AS p WHERE p.pronamespace = 'howdah'::regnamespace AND p.proname = ANY (%(functions)s::text[])

@@ -1,5 +1,5 @@
--- What is set for all sessions of this database, or of a role that can use the queue. works: it reaches workers for certain,
--- because one of them sleeps as this role (its locks say so), or because it reaches everybody.
+-- Settings for all sessions of this database, or of a role that can use the queue. works: it certainly affects workers, because one of
+-- them sleeps with this role (its locks show it), or because it affects all roles.
 SELECT
     r.rolname::text AS role, d.datname::text AS database,
     split_part(s.setting, '=', 1) AS name, substr(s.setting, strpos(s.setting, '=') + 1) AS value,

@@ -1,5 +1,5 @@
--- Twice the time after which it is due, because workers look only now and then. Sessions that are not one's own tell no more than
--- their number. Empty for as long as nothing has ended.
+-- Twice the time after which a rotation is due, because workers check only now and then. Of the sessions of other roles PostgreSQL shows
+-- only the pid. NULL as long as no job has ended.
 WITH setting AS (
     SELECT s.archive_retention AS keep, greatest(s.archive_retention / 6, interval '30 minutes') AS late FROM howdah.settings AS s
 )

@@ -4,7 +4,7 @@ SELECT
     (SELECT s.source FROM pg_settings AS s WHERE s.name = 'default_transaction_read_only') AS read_only_source,
     current_user::text AS role,
     current_database()::text AS database,
-    -- By name: to_regclass would ask for rights that not everybody has.
+    -- By name: to_regclass would need rights that not every login has.
     EXISTS (
         SELECT FROM pg_class AS c WHERE c.relnamespace = to_regnamespace('howdah') AND c.relname = 'schema_version'
     ) AS installed,
