@@ -14,8 +14,8 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from howdah import JobQueue, errors
-from howdah.bench.catalogue import SCENARIOS
 from howdah.cli import parser
+from howdah.cli.commands.bench.scenarios import SCENARIOS
 from howdah.db.statements import ROLES
 from howdah.handlers import outcome
 from howdah.testing import drain
