@@ -149,7 +149,7 @@ def look(queue: JobQueue, jobs: dict[str, uuid.UUID]) -> None:
         next(watching)
         watching.close()
     assert {schedule.name for schedule in queue.schedules()} == {"good", "bad"}
-    assert queue.doctor(only=["lane-stuck", "schedule-left-code", "worker-dead", "job-orphaned"]).unseen == []
+    assert queue.doctor(only=["type-stuck", "schedule-left-code", "worker-dead", "job-orphaned"]).unseen == []
 
 
 def go_on(db: Db, queue: JobQueue, jobs: dict[str, uuid.UUID]) -> None:

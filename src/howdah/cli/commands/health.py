@@ -63,7 +63,7 @@ def _warnings(queue: JobQueue) -> Iterator[str]:
     # Where there is no connection left for it, this is not what is asked.
     with contextlib.suppress(DatabaseUnavailable):
         for finding in queue.doctor(only=["advisory-lock-held"], patience=1):
-            yield f"{finding.what}: {finding.culprit}. To end it: {finding.remedy}"
+            yield f"{finding.what}: {finding.cause}. To end it: {finding.remedy}"
 
 
 def _host(args: argparse.Namespace) -> str | None:

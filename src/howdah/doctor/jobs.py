@@ -1,4 +1,4 @@
-"""Jobs: those that nobody takes, those that nobody takes back, and what should come again and does not."""
+"""Jobs that are due and not claimed, jobs that no sweep has ended, failing types, and schedules that do not fire."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from howdah.errors import InvalidOption
 from howdah.verbs import cron
 
 RESTART: Final = 30.0
-"""Seconds that a type may be without a worker: two leases, in which one is replaced by another."""
+"""Seconds that a type may be without a worker: two leases, enough to restart one."""
 LATE: Final = 60.0
 FAILURES: Final = 20
 FAILING_SHARE: Final = 0.5
 
 _OVERDUE: Final = {
-    "orphaned": ("job-orphaned", "is held by a worker that is gone", "are held by workers that are gone"),
-    "lease": ("lease-passed", "is held by a lease that has passed", "are held by leases that have passed"),
-    "deadline": ("deadline-passed", "runs on behind its deadline", "run on behind their deadlines"),
-    "cancel": ("cancel-overdue", "was cancelled, and runs on", "were cancelled, and run on"),
-    "expired": ("job-expired", "has expired, and is still there", "have expired, and are still there"),
-    "spent": ("job-spent", "waits with no attempts left", "wait with no attempts left"),
+    "orphaned": ("job-orphaned", "is still held by a dead worker", "are still held by dead workers"),
+    "lease": ("lease-passed", "is still held after its lease expired", "are still held after their leases expired"),
+    "deadline": ("deadline-passed", "is still running after its deadline", "are still running after their deadlines"),
+    "cancel": ("cancel-overdue", "was cancelled and is still running", "were cancelled and are still running"),
+    "expired": ("job-expired", "has expired and was not ended", "have expired and were not ended"),
+    "spent": ("job-spent", "is waiting with no attempts left", "are waiting with no attempts left"),
 }
 
 
-def lanes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+def due(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         if row["paused_for"] is not None:
             yield from _paused(patient, row)
@@ -47,7 +47,7 @@ def _paused(patient: Patient, row: Row) -> Iterator[Finding]:
             "type-paused",
             what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, and the type has been paused for"
             f" {span(row['paused_for'])}{because}",
-            culprit=f"the pause of {row['job_type']}",
+            cause=f"the pause of {row['job_type']}",
             remedy=patient.command("resume", row["job_type"]),
             **_lane(row),
         )
@@ -58,15 +58,15 @@ def _stuck(patient: Patient, row: Row) -> Iterator[Finding]:
         return
     if row["is_full"]:
         why = "every slot of its workers is taken"
-        remedy = "more workers or slots for it, or --fair-share 0.1, so that jobs of low priority are not starved"
+        remedy = "run more workers or give them more slots; or run them with --fair-share 0.1, so that low priorities are not starved"
     else:
-        why = "its workers have room"
-        remedy = "look at the logs of these workers, and restart them"
+        why = "its workers have free slots"
+        remedy = "read the logs of these workers, and restart them"
     yield finding(
-        "lane-stuck",
-        what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, the first for {span(row['seconds'])}; no"
-        f" job of it was taken lately, and {why}",
-        culprit=f"worker {listed(row['workers'])}",
+        "type-stuck",
+        what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, the first for {span(row['seconds'])}; none"
+        f" was claimed lately, and {why}",
+        cause=f"worker {listed(row['workers'])}",
         remedy=remedy,
         workers=row["workers"],
         **_lane(row),
@@ -74,20 +74,24 @@ def _stuck(patient: Patient, row: Row) -> Iterator[Finding]:
 
 
 def _unhandled(patient: Patient, row: Row) -> Iterator[Finding]:
-    others = count(row["living"], "living worker")
+    if not row["living"]:
+        why = "no worker is alive"
+    elif row["living"] == 1:
+        why = "the only live worker has no handler for it"
+    else:
+        why = f"none of the {row['living']:,} live workers has a handler for it"
     yield finding(
         "type-unhandled",
-        what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, the first for {span(row['seconds'])}, and"
-        f" {'no worker lives' if not row['living'] else f'none of the {others} handles it'}",
-        culprit=f"type {row['job_type']}{'' if row['declared'] else ', which no worker has ever had a handler for'}",
-        remedy=f"{patient.command('work', 'MODULE:QUEUE')}  # with a handler of this name. If the name is wrong:"
+        what=f"{count(row['jobs'], 'job')} of type {row['job_type']} {_are(row)} due, the first for {span(row['seconds'])}, and {why}",
+        cause=f"type {row['job_type']}{'' if row['declared'] else ', for which no worker ever had a handler'}",
+        remedy=f"{patient.command('work', 'MODULE:QUEUE')}  # with a handler for this type. If the name is wrong:"
         f" {patient.command('list', '--type', row['job_type'], '--status', 'pending')}, and {patient.command('cancel', 'ID')}",
         **_lane(row),
     )
 
 
 def _has_a_loop_of_its_own(row: Row) -> bool:
-    """Whoever claims by himself need not register: then only what was completed tells of him."""
+    """A loop that claims by itself need not register: only its recent completions show that it exists."""
     return bool(row["moves"] or (row["completed_lately"] and not row["declared"]))
 
 
@@ -106,7 +110,7 @@ def overdue(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         yield finding(
             code,
             what=f"{count(row['jobs'], 'job')} {one if row['jobs'] == 1 else many}, for {span(row['seconds'])}",
-            culprit=holders,
+            cause=holders,
             remedy=patient.sweep(row["living"]),
             jobs=row["jobs"],
             first_id=row["first_id"],
@@ -121,11 +125,11 @@ def failures(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         if row["failed"] >= FAILURES and row["failed"] >= FAILING_SHARE * row["ended"]:
             yield finding(
                 "type-failing",
-                what=f"{row['failed']:,} of {row['ended']:,} jobs of type {row['job_type']} that ended today or yesterday have"
-                " failed for good",
-                culprit=f"type {row['job_type']}",
+                what=f"{row['failed']:,} of {row['ended']:,} jobs of type {row['job_type']} that ended today or yesterday"
+                " have failed",
+                cause=f"type {row['job_type']}",
                 remedy=f"{patient.command('list', '--type', row['job_type'], '--status', 'failed')}  #"
-                f" {patient.command('show', 'ID')} has the error; once it is mended, {patient.command('retry', 'ID')}",
+                f" {patient.command('show', 'ID')} has the error; once its cause is fixed, {patient.command('retry', 'ID')}",
                 job_type=row["job_type"],
                 failed=row["failed"],
                 ended=row["ended"],
@@ -139,17 +143,17 @@ def schedules(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         elif row["living"] and not row["is_handled"] and not row["was_worked_on"]:
             yield finding(
                 "schedule-unhandled",
-                what=f"schedule {row['name']} adds jobs of type {row['job_type']}, which no living worker handles",
-                culprit=f"schedule {row['name']}",
-                remedy=f"start a worker with a handler of this name, or {patient.command('schedule', 'delete', row['name'])}",
+                what=f"schedule {row['name']} adds jobs of type {row['job_type']}, which no live worker handles",
+                cause=f"schedule {row['name']}",
+                remedy=f"start a worker with a handler for it, or {patient.command('schedule', 'delete', row['name'])}",
                 schedule=row["name"],
                 job_type=row["job_type"],
             )
         if row["left_code"] and row["declared"] >= patient.patience:
             yield finding(
                 "schedule-left-code",
-                what=f"schedule {row['name']} was made by @queue.periodic, and no live worker has it in its code any more; it goes on firing",
-                culprit=f"schedule {row['name']}",
+                what=f"schedule {row['name']} was made by @queue.periodic, and is no longer in the code of any live worker; it still fires",
+                cause=f"schedule {row['name']}",
                 remedy=f"{patient.command('schedule', 'delete', row['name'])}  # or start a worker whose code has it",
                 schedule=row["name"],
                 job_type=row["job_type"],
@@ -161,16 +165,16 @@ def _late(patient: Patient, row: Row) -> Finding:
     if reason is not None:
         why, remedy = (
             f"cannot be read: {reason}",
-            f"mend it: {patient.command('schedule', 'add', row['name'], row['job_type'])} …",
+            f"correct it: {patient.command('schedule', 'add', row['name'], row['job_type'])} …",
         )
     elif not row["living"]:
-        why, remedy = "waits for a worker: none lives", patient.command("work", "MODULE:QUEUE")
+        why, remedy = "waits for a worker: none is alive", patient.command("work", "MODULE:QUEUE")
     else:
-        why, remedy = "was not fired by any of the living workers", "their logs say why: look for schedule_failed"
+        why, remedy = "none of the live workers fired it", "look for schedule_failed in their logs"
     return finding(
         "schedule-overdue",
         what=f"schedule {row['name']} should have fired {span(row['late'])} ago, and {why}",
-        culprit=f"schedule {row['name']}",
+        cause=f"schedule {row['name']}",
         remedy=remedy,
         schedule=row["name"],
         seconds=row["late"],
