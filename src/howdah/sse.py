@@ -27,8 +27,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from howdah.checks import options
-from howdah.checks.json_values import unreadable_mark
 from howdah.checks.options import Seconds
+from howdah.checks.values import unreadable_mark
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput, InvalidOption, JobNotFound, PositionLost
 from howdah.model.codec import Unreadable
 from howdah.model.failure import describe
@@ -232,7 +232,7 @@ class EventStream:
             except (InvalidOption, PositionLost):
                 # A browser can do nothing about its position: it is told that there is a gap, and goes on from now.
                 begun = b"event: reset\ndata: {}\n"
-        now = await self._queue.aposition()
+        now = await self._queue.astream_position()
         # Who is cut off before the first event has a place to go on from, too.
         yield begun + b"id: %s\n\n" % now.encode()
         async with contextlib.aclosing(self._since(wanted, now)) as messages:

@@ -14,8 +14,8 @@ from howdah.cli.commands.demo.board import Board
 from howdah.cli.commands.demo.team import LEASE, Member, Team
 from howdah.cli.commands.demo.workload import DELAYED, FLAKY, PERIODIC, SPECIAL, TO_CANCEL, TO_SURVIVE
 from howdah.model.job import Job
+from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
-from howdah.verbs.workers import WorkerInfo
 
 News: TypeAlias = tuple[str, str]
 """What it is about, of which there is only one piece of news, and what there is to tell."""
