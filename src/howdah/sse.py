@@ -27,8 +27,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from howdah.checks import options
-from howdah.checks.json_values import unreadable_mark
 from howdah.checks.options import Seconds
+from howdah.checks.values import unreadable_mark
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput, InvalidOption, JobNotFound, PositionLost
 from howdah.model.codec import Unreadable
 from howdah.model.failure import describe
@@ -233,7 +233,7 @@ class EventStream:
             except (InvalidOption, PositionLost):
                 # A browser cannot correct its position: it gets a "reset" event for the gap, and continues from now.
                 begun = b"event: reset\ndata: {}\n"
-        now = await self._queue.aposition()
+        now = await self._queue.astream_position()
         # With it, a browser that is disconnected before the first update can resume, too.
         yield begun + b"id: %s\n\n" % now.encode()
         async with contextlib.aclosing(self._since(wanted, now)) as messages:

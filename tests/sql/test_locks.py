@@ -16,7 +16,7 @@ from psycopg import IsolationLevel, errors
 
 from howdah import JobQueue
 from howdah.verbs import schedules
-from howdah.verbs.calls import BULK_SIZE
+from howdah.verbs.produce import BULK_SIZE
 from tests.conftest import Connect, Db
 
 Hold = Callable[..., Db]

@@ -17,8 +17,8 @@ from howdah.cli.arguments.duration import format_span, parse_span
 from howdah.cli.command import Command
 from howdah.cli.render.output import answers, plain, print_json, remark, table, text
 from howdah.errors import DatabaseUnavailable
+from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
-from howdah.verbs.workers import WorkerInfo
 
 _CONNECT_TIMEOUT: Final = 5
 """Seconds: whoever asks for the health of a container does not wait longer either."""

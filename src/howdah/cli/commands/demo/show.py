@@ -12,8 +12,8 @@ from howdah.cli.commands.demo.workload import DELAYED, FLAKY, PERIODIC, SPECIAL,
 from howdah.cli.process.worker_group import WorkerGroup, WorkerProcess
 from howdah.model.job import Job
 from howdah.model.results import Stats, TypeStats
+from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
-from howdah.verbs.workers import WorkerInfo
 
 News: TypeAlias = tuple[str, str]
 """A topic, which is told of only once, and the text."""

@@ -1,4 +1,4 @@
-"""The workers that beat, or did a moment ago."""
+"""A worker, as its last heartbeat described it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from howdah.checks.context import Connection, Context
-from howdah.db.plan import Plan, Row, read
 from howdah.model.progress import number_in
 
 
@@ -70,13 +68,7 @@ class WorkerInfo:
         return self.alive and self.last_claim_at is not None
 
 
-def workers(context: Context, *, conn: Connection | None = None) -> Plan[list[WorkerInfo]]:
-    """The registered workers, by name: those that live, and dead ones that no sweep has removed yet."""
-    rows = yield from read("workers")
-    return [_worker(row) for row in rows]
-
-
-def _worker(row: Row) -> WorkerInfo:
+def worker_info(row: Mapping[str, Any]) -> WorkerInfo:
     """What a newer schema, or a newer worker, says besides is passed over; what is not as it should be is not there."""
     known = {name: row[name] for name in WorkerInfo.__slots__}
     return WorkerInfo(
