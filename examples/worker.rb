@@ -301,9 +301,9 @@ class Worker
   # What the database has to say about what we hold.
   def attend
     @attend = false
-    words = call("SELECT id, token, word FROM howdah.check_held(p_worker_id => $1, p_ids => $2, p_tokens => $3)",
+    words = call("SELECT id, token, state FROM howdah.check_held(p_worker_id => $1, p_ids => $2, p_tokens => $3)",
                  @name, *claims(@held.values))
-    strangers, ours = words.map { |row| [row.values_at("id", "token"), row["word"]] }.partition { |_, word| word == "unknown" }
+    strangers, ours = words.map { |row| [row.values_at("id", "token"), row["state"]] }.partition { |_, word| word == "unknown" }
     ours.each do |claim, word|
       job = @held.fetch(claim)
       job.word = word # its handler learns of it when it next reports

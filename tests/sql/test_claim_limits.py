@@ -132,7 +132,11 @@ def test_a_limited_type_is_found_behind_a_crowd_that_others_hold(db: Db, connect
 
 @pytest.mark.parametrize(
     ("bad", "message"),
-    [([1, -1], "a limit is -1, and must not be negative"), ([1], "1 limits for 2 job types"), ([], "0 limits for 2")],
+    [
+        ([1, -1], "a limit is -1, but must not be negative"),
+        ([1], "1 limits were given for 2 job types"),
+        ([], "0 limits were given for 2 job types"),
+    ],
 )
 def test_bad_limits_are_refused(db: Db, bad: list[int], message: str) -> None:
     with pytest.raises(psycopg.Error, match=message) as refused:

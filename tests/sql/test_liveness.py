@@ -186,7 +186,7 @@ def test_a_heartbeat_tells_how_the_worker_is_and_keeps_what_it_does_not_mention(
 
 def words(db: Db, worker: str, held: list[dict[str, Any]]) -> dict[tuple[uuid.UUID, int], str]:
     rows = db.execute("SELECT * FROM check_held(%s, %s, %s)", (worker, *lists(held))).fetchall()
-    return {(row["id"], row["token"]): row["word"] for row in rows}
+    return {(row["id"], row["token"]): row["state"] for row in rows}
 
 
 def test_a_worker_hears_what_to_stop_what_it_has_lost_and_what_it_forgot(db: Db) -> None:

@@ -131,7 +131,7 @@ def test_a_bulk_does_not_wait_for_a_session_that_adds_no_jobs(
     conn.add_notice_handler(lambda note: said.append(f"{note.message_primary} {note.message_hint}"))
     assert bulk(queue, conn, count) == count
     if not (form and count == 2):
-        assert f"pid {holder.info.backend_pid} has it" in said[0]
+        assert f"pid {holder.info.backend_pid} holds their lock" in said[0]
         assert f"pg_terminate_backend({holder.info.backend_pid})" in said[0]
     assert conn.execute("SHOW lock_timeout").fetchone() == {"lock_timeout": "0"}
 

@@ -181,7 +181,7 @@ def echo(context: Context, payload: str) -> Plan[None]:
 
 def attend(context: Context, holds: Sequence[Hold]) -> Plan[list[Word]]:
     rows = yield from call("check_held", worker_id=context.worker_id, **_fences(holds))
-    return [Word(**row) for row in rows]
+    return [Word(row["id"], row["token"], row["state"]) for row in rows]
 
 
 def is_held(hold: Hold) -> Plan[bool]:

@@ -292,7 +292,7 @@ COMMENT ON COLUMN howdah.archive_counts.segment IS '0: of the segment that is op
 
 CREATE SEQUENCE howdah.id_counter CACHE 32;
 
-CREATE TYPE howdah.lane_head AS (job_type varchar, priority int, run_at timestamptz, id uuid, ordered boolean, most int);
+CREATE TYPE howdah.lane_head AS (job_type varchar, priority int, run_at timestamptz, id uuid, ordered boolean, max_jobs int);
 COMMENT ON TYPE howdah.lane_head IS 'A lane as a claim sees it: a type, and the first job that may be taken from it.';
 
 CREATE TABLE howdah.schedules (

@@ -1,9 +1,9 @@
--- What becomes of a held job whose claim ends without success: the one place that decides it.
+-- Decides what becomes of a held job whose claim ends without success. No other code decides this.
 --
---   cause          who says so                          from              attempt   next
+--   cause          set by                               from              attempt   next
 --   failed         its worker, or a plain client        claimed, running  spent     later, or failed
 --   timed out      the sweep                            running           spent     later, or failed
---   stalled        the sweep, if its type says so       running           spent     later, or failed
+--   stalled        the sweep, if fail_stalled is set    running           spent     later, or failed
 --   cancel overdue the sweep                            running           spent     cancelled
 --   lease passed   the sweep (unregistered holder)      claimed, running  spent     now, or failed
 --   recovered      a plain client                       claimed, running  spent     now, or failed
@@ -14,10 +14,10 @@
 --   released       its worker                           claimed           refunded  now
 --   interrupted    its worker, at the end of the grace  running           refunded  now, a bounded number of times
 --   interrupted    its worker, at the end of the grace  claimed           refunded  now
---   snoozed        its worker                           running           refunded  when it asked
+--   snoozed        its worker                           running           refunded  at the time that it asked for
 --
--- A job whose cancellation was requested ends as cancelled, whatever the cause. No row where the cause does not fit the status.
--- Without a search_path of its own, so that the planner puts it in its place. Callers pin theirs.
+-- A job whose cancellation was requested ends as cancelled, whatever the cause. There is no row if the cause does not fit the status.
+-- It has no search_path of its own, so that the planner can inline it. Callers pin theirs.
 CREATE OR REPLACE FUNCTION howdah.attempt_outcome(
     p_job howdah.live,
     p_cause text,
@@ -39,19 +39,19 @@ AS $$
                 howdah.retry_delay('{"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2}', p_job.attempts)
             ))
         END,
-        said.error,
-        CASE WHEN judged.refunded AND decided.status = 'pending' THEN 1 ELSE 0 END,
+        message.error,
+        CASE WHEN verdict.refunded AND decided.status = 'pending' THEN 1 ELSE 0 END,
         counted.crashes,
         counted.interruptions,
-        CASE WHEN p_cause <> 'cancelled' AND said.error IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+        CASE WHEN p_cause <> 'cancelled' AND message.error IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'attempt', p_job.attempts, 'token', p_job.token, 'at', howdah.clock(), 'worker', p_job.worker_id,
-            'started_at', p_job.started_at, 'kind', p_cause, 'error', said.error, 'traceback', left(p_traceback, 1000000)
+            'started_at', p_job.started_at, 'kind', p_cause, 'error', message.error, 'traceback', left(p_traceback, 1000000)
         )) END,
-        -- What was handed back before it began, or put off by itself, is no news.
+        -- No event for a job that was released before it started, or that put itself off.
         CASE WHEN decided.status <> 'pending'
-                OR (p_cause NOT IN ('released', 'snoozed') AND NOT (judged.refunded AND p_job.status = 'claimed'))
+                OR (p_cause NOT IN ('released', 'snoozed') AND NOT (verdict.refunded AND p_job.status = 'claimed'))
         THEN jsonb_strip_nulls(jsonb_build_object(
-            'cause', p_cause, 'worker', p_job.worker_id, 'started_at', p_job.started_at, 'error', said.error
+            'cause', p_cause, 'worker', p_job.worker_id, 'started_at', p_job.started_at, 'error', message.error
         )) END
     FROM (
         SELECT
@@ -64,11 +64,11 @@ AS $$
         SELECT p_cause IN ('released', 'snoozed')
             OR (p_cause IN ('worker died', 'interrupted') AND p_job.status = 'claimed')
             OR (p_cause = 'interrupted' AND counted.interruptions <= s.max_interruptions) AS refunded
-    ) AS judged
+    ) AS verdict
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN p_cause = 'cancelled' OR p_job.cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN judged.refunded THEN 'pending'
+            WHEN verdict.refunded THEN 'pending'
             WHEN p_give_up OR p_job.attempts >= p_job.max_attempts THEN 'failed'
             WHEN counted.crashes > p_job.crashes AND counted.crashes >= coalesce(t.max_crashes, s.max_crashes) THEN 'failed'
             ELSE 'pending'
@@ -77,17 +77,17 @@ AS $$
     CROSS JOIN LATERAL (
         SELECT CASE WHEN n.times = 1 THEN 'once' ELSE format('%s times', n.times) END AS in_words
         FROM (SELECT CASE WHEN p_cause = 'interrupted' THEN counted.interruptions ELSE counted.crashes END AS times) AS n
-    ) AS often
+    ) AS occurred
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN p_cause = 'worker died' AND p_job.status = 'running' THEN
-                format('worker %s died while it ran the job (worker died %s)', p_job.worker_id, often.in_words)
+                format('worker %s died while it ran the job (worker died %s)', p_job.worker_id, occurred.in_words)
             WHEN p_cause = 'crashed' THEN
-                format('%s (worker died %s)', coalesce(left(p_error, 1000000), 'the process that ran the job died'), often.in_words)
+                format('%s (worker died %s)', coalesce(left(p_error, 1000000), 'the process that ran the job died'), occurred.in_words)
             WHEN p_cause = 'interrupted' AND p_job.status = 'running' AND counted.interruptions > s.max_interruptions THEN
-                format('interrupted %s by workers that stopped', often.in_words)
+                format('interrupted %s by workers that stopped', occurred.in_words)
             WHEN p_cause = 'lease passed' THEN
-                format('the lease of worker %s passed without a sign of life', coalesce(p_job.worker_id, '(unnamed)'))
+                format('the lease of worker %s expired', coalesce(p_job.worker_id, '(unnamed)'))
             WHEN p_cause = 'recovered' AND decided.status = 'failed' THEN
                 format('taken back from worker %s, with no attempt left', coalesce(p_job.worker_id, '(unnamed)'))
             WHEN p_cause = 'timed out' THEN format('timed out after %s', coalesce(p_job.timeout, t.timeout))
@@ -98,7 +98,7 @@ AS $$
             WHEN p_cause = 'failed' THEN coalesce(left(p_error, 1000000), 'failed without an error message')
             WHEN p_cause = 'cancelled' THEN left(p_error, 1000000)
         END AS error
-    ) AS said
+    ) AS message
     WHERE CASE p_cause
         WHEN 'crashed' THEN p_job.status = 'running'
         WHEN 'released' THEN p_job.status = 'claimed'
@@ -110,5 +110,5 @@ AS $$
     END
 $$;
 COMMENT ON FUNCTION howdah.attempt_outcome IS
-    'What becomes of a held job whose claim ends without success: its next status, when it is due, what its error is, and what is noted. Internal.';
+    'Decides what becomes of a held job whose claim ends without success: its next status and due time, its error, and the event. Internal.';
 REVOKE ALL ON FUNCTION howdah.attempt_outcome FROM PUBLIC;

@@ -10,5 +10,5 @@ BEGIN
     RETURN QUERY SELECT s.id, s.status FROM howdah.end_attempt('cancelled', p_ids, p_tokens, p_reasons) AS s;
 END
 $$;
-COMMENT ON FUNCTION howdah.cancel_held IS 'Ends held jobs as cancelled, by the word of their own worker. Returns what it changed.';
+COMMENT ON FUNCTION howdah.cancel_held IS 'Ends held jobs as cancelled, on behalf of their own worker. Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.cancel_held FROM PUBLIC;

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.check_held(p_worker_id varchar, p_ids uuid[], p_tokens bigint[])
-RETURNS TABLE (id uuid, token bigint, word text)
+RETURNS TABLE (id uuid, token bigint, state text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -29,6 +29,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.check_held IS
-    'What a worker must know of the claims that it lists: cancel, it was asked to stop this one; lost, it no longer holds it;'
-    ' and unknown, for what it holds and has not listed. Nothing of all others.';
+    'The state of the claims that a worker lists, where it must act: cancel, the job should stop; lost, the worker no longer holds it;'
+    ' unknown, the worker holds it but did not list it. All other claims are left out.';
 REVOKE ALL ON FUNCTION howdah.check_held FROM PUBLIC;

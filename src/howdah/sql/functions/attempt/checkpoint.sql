@@ -15,5 +15,5 @@ BEGIN
     RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION howdah.checkpoint IS 'Keeps what the next attempt may resume from. False if the claim is over.';
+COMMENT ON FUNCTION howdah.checkpoint IS 'Saves the state from which the next attempt may resume. False if the claim is over.';
 REVOKE ALL ON FUNCTION howdah.checkpoint FROM PUBLIC;

@@ -5,8 +5,8 @@ CREATE OR REPLACE FUNCTION howdah.complete(
 ) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- By id = ANY and a merge join, whatever the planner knows: a plan made for a table that was empty must hold for a full
--- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+-- The plan must be id = ANY and a merge join, whatever the statistics: a plan made for an empty table must hold for a full one, and
+-- all functions must lock rows in the order of their ids, or two batches deadlock.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
@@ -21,7 +21,7 @@ BEGIN
     IF pg_column_size(p_results) > 65536 THEN
         PERFORM howdah.check_size(p_results, 'a result');
     END IF;
-    WITH gone AS (
+    WITH deleted AS (
         DELETE FROM howdah.live AS j USING unnest(p_ids, p_tokens, p_results) AS ended (id, token, result)
         WHERE j.id = ANY (p_ids) AND j.id = ended.id AND j.token = ended.token AND j.status <> 'pending'
         RETURNING j.*, ended.result AS ended_with
@@ -38,28 +38,28 @@ BEGIN
             crashes, interruptions, 100, events_count, job_type, 'completed', data, key, order_key, worker_id,
             current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta,
             CASE WHEN progress_report IS NOT NULL THEN (howdah.with_seq(progress_report, 1) - 'eta') || '{"percent": 100}' END
-        FROM gone
+        FROM deleted
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
-        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*) FROM gone GROUP BY job_type
+        SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*) FROM deleted GROUP BY job_type
         RETURNING job_type
     ), noted AS (
-        -- The end of a job that has never said anything is no news, and there are millions of them.
+        -- A job that never reported anything gets no event at its end: there are millions of those.
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock(), id, token, howdah.seq_of(progress_report) + 1, attempts, job_type, 'status', 'completed',
             jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', started_at))
-        FROM gone WHERE progress_report IS NOT NULL
-    ), told AS MATERIALIZED (
+        FROM deleted WHERE progress_report IS NOT NULL
+    ), notified AS MATERIALIZED (
         SELECT howdah.notify_watchers(array_agg(job_type)) FROM counted
     )
     SELECT array_agg(done.id) INTO v_completed FROM (
-        -- The next of an ordered type may go. (At most one of each is held, so this is not for many.)
-        SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.notify_workers(ARRAY[job_type]) END FROM gone
-    ) AS done CROSS JOIN told;
+        -- The next job of an ordered type may start. (At most one of each type is held, so this happens for few.)
+        SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.notify_workers(ARRAY[job_type]) END FROM deleted
+    ) AS done CROSS JOIN notified;
     RETURN QUERY SELECT unnest(v_completed);
     IF cardinality(v_completed) IS DISTINCT FROM cardinality(p_ids) THEN
-        -- A call whose answer was lost comes again: what was completed by this very claim is completed.
+        -- A client repeats a call whose reply was lost: what this very claim has completed counts as completed.
         RETURN QUERY
         SELECT a.id FROM unnest(p_ids, p_tokens) AS ended (id, token)
         JOIN howdah.archive AS a ON a.id = ended.id AND a.token = ended.token
@@ -68,6 +68,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.complete IS
-    'Ends held jobs as completed. Returns the ids of those that are: a job whose token is no longer the claim''s is not among them. One that'
-    ' this very claim has completed before is, so that a call whose answer was lost can be sent again.';
+    'Ends held jobs as completed. Returns the ids of the completed jobs; a job whose token is no longer that of the claim is left out. A job that'
+    ' this very claim has completed before is included, so that a call whose reply was lost can be repeated.';
 REVOKE ALL ON FUNCTION howdah.complete FROM PUBLIC;

@@ -11,6 +11,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.crash IS
-    'Says that the process died in which a worker ran these jobs: an attempt and a crash, as if the worker itself had died.'
-    ' Returns what it changed.';
+    'Records that the process that ran these jobs for a worker died: costs an attempt and a crash, as if the worker itself had died.'
+    ' Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.crash FROM PUBLIC;

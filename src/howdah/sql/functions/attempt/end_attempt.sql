@@ -1,4 +1,4 @@
--- p_tokens is the fence; a caller without a claim (the sweep) passes the token of the row that it looked at.
+-- p_tokens is the fence; a caller without a claim (the sweep) passes the token of the row that it read.
 CREATE OR REPLACE FUNCTION howdah.end_attempt(
     p_cause text,
     p_ids uuid[],
@@ -10,8 +10,8 @@ CREATE OR REPLACE FUNCTION howdah.end_attempt(
 ) RETURNS TABLE (id uuid, status varchar, run_at timestamptz, reason text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
--- By id = ANY and a hash join, whatever the planner knows: a plan made for a table that was empty must hold for a full
--- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+-- The plan must be id = ANY and a hash join, whatever the statistics: a plan made for an empty table must hold for a full one, and
+-- all functions must lock rows in the order of their ids, or two batches deadlock.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
@@ -39,7 +39,7 @@ BEGIN
     ), held AS MATERIALIZED (
         SELECT j AS job, claim.error, claim.traceback, claim.run_at, claim.give_up
         FROM claim JOIN howdah.live AS j ON j.id = claim.id AND j.token = claim.token
-        -- Not as the index of held jobs has it: they are to be found by their ids.
+        -- Not the predicate of the index of held jobs: these must be found by their ids.
         WHERE j.id = ANY (p_ids) AND j.status <> 'pending'
         FOR UPDATE OF j
     )
@@ -65,13 +65,13 @@ BEGIN
             status = CASE WHEN v.status = 'pending' THEN 'pending' ELSE j.status END,
             run_at = v.run_at,
             attempts = greatest(j.attempts - v.refund, 0),
-            -- An attempt that its own worker has ended keeps its token (the status fences it); every other is taken back.
+            -- An attempt that its own worker ended keeps its token (the status fences it). Every other token is revoked.
             token = CASE WHEN p_cause IN ('failed', 'cancelled') THEN j.token ELSE howdah.next_token(j.token) END,
             crashes = v.crashes,
             interruptions = v.interruptions,
             last_error = coalesce(v.error, j.last_error),
             errors = howdah.with_error(j.errors, v.entry),
-            -- The type may have become ordered, or have ceased to be, while the job was held.
+            -- The type may have become ordered, or unordered, while the job was held.
             order_key = (SELECT '' FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.ordered),
             worker_id = NULL,
             claimed_at = NULL,
@@ -110,5 +110,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.end_attempt IS
-    'Ends the claim of held jobs without success: back to pending, or to failed or cancelled, as attempt_outcome decides. Returns what it changed. Internal.';
+    'Ends the claim of held jobs without success: they become pending, failed or cancelled, as attempt_outcome decides. Returns the jobs that'
+    ' it changed. Internal.';
 REVOKE ALL ON FUNCTION howdah.end_attempt FROM PUBLIC;

@@ -17,6 +17,6 @@ AS $$
     ), p_give_ups) AS s
 $$;
 COMMENT ON FUNCTION howdah.fail IS
-    'Ends the attempt of held jobs with an error: to be tried again by the job''s retry policy, at p_run_ats or after p_delays, or failed'
-    ' when its attempts are used up or p_give_ups says so. Returns what it changed.';
+    'Ends the attempt of held jobs with an error. They are tried again by their retry policy, at p_run_ats or after p_delays, or fail'
+    ' if no attempts are left or p_give_ups is set. Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.fail FROM PUBLIC;

@@ -1,16 +1,16 @@
--- The record of a job's progress after one more report. Everybody sees these numbers, so they are made here.
+-- The progress of a job after one more report. All readers see these numbers, so they are computed here.
 --
 --   at, first      when it last and first reported, in seconds since the epoch; first: of this attempt
---   gap            its habit: seconds between two reports, smoothed
---   stalls         when it counts as stalled, unless it reports before: after five of these gaps, and 30 s at least
---   percent        of the whole job; done, total: of the stage that it is in
---   moved          when percent or counts were last reported; an event is a sign of life, but moves nothing
---   rate, pace     done, and percent, in a second: what came lately counts most, and what came before this stage soon nothing
+--   gap            the usual number of seconds between two reports, smoothed
+--   stalls         when it counts as stalled, unless it reports before: after five of these gaps, and at least 30 s
+--   percent        of the whole job; done, total: of the current stage
+--   moved          when percent or counts were last reported; an event proves that the job runs, but is no progress
+--   rate, pace     done, and percent, per second: recent reports weigh most, and those before this stage soon nothing
 --   since          when this stage began
 --   eta            when it will be done, at this pace
---   told           [token, number] of the last event that the claim has numbered: see record_events
---   points         at most 40 of [epoch, percent, attempt]; when there are more, every other one goes, and the step, which is the
---                  least that an attempt's points are apart (but for its last), becomes what they are then
+--   told           [token, number] of the last event that the claim numbered: see record_events
+--   points         at most 40 of [epoch, percent, attempt]; above that, every other one is dropped, and step, the smallest distance
+--                  between the points of an attempt (except for its last), becomes their new distance
 CREATE OR REPLACE FUNCTION howdah.merged_progress(
     p_report jsonb,
     p_token bigint,
@@ -27,7 +27,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_now numeric := round(extract(epoch FROM p_now)::numeric, 3);
-    -- Of this attempt; one before it says nothing about the pace of this one.
+    -- Of this attempt: an earlier one does not show the pace of this one.
     v_before jsonb := CASE WHEN p_report -> 'token' = to_jsonb(p_token) AND p_report ? 'at' THEN p_report ELSE '{}' END;
     v_moves boolean := p_percent IS NOT NULL OR p_done IS NOT NULL OR p_total IS NOT NULL;
     v_percent numeric := coalesce(p_percent, howdah.number_in(v_before -> 'percent'), 0);
@@ -48,7 +48,7 @@ BEGIN
     v_percent := round(least(greatest(v_percent, 0), 100), 2);
     v_gap := coalesce(0.7 * howdah.number_in(v_before -> 'gap') + 0.3 * v_gap, v_gap);
     IF v_moves AND v_seconds > 0 THEN
-        -- A memory of 10 s; at the beginning of a stage, of what there was of it, so that another pace is soon believed.
+        -- Averages over 10 s; at the beginning of a stage, over the time since it began, so that a new pace soon takes effect.
         v_weight := 1 - exp(-2 * least(v_seconds, 200) / least(20, greatest(v_now - v_since, v_seconds)));
         v_lately := (p_done::numeric - howdah.number_in(v_before -> 'done')) / v_seconds;
         v_rate := CASE WHEN v_lately >= 0 THEN coalesce(v_rate + v_weight * (v_lately - v_rate), v_lately) END;
@@ -59,7 +59,7 @@ BEGIN
 
     IF v_moves THEN
         v_moved := v_now;
-        -- The last point moves along until it is a step away from the one before it; no two are of the same moment.
+        -- The last point moves along until it is a step away from the one before it. No two points have the same time.
         IF v_points -> -1 -> 2 = to_jsonb(p_attempt)
             AND (v_now <= howdah.number_in(v_points -> -1 -> 0)
                 OR (v_points -> -2 -> 2 = to_jsonb(p_attempt)
@@ -71,7 +71,7 @@ BEGIN
         IF jsonb_array_length(v_points) > 40 THEN
             SELECT
                 jsonb_agg(p.point ORDER BY p.place) FILTER (WHERE p.place % 2 = 1),
-                -- Half a step less: who reports in even steps need not be punctual.
+                -- Half a step less: reports at even intervals need not be punctual.
                 greatest(2 * v_step, round(1.5 * (max(p.at) - min(p.at)) / nullif(count(p.at) - 1, 0), 3))
             INTO v_points, v_step
             FROM (
@@ -90,11 +90,11 @@ BEGIN
         'done', CASE WHEN v_moves THEN p_done::numeric ELSE howdah.number_in(v_before -> 'done') END,
         'total', CASE WHEN v_moves THEN p_total::numeric ELSE howdah.number_in(v_before -> 'total') END,
         'rate', round(v_rate, 6), 'pace', round(v_pace, 9),
-        -- Ten years are never.
+        -- More than ten years count as never.
         'eta', CASE WHEN v_left < 315360000 THEN greatest(round(v_moved + v_left, 3), v_now) END,
         'points', v_points, 'step', v_step, 'told', p_report -> 'told'
     ));
 END
 $$;
-COMMENT ON FUNCTION howdah.merged_progress IS 'The record of a job''s progress after one more report, by the record before it. Internal.';
+COMMENT ON FUNCTION howdah.merged_progress IS 'The progress of a job after one more report, computed from the progress before it. Internal.';
 REVOKE ALL ON FUNCTION howdah.merged_progress FROM PUBLIC;

@@ -10,5 +10,6 @@ AS $$
     FROM howdah.end_attempt(CASE WHEN p_interrupted THEN 'interrupted' ELSE 'released' END, p_ids, p_tokens) AS s
 $$;
 COMMENT ON FUNCTION howdah.release IS
-    'Hands claimed jobs back at once, their place kept and no attempt spent; with p_interrupted, running ones too. Returns what it changed.';
+    'Returns claimed jobs to the queue at once, in their old place and without spending an attempt; with p_interrupted, running jobs too.'
+    ' Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.release FROM PUBLIC;

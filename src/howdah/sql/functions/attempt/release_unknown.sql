@@ -1,5 +1,5 @@
--- What a name holds need not be what its worker holds: another process may have the name by now. So this asks for the
--- incarnation, and keeps it from changing hands until the jobs are back.
+-- Jobs held under a name need not be held by this worker: another process may have taken the name. So this checks the incarnation,
+-- and locks it until the jobs are released.
 CREATE OR REPLACE FUNCTION howdah.release_unknown(
     p_worker_id varchar,
     p_incarnation uuid,
@@ -17,5 +17,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.release_unknown IS
-    'Hands back jobs that check_held calls unknown, as release does, unless the worker''s name is another''s by now. Returns what it changed.';
+    'Releases jobs that check_held returned as unknown, unless another process has taken the worker''s name. Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.release_unknown FROM PUBLIC;

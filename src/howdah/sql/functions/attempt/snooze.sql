@@ -13,5 +13,6 @@ AS $$
         FROM unnest(p_ids, p_run_ats, p_delays) WITH ORDINALITY AS w (id, run_at, delay, place) ORDER BY w.place
     )) AS s
 $$;
-COMMENT ON FUNCTION howdah.snooze IS 'Puts running jobs off until p_run_ats, or for p_delays, without spending an attempt. Returns what it changed.';
+COMMENT ON FUNCTION howdah.snooze IS
+    'Postpones running jobs until p_run_ats, or by p_delays, without spending an attempt. Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.snooze FROM PUBLIC;

@@ -1,10 +1,9 @@
--- Claims are exact: at the statement's snapshot no unlocked due job of a named type that is below its
--- limit sorts before a returned one, by (priority descending, run_at, id). Lanes, one for each type, are
--- merged level by level of priority: a level with one lane is a single scan that skips what others hold,
--- and so is each lane of a level where all limits together leave room for everybody; other levels are
--- read a few rows of each lane at a time, as far as the rows read are known to come next. After some levels
--- with few jobs each, the rest is merged across levels (claim_levels).
--- So about n + types rows are read, and none is locked that is not returned.
+-- Claims are exact: at the statement's snapshot no unlocked due job of a named type that is below its limit sorts before a returned
+-- one, by (priority descending, run_at, id). Each type is a lane. Lanes are merged one level (priority) after the other:
+-- * A level with one lane is a single scan that skips locked rows. So is each lane of a level where all limits together fit.
+-- * Any other level is read a few rows per lane at a time, as far as the rows read are certain to come next.
+-- * After some levels with few jobs each, the rest is merged across levels (claim_levels).
+-- So a claim reads about n + types rows, and locks none that it does not return.
 CREATE OR REPLACE FUNCTION howdah.claim(
     p_worker_id varchar,
     p_job_types varchar[],
@@ -23,10 +22,10 @@ CREATE OR REPLACE FUNCTION howdah.claim(
 ) RETURNS SETOF howdah.live
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- A plan made while the table was empty must not read all of it once it is full.
+-- A plan made while the table was empty must not scan all of it once it is full.
 SET enable_seqscan = off
--- A lane is read in the order of its index, and only as far as needed, whatever the planner believes: an index for plain clients
--- looks as good to it while statistics say that nothing is pending.
+-- A lane must be read in the order of its index, and only as far as needed. While the statistics show no pending jobs, the planner
+-- rates an index for plain clients as equally good.
 SET enable_sort = off
 SET enable_incremental_sort = off
 SET jit = off
@@ -34,10 +33,10 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_types varchar[];
-    v_mosts int[];
+    v_limits int[];
     v_ordered_types varchar[];
     v_picked uuid[] := '{}';
-    -- Whether what was picked is not in the order of the answer.
+    -- True if the order of v_picked differs from the order of the result.
     v_mixed boolean := p_oldest;
     v_found uuid[];
     v_wanted int;
@@ -47,7 +46,7 @@ DECLARE
     v_lanes howdah.lane_head[];
     v_lane howdah.lane_head;
     v_generation bigint;
-    -- Of this claim, unless a job has had a later one: see next_token.
+    -- The token of this claim, unless a job has had a later one: see next_token.
     v_token bigint := howdah.next_token(0);
     v_lease interval;
     v_lease_until timestamptz;
@@ -58,13 +57,13 @@ DECLARE
 BEGIN
     PERFORM howdah.check_worker_id(p_worker_id);
     IF p_batch_size IS NULL OR p_batch_size NOT BETWEEN 0 AND 100000 THEN
-        RAISE EXCEPTION 'batch_size is %, and must be from 0 to 100000', p_batch_size USING ERRCODE = 'JQ001';
+        RAISE EXCEPTION 'batch_size is %, but must be from 0 to 100000', p_batch_size USING ERRCODE = 'JQ001';
     END IF;
     IF p_limits IS NOT NULL AND cardinality(p_limits) IS DISTINCT FROM cardinality(p_job_types) THEN
-        RAISE EXCEPTION 'there are % limits for % job types', cardinality(p_limits), coalesce(cardinality(p_job_types), 0)
+        RAISE EXCEPTION '% limits were given for % job types', cardinality(p_limits), coalesce(cardinality(p_job_types), 0)
             USING ERRCODE = 'JQ001';
     ELSIF 0 > ANY (p_limits) THEN
-        RAISE EXCEPTION 'a limit is %, and must not be negative', (SELECT min(most) FROM unnest(p_limits) AS most)
+        RAISE EXCEPTION 'a limit is %, but must not be negative', (SELECT min(l.max_jobs) FROM unnest(p_limits) AS l (max_jobs))
             USING ERRCODE = 'JQ001';
     END IF;
     PERFORM howdah.check_span(p_lease, 'lease');
@@ -73,7 +72,7 @@ BEGIN
     IF NOT FOUND THEN
         IF p_incarnation IS NOT NULL THEN
             RAISE EXCEPTION 'worker % is not registered (any more) under this incarnation', p_worker_id
-                USING ERRCODE = 'JQ006', HINT = 'Whatever it held was taken back. Register again.';
+                USING ERRCODE = 'JQ006', HINT = 'The jobs that it held were released. Register it again.';
         END IF;
         v_lease := coalesce(p_lease, interval '10 minutes');
         v_lease_until := howdah.lease_clock() + v_lease;
@@ -81,22 +80,22 @@ BEGIN
 
     SELECT
         array_agg(named.job_type) FILTER (WHERE NOT coalesce(t.ordered, false)),
-        array_agg(named.most) FILTER (WHERE NOT coalesce(t.ordered, false)),
+        array_agg(named.max_jobs) FILTER (WHERE NOT coalesce(t.ordered, false)),
         array_agg(named.job_type) FILTER (WHERE t.ordered)
-    INTO v_types, v_mosts, v_ordered_types
+    INTO v_types, v_limits, v_ordered_types
     FROM (
-        SELECT n.job_type, min(n.most) AS most FROM unnest(p_job_types, p_limits) AS n (job_type, most)
+        SELECT n.job_type, min(n.max_jobs) AS max_jobs FROM unnest(p_job_types, p_limits) AS n (job_type, max_jobs)
         GROUP BY n.job_type
     ) AS named
     LEFT JOIN howdah.types AS t ON t.job_type = named.job_type
-    WHERE t.paused_at IS NULL AND named.most IS DISTINCT FROM 0;
+    WHERE t.paused_at IS NULL AND named.max_jobs IS DISTINCT FROM 0;
 
     IF p_oldest THEN
-        v_picked := howdah.claim_oldest(v_types, v_mosts, v_ordered_types, p_batch_size, p_include_crashed);
+        v_picked := howdah.claim_oldest(v_types, v_limits, v_ordered_types, p_batch_size, p_include_crashed);
     ELSE
         SELECT array_agg(ROW(
             h.job_type, h.priority, h.run_at, h.id, false,
-            CASE WHEN p_limits IS NOT NULL THEN v_mosts[array_position(v_types, h.job_type)] END
+            CASE WHEN p_limits IS NOT NULL THEN v_limits[array_position(v_types, h.job_type)] END
         )::howdah.lane_head)
         INTO v_heads
         FROM howdah.lane_heads(
@@ -112,15 +111,15 @@ BEGIN
     WHILE v_heads IS NOT NULL AND cardinality(v_picked) < p_batch_size LOOP
         v_wanted := p_batch_size - cardinality(v_picked);
         v_levels := v_levels + 1;
-        -- Few jobs of each priority: the rest is read across priorities. Not where a cursor says from where on, nor where
-        -- limits or orders decide one by one.
+        -- Each priority has few jobs: the rest is read across priorities. Not with a cursor, which sets a start of its own, nor
+        -- with limits or ordered types, which decide job by job.
         IF v_levels > 4 AND p_limits IS NULL AND NOT EXISTS (
             SELECT FROM unnest(v_heads) AS head WHERE head.ordered OR head.job_type = ANY (p_cursor_types)
         ) THEN
             v_picked := v_picked || howdah.claim_levels(v_heads, v_wanted, p_include_crashed);
             EXIT;
         END IF;
-        SELECT array_agg(head), sum(coalesce(head.most, p_batch_size)), min(head.priority) INTO v_lanes, v_room, v_level
+        SELECT array_agg(head), sum(coalesce(head.max_jobs, p_batch_size)), min(head.priority) INTO v_lanes, v_room, v_level
         FROM unnest(v_heads) AS head
         WHERE head.priority = (SELECT max(best.priority) FROM unnest(v_heads) AS best);
 
@@ -140,19 +139,19 @@ BEGIN
                             AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
                             AND (p_include_crashed OR j.crashes = 0)
                         ORDER BY j.run_at, j.id
-                        LIMIT least(v_wanted, v_lane.most)
+                        LIMIT least(v_wanted, v_lane.max_jobs)
                         FOR UPDATE SKIP LOCKED
                     ) AS taken;
                 END IF;
                 v_picked := v_picked || v_found;
-                v_lanes[v_place].most := v_lane.most - coalesce(cardinality(v_found), 0);
+                v_lanes[v_place].max_jobs := v_lane.max_jobs - coalesce(cardinality(v_found), 0);
             END LOOP;
         ELSE
             v_found := howdah.claim_level(v_lanes, v_wanted, p_include_crashed);
             v_picked := v_picked || v_found;
             IF p_limits IS NOT NULL AND cardinality(v_found) < v_wanted THEN
                 SELECT array_agg(
-                    ROW(l.job_type, l.priority, l.run_at, l.id, l.ordered, l.most - coalesce(f.jobs, 0))::howdah.lane_head
+                    ROW(l.job_type, l.priority, l.run_at, l.id, l.ordered, l.max_jobs - coalesce(f.jobs, 0))::howdah.lane_head
                 )
                 INTO v_lanes
                 FROM unnest(v_lanes) AS l
@@ -168,13 +167,13 @@ BEGIN
             UNION ALL
             SELECT ROW(
                 h.job_type, h.priority, h.run_at, h.id, false,
-                CASE WHEN p_limits IS NOT NULL THEN done.mosts[array_position(done.job_types, h.job_type)] END
+                CASE WHEN p_limits IS NOT NULL THEN done.limits[array_position(done.job_types, h.job_type)] END
             )::howdah.lane_head
             FROM (
                 SELECT
                     array_agg(lane.job_type) AS job_types, array_agg(lane.priority::bigint) AS below,
-                    array_agg(lane.most) AS mosts
-                FROM unnest(v_lanes) AS lane WHERE NOT lane.ordered AND lane.most IS DISTINCT FROM 0
+                    array_agg(lane.max_jobs) AS limits
+                FROM unnest(v_lanes) AS lane WHERE NOT lane.ordered AND lane.max_jobs IS DISTINCT FROM 0
             ) AS done
             CROSS JOIN LATERAL howdah.lane_heads(
                 done.job_types, done.below, p_cursor_types, p_cursor_priorities, p_cursor_run_ats, p_cursor_ids
@@ -182,10 +181,10 @@ BEGIN
         ) AS remaining (head);
     END LOOP;
 
-    -- Not <@, which compares each of thousands of types with each.
+    -- Not <@, which compares each of thousands of types with each other one.
     IF cardinality(v_picked) > v_start AND ((v_start > 0 AND v_mixed) OR p_job_types <> p_prefetch_types) THEN
-        -- The best ones start. Behind them the first that may not wait ends the batch: to leave out only that one would
-        -- let worse ones pass it.
+        -- The best ones start. Behind them, the first job that may not be prefetched ends the batch: if only that job were left
+        -- out, worse ones would overtake it.
         WITH line AS (
             SELECT j.id, j.job_type, row_number() OVER (ORDER BY j.priority DESC, j.run_at, j.id) AS place
             FROM howdah.live AS j WHERE j.id = ANY (v_picked)
@@ -206,7 +205,7 @@ BEGIN
         RETURN QUERY
         WITH changed AS (
             UPDATE howdah.live AS j SET
-                -- A suspect waits for a process of its own.
+                -- A job that has crashed a worker waits for a process of its own.
                 status = CASE WHEN v_starts AND j.crashes = 0 THEN 'running' ELSE 'claimed' END,
                 worker_id = p_worker_id,
                 claimed_at = howdah.clock(),
@@ -217,7 +216,7 @@ BEGIN
                 attempts = j.attempts + 1,
                 token = CASE WHEN j.token < v_token THEN v_token ELSE howdah.next_token(j.token) END,
                 generation = v_generation,
-                -- How far an attempt before this one has come says nothing about it.
+                -- The progress of an earlier attempt does not apply to this one.
                 progress = 0,
                 current_stage = NULL,
                 order_key = CASE WHEN j.job_type = ANY (v_ordered_types) THEN '' END,
@@ -233,11 +232,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.claim IS
-    'Hands out up to p_batch_size due jobs of the named types, best first; the first p_start of them already running.'
+    'Claims up to p_batch_size due jobs of the named types, best first; the first p_start of them are already running.'
     ' Cursors are optional: for a type and priority, the (run_at, id) up to which the caller has seen everything.'
-    ' p_incarnation: refused with SQLSTATE JQ006 unless the worker is registered so. p_limits: at most so many jobs of each of'
-    ' p_job_types, NULL for any number. p_oldest: those that have waited longest, whatever their priority.'
-    ' p_include_crashed: whether jobs that were running when a worker died are wanted too.'
-    ' p_prefetch_types: behind the first p_start, only jobs of these types; the first of another one ends the batch, and comes last in'
-    ' the answer, still pending, as a sign that there is more.';
+    ' p_incarnation: refused with SQLSTATE JQ006 unless the worker is registered under it. p_limits: the highest number of jobs for each of'
+    ' p_job_types, NULL for no limit. p_oldest: the jobs that have waited longest, whatever their priority.'
+    ' p_include_crashed: whether to include jobs that were running when a worker died.'
+    ' p_prefetch_types: after the first p_start jobs, only jobs of these types; the first job of another type ends the batch, and is returned'
+    ' last, still pending, to show that there is more.';
 REVOKE ALL ON FUNCTION howdah.claim FROM PUBLIC;

@@ -12,5 +12,5 @@ AS $$
     FROM howdah.claim(p_worker_id, p_job_types, p_batch_size)
 $$;
 COMMENT ON FUNCTION howdah.claim_job_batch IS
-    'Hands out up to p_batch_size due jobs of the named types, best first, as rows of jobs.';
+    'Claims up to p_batch_size due jobs of the named types, best first, and returns them as rows of jobs.';
 REVOKE ALL ON FUNCTION howdah.claim_job_batch FROM PUBLIC;

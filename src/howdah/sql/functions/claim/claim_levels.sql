@@ -1,7 +1,7 @@
--- Where jobs have many priorities, to take them level by level would be a statement for each. Here the lanes are read across
--- levels, in the order of their index, and merged by (priority descending, run_at, id). As in claim_level, what comes next is known
--- up to where the first of the parts read ends: of that, what is due is taken, as far as nobody else holds it. If a part ends with
--- a job that is not due, neither is the rest of that level, and the next round begins below it.
+-- Where jobs have many priorities, claiming level by level would need a statement for each. Here the lanes are read across levels,
+-- in the order of their index, and merged by (priority descending, run_at, id). As in claim_level, the order is certain up to the
+-- first end of the chunks read. The due rows up to there are locked, except for locked ones. If a chunk ends with a job that is not
+-- due, neither is the rest of that level, and the next round begins below it.
 CREATE OR REPLACE FUNCTION howdah.claim_levels(p_lanes howdah.lane_head[], p_wanted int, p_include_crashed boolean) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -11,19 +11,19 @@ DECLARE
     v_found uuid[];
     v_next uuid[];
     v_left int := p_wanted;
-    -- Few lanes at first: the best one may give it all.
+    -- Few lanes at first: the best one may have enough jobs.
     v_reach int := 4;
     v_chunk int := 2 * p_wanted / least(cardinality(p_lanes), v_reach) + 2;
     v_known_level bigint;
     v_known_run_at timestamptz;
     v_known_id uuid;
-    -- Whether the job there is known itself, and not only what comes before it.
+    -- True if the order is certain up to and including that job, false if only up to the job before it.
     v_known_itself boolean;
     v_in_crowd boolean;
 BEGIN
     LOOP
         WITH lane AS MATERIALIZED (
-            -- A level is a priority with its sign changed, so that everything is in ascending order.
+            -- A level is a negated priority, so that everything is in ascending order.
             SELECT l.job_type, l.priority, -l.priority::bigint AS level, l.run_at, l.id,
                 row_number() OVER (ORDER BY -l.priority::bigint, l.run_at, l.id) AS place
             FROM unnest(p_lanes) AS l
@@ -72,9 +72,9 @@ BEGIN
             FROM entry AS e
         ) AS next;
 
-        SELECT array_agg(taken.id) INTO v_found FROM (
+        SELECT array_agg(locked.id) INTO v_found FROM (
             SELECT j.id FROM howdah.live AS j
-            -- Not as the lanes' index has it: they are to be found by their ids, whatever the planner knows.
+            -- Not the predicate of the lanes' index: the planner must find these rows by their ids, whatever its statistics.
             WHERE j.id = ANY (v_next) AND j.status NOT IN ('claimed', 'running') AND j.attempts < j.max_attempts
                 AND j.run_at <= howdah.clock()
                 AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
@@ -82,13 +82,13 @@ BEGIN
             ORDER BY j.priority DESC, j.run_at, j.id
             LIMIT v_left
             FOR UPDATE SKIP LOCKED
-        ) AS taken;
+        ) AS locked;
         v_picked := v_picked || v_found;
         v_left := p_wanted - cardinality(v_picked);
         EXIT WHEN v_known_id IS NULL OR v_left = 0;
 
-        -- More lanes, if that is where it ended. Else more of each: what others hold, and what is not due, is passed over in ever
-        -- larger steps; but not what is not due and in one level.
+        -- More lanes, if the next lane was the limit. Otherwise larger chunks: locked jobs, and jobs that are not due, are passed over in
+        -- ever larger steps. But not where many jobs of one level are not due: the next round begins below that level anyway.
         v_chunk := CASE
             WHEN NOT v_known_itself THEN greatest(v_chunk / 2, 4)
             WHEN v_in_crowd THEN greatest(v_chunk / 2, 16)
@@ -100,5 +100,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.claim_levels IS
-    'Takes the next jobs of several lanes by priority, and in the order in which they fell due, across many priorities. Part of claim.';
+    'Locks the next jobs of several lanes by priority, then in the order in which they fell due, across many priorities. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.claim_levels FROM PUBLIC;

@@ -1,5 +1,5 @@
--- Against starvation. A lane is a type and a priority: they are found by hopping from one priority of a
--- type to the next, and merged by waiting time alone.
+-- Prevents starvation. Here a lane is a type and a priority. The lanes are found by hopping from one priority of a type to the next,
+-- and are merged by waiting time alone.
 CREATE OR REPLACE FUNCTION howdah.claim_oldest(
     p_job_types varchar[],
     p_mosts int[],
@@ -14,10 +14,10 @@ DECLARE
     v_lanes howdah.lane_head[];
 BEGIN
     WITH RECURSIVE lane AS (
-        SELECT named.job_type, named.most, 2147483648 AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
-        FROM unnest(p_job_types, p_mosts) AS named (job_type, most)
+        SELECT named.job_type, named.max_jobs, 2147483648 AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
+        FROM unnest(p_job_types, p_mosts) AS named (job_type, max_jobs)
         UNION ALL
-        SELECT lane.job_type, lane.most, head.priority, head.run_at, head.id
+        SELECT lane.job_type, lane.max_jobs, head.priority, head.run_at, head.id
         FROM lane
         CROSS JOIN LATERAL (
             SELECT j.priority::bigint AS priority, j.run_at, j.id FROM howdah.live AS j
@@ -27,9 +27,9 @@ BEGIN
             LIMIT 1
         ) AS head
     )
-    SELECT array_agg(ROW(l.job_type, l.priority, l.run_at, l.id, l.ordered, l.most)::howdah.lane_head) INTO v_lanes
+    SELECT array_agg(ROW(l.job_type, l.priority, l.run_at, l.id, l.ordered, l.max_jobs)::howdah.lane_head) INTO v_lanes
     FROM (
-        SELECT lane.job_type, lane.priority::int, lane.run_at, lane.id, false AS ordered, lane.most
+        SELECT lane.job_type, lane.priority::int, lane.run_at, lane.id, false AS ordered, lane.max_jobs
         FROM lane WHERE lane.run_at <= howdah.clock()
         UNION ALL
         SELECT h.*, true, 1 FROM howdah.ordered_heads(p_ordered_types) AS h WHERE p_ordered_types IS NOT NULL
@@ -38,5 +38,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.claim_oldest IS
-    'Takes the jobs that have waited longest, whatever their priority. Part of claim.';
+    'Locks the jobs that have waited longest, whatever their priority. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.claim_oldest FROM PUBLIC;

@@ -1,8 +1,8 @@
--- As claim_level, where a type has a limit or an order: whether a job may be taken then depends on what was got of those
--- before it. Lanes of one type share its limit.
+-- Like claim_level, for types that have a limit or an order: whether a job may be taken depends on how many jobs before it were
+-- locked successfully. Lanes of one type share its limit.
 --
--- Of a lane near its limit no more is read at first than it may give. If others hold some of that, it may
--- give more after all: then the merge stops at the last row read of it, and the next round reads further.
+-- From a lane near its limit, the first round reads no more rows than the limit allows. If some of those are locked by others, the
+-- lane may give more after all: then the merge stops at the last row read from it, and the next round reads further.
 CREATE OR REPLACE FUNCTION howdah.claim_one_by_one(p_lanes howdah.lane_head[], p_wanted int, p_include_crashed boolean) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -12,29 +12,29 @@ DECLARE
     v_picked uuid[] := '{}';
     v_reach int := p_wanted;
     v_limited varchar[];
-    v_mosts int[];
+    v_limits int[];
     v_limit int;
     v_chunk int;
     v_last uuid;
-    v_line howdah.lane_head[];
+    v_queue howdah.lane_head[];
     v_stops uuid[];
     v_job howdah.lane_head;
 BEGIN
-    SELECT array_agg(l.job_type), array_agg(l.most) INTO v_limited, v_mosts
-    FROM (SELECT DISTINCT job_type, most FROM unnest(p_lanes) WHERE NOT ordered AND most < p_wanted) AS l;
+    SELECT array_agg(l.job_type), array_agg(l.max_jobs) INTO v_limited, v_limits
+    FROM (SELECT DISTINCT job_type, max_jobs FROM unnest(p_lanes) WHERE NOT ordered AND max_jobs < p_wanted) AS l;
 
     WHILE v_lanes IS NOT NULL AND cardinality(v_picked) < p_wanted LOOP
         v_chunk := 2 * v_reach / least(cardinality(v_lanes), v_reach) + 1;
         WITH lane AS MATERIALIZED (
             SELECT
-                l.job_type, l.priority, l.run_at, l.id, l.ordered, limits.most,
+                l.job_type, l.priority, l.run_at, l.id, l.ordered, limits.max_jobs,
                 row_number() OVER (ORDER BY l.run_at, l.id) AS place,
-                least(v_chunk, limits.most + v_reach - p_wanted) AS chunk
+                least(v_chunk, limits.max_jobs + v_reach - p_wanted) AS chunk
             FROM unnest(v_lanes) AS l
-            CROSS JOIN LATERAL (SELECT v_mosts[array_position(v_limited, l.job_type)] AS most) AS limits
-            WHERE limits.most IS DISTINCT FROM 0
+            CROSS JOIN LATERAL (SELECT v_limits[array_position(v_limited, l.job_type)] AS max_jobs) AS limits
+            WHERE limits.max_jobs IS DISTINCT FROM 0
         ), candidate AS MATERIALIZED (
-            SELECT lane.place, lane.chunk, lane.most, lane.job_type, lane.priority, lane.ordered, c.run_at, c.id
+            SELECT lane.place, lane.chunk, lane.max_jobs, lane.job_type, lane.priority, lane.ordered, c.run_at, c.id
             FROM lane
             CROSS JOIN LATERAL (
                 (
@@ -54,7 +54,7 @@ BEGIN
             -- Each of these lanes has a job before the first one of any lane left out.
             WHERE lane.place <= v_reach
         ), cut_off AS MATERIALIZED (
-            SELECT DISTINCT ON (c.place) c.place, c.run_at, c.id, coalesce(c.jobs >= c.most, false) AS may_be_spent
+            SELECT DISTINCT ON (c.place) c.place, c.run_at, c.id, coalesce(c.jobs >= c.max_jobs, false) AS may_be_spent
             FROM (
                 SELECT *, count(*) OVER (PARTITION BY place) AS jobs FROM candidate WHERE NOT ordered
             ) AS c
@@ -96,44 +96,44 @@ BEGIN
             (SELECT array_agg(cut_off.id) FROM cut_off WHERE cut_off.may_be_spent),
             coalesce((SELECT chosen.id FROM chosen ORDER BY chosen.run_at DESC, chosen.id DESC LIMIT 1), v_last),
             (SELECT array_agg(ROW(n.job_type, n.priority, n.run_at, n.id, n.ordered, NULL)::howdah.lane_head) FROM next_lane AS n)
-        INTO v_line, v_stops, v_last, v_lanes;
+        INTO v_queue, v_stops, v_last, v_lanes;
 
-        FOREACH v_job IN ARRAY coalesce(v_line, '{}') LOOP
+        FOREACH v_job IN ARRAY coalesce(v_queue, '{}') LOOP
             v_limit := array_position(v_limited, v_job.job_type);
-            CONTINUE WHEN v_mosts[v_limit] = 0;
+            CONTINUE WHEN v_limits[v_limit] = 0;
             IF v_job.ordered THEN
                 v_picked := array_cat(v_picked, howdah.claim_ordered(v_job.job_type, p_include_crashed));
             ELSE
                 PERFORM FROM howdah.live AS j
-                -- Not as the lanes' index has it: see claim_level.
+                -- Not the predicate of the lanes' index: see claim_level.
                 WHERE j.id = v_job.id AND j.status NOT IN ('claimed', 'running') AND j.attempts < j.max_attempts
                     AND j.run_at <= howdah.clock()
                 FOR UPDATE SKIP LOCKED;
                 IF FOUND THEN
                     v_picked := array_append(v_picked, v_job.id);
                     IF v_limit IS NOT NULL THEN
-                        v_mosts[v_limit] := v_mosts[v_limit] - 1;
+                        v_limits[v_limit] := v_limits[v_limit] - 1;
                     END IF;
                 END IF;
             END IF;
             EXIT WHEN cardinality(v_picked) = p_wanted;
-            IF v_mosts[v_limit] > 0 AND v_job.id = ANY (v_stops) THEN
+            IF v_limits[v_limit] > 0 AND v_job.id = ANY (v_stops) THEN
                 v_last := v_job.id;
                 SELECT array_agg(l.lane) INTO v_lanes FROM (
                     SELECT DISTINCT ON (lane.job_type, lane.priority) lane
-                    FROM unnest(v_lanes || v_line) AS lane
+                    FROM unnest(v_lanes || v_queue) AS lane
                     WHERE (lane.run_at, lane.id) >= (v_job.run_at, v_job.id)
                     ORDER BY lane.job_type, lane.priority, lane.run_at, lane.id
                 ) AS l;
                 EXIT;
             END IF;
         END LOOP;
-        -- What others hold is passed over in ever larger steps.
+        -- Locked rows are passed over in ever larger steps.
         v_reach := least(v_reach * 2, 100000);
     END LOOP;
     RETURN v_picked;
 END
 $$;
 COMMENT ON FUNCTION howdah.claim_one_by_one IS
-    'Takes the next jobs of several lanes in the order in which they fell due, within limits and orders. Part of claim.';
+    'Locks the next jobs of several lanes in the order in which they fell due, within limits and orders. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.claim_one_by_one FROM PUBLIC;

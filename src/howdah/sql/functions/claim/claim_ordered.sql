@@ -1,5 +1,5 @@
--- Two claimers whose snapshots differ may each see another head. So the one that holds the type's row
--- looks again, with a new snapshot, and everybody else passes by.
+-- Two claimers with different snapshots may see different heads. So the claimer that locks the row of the type looks for the head
+-- again with a new snapshot, and all others skip the type.
 CREATE OR REPLACE FUNCTION howdah.claim_ordered(p_job_type varchar, p_include_crashed boolean) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -21,5 +21,5 @@ BEGIN
     RETURN CASE WHEN FOUND THEN ARRAY[v_id] ELSE '{}' END;
 END
 $$;
-COMMENT ON FUNCTION howdah.claim_ordered IS 'Takes the head of an ordered type, unless one of its jobs is held. Part of claim.';
+COMMENT ON FUNCTION howdah.claim_ordered IS 'Locks the head of an ordered type, unless one of its jobs is held. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.claim_ordered FROM PUBLIC;

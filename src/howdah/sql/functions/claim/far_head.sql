@@ -1,7 +1,7 @@
--- lane_heads hops from priority to priority, one look each. Where a type has thousands of priorities, of which none is due near
--- the top, entries are read in portions instead: in the order of the index, and ever more at once as long as they are of many
--- priorities. Behind the last one read, the rest of its priority is not due either, and is hopped over. Where jobs of one priority
--- are many, hops are less than portions, and are made again, some at once.
+-- lane_heads hops from priority to priority, with one lookup each. Where a type has thousands of priorities and none near the top is
+-- due, this reads the entries in portions instead: in the order of the index, and ever larger ones as long as they contain many
+-- priorities. The rest of the last priority in a portion is not due either, and is skipped. Where one priority has many jobs, hops
+-- read less than portions: then it hops again, some hundred steps at once.
 CREATE OR REPLACE FUNCTION howdah.far_head(
     p_job_type varchar,
     p_below bigint,

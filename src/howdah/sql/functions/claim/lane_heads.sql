@@ -1,10 +1,10 @@
--- Where each lane begins: for each type, its first due job below a priority (NULL: below none).
+-- The start of each lane: for each type, its first due job below a priority (NULL: of any priority).
 --
--- Inside one type and priority the due jobs come first in the index, so one look at the first entry says whether there is one.
--- For most types the first entry of all is due, and that is it. The others are walked downwards, priority by priority. So are
--- those with a cursor, which says that everything up to it was seen: without it, each look would wade through the dead entries
--- of all jobs taken before, for as long as some forgotten transaction keeps them from being vacuumed. These are walked as gaps
--- between cursors (no entry of ours died there) and as what lies behind each cursor. After many steps in vain, far_head goes on.
+-- Inside one type and priority the due jobs come first in the index, so its first entry shows whether there is a due job. For most
+-- types the very first entry is due, and the search ends there. The others are walked downwards, priority by priority. So are types
+-- with a cursor, which marks what the caller has seen already: without it, each lookup would pass the dead entries of all jobs
+-- claimed before, as long as an old transaction keeps them from being vacuumed. Such types are walked as the gaps between cursors
+-- (claims leave no dead entries there) and as the range behind each cursor. After many steps without success, far_head continues.
 CREATE OR REPLACE FUNCTION howdah.lane_heads(
     p_job_types varchar[],
     p_below bigint[],

@@ -2,8 +2,8 @@ CREATE OR REPLACE FUNCTION howdah.next_due(p_job_types varchar[]) RETURNS interv
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
--- A lane is read in the order of its index, and only as far as needed, whatever the planner believes: an index for plain clients
--- looks as good to it while statistics say that nothing is pending.
+-- A lane must be read in the order of its index, and only as far as needed. While the statistics show no pending jobs, the planner
+-- rates an index for plain clients as equally good.
 SET enable_sort = off
 SET enable_incremental_sort = off
 SET jit = off
@@ -46,12 +46,12 @@ BEGIN
                 ORDER BY j.priority DESC, j.first_due_at, j.id
                 LIMIT 1
             ) AS step
-            -- Whatever comes after a head that was due before waits for that head, not for a time.
+            -- All jobs after a head that was due before wait for that head, not for a time.
             WHERE head.first_due_at IS NULL OR head.first_due_at > howdah.clock()
         )
         SELECT least(
             min(next.run_at) - howdah.clock(),
-            -- Whoever asks is idle: to look again in a second costs less than to look at thousands of priorities now.
+            -- The caller is idle: another look in a second costs less than a look at thousands of priorities now.
             CASE WHEN EXISTS (SELECT FROM lane WHERE lane.steps = 100) THEN interval '1 second' END
         )
         FROM (
@@ -72,7 +72,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.next_due IS
-    'How long until the first job of these types that is not due yet becomes so; NULL if there is none, or if all wait for'
-    ' other jobs. What is paused does not count, and of an ordered type only what may be next. At most a second, where a type has'
+    'The time until the first job of these types that is not due yet becomes due; NULL if there is none, or if all wait for'
+    ' other jobs. Paused types do not count, and of an ordered type only the job that may be next does. At most a second for a type with'
     ' a hundred priorities or more: then only the highest are looked at.';
 REVOKE ALL ON FUNCTION howdah.next_due FROM PUBLIC;

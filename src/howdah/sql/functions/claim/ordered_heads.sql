@@ -9,7 +9,7 @@ AS $$
         FROM unnest(p_job_types) AS lane (job_type)
         WHERE NOT EXISTS (
             SELECT FROM howdah.live AS j
-            -- Of whatever order_key: a job may be held since before its type became ordered.
+            -- Of any order_key: a job may have been held since before its type became ordered.
             WHERE j.job_type = lane.job_type AND j.status IN ('claimed', 'running')
         )
         UNION ALL
@@ -27,7 +27,7 @@ AS $$
         ) AS step
         WHERE walk.first_due_at IS NULL OR walk.first_due_at > howdah.clock()
     )
-    -- A head that backs off (due before, not now) holds its lane: it is the last of the walk, and not returned.
+    -- A head that backs off (due before, but not now) blocks its lane: it is the last of the walk, and is not returned.
     SELECT walk.job_type, walk.priority::int, walk.run_at, walk.id
     FROM walk
     WHERE walk.first_due_at <= howdah.clock() AND walk.run_at <= howdah.clock()

@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.skip_locked(p_ids uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- By their ids, whatever the planner knows, and in the order of them: see complete.
+-- Rows must be found by id, whatever the statistics, and locked in the order of their ids: see complete.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
@@ -18,6 +18,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.skip_locked IS
-    'Locks those of the jobs that no other transaction has locked, and returns the others. For a batch that must not wait for them:'
-    ' in one transaction, call this, and then the function, without what it returns.';
+    'Locks those of the jobs that no other transaction has locked, and returns the others. For a batch that must not wait for locks:'
+    ' in one transaction, call this first, and then the function for all jobs but the returned ones.';
 REVOKE ALL ON FUNCTION howdah.skip_locked FROM PUBLIC;

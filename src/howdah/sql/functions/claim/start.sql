@@ -4,8 +4,8 @@ CREATE OR REPLACE FUNCTION howdah.start(
 ) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- By id = ANY and a merge join, whatever the planner knows: a plan made for a table that was empty must hold for a full
--- one, and rows must be locked in the order of their ids everywhere, or two batches wait for each other in a circle.
+-- The plan must be id = ANY and a merge join, whatever the statistics: a plan made for an empty table must hold for a full one, and
+-- all functions must lock rows in the order of their ids, or two batches deadlock.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
@@ -24,7 +24,7 @@ BEGIN
         own_write = NOT j.own_write
     FROM unnest(p_ids, p_tokens) AS begun (id, token)
     WHERE j.id = ANY (p_ids) AND j.id = begun.id AND j.token = begun.token
-        -- Not as the index of held jobs has it: they are to be found by their ids.
+        -- Not the predicate of the index of held jobs: these must be found by their ids.
         AND j.status NOT IN ('pending', 'running')
     RETURNING j.id;
 END

@@ -21,14 +21,14 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- By the id, whatever the planner knows: a plan made for an empty segment must hold for a full one.
+-- Rows must be found by id, whatever the statistics: a plan made for an empty segment must hold for a full one.
 SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
     v_new_id uuid := coalesce(p_id, howdah.new_id());
-    -- Only an id that was made here is known to be new. Nothing that a caller says of its own one is proof: an ended job could be
-    -- hidden behind a new one.
+    -- Only an id that was made here is certain to be new. A caller cannot vouch for its own id: a new job could then hide an ended
+    -- one.
     v_is_new boolean := p_id IS NULL;
     v_id uuid;
 BEGIN
@@ -44,13 +44,13 @@ BEGIN
         PERFORM howdah.check_size(ARRAY[p_data], 'data');
     END IF;
     IF p_id IS NOT NULL AND current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'an id of one''s own needs a READ COMMITTED transaction' USING
+        RAISE EXCEPTION 'enqueueing with an id of your own needs a READ COMMITTED transaction' USING
             ERRCODE = 'JQ001',
-            HINT = 'In a stricter one, a job of this id that has ended meanwhile cannot be seen. Leave p_id out, and the database makes one.';
+            HINT = 'A stricter transaction cannot see a job of this id that ended meanwhile. Leave p_id out, and the database makes one.';
     END IF;
     LOOP
         IF p_key IS NULL AND v_is_new THEN
-            -- Nothing can be in the way, and to be ready for it would be paid for in WAL.
+            -- No conflict is possible here, and ON CONFLICT would cost WAL.
             INSERT INTO howdah.live AS j (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
                 timeout, expires_at, retry_policy, meta, parent_id, workflow_id
@@ -83,14 +83,14 @@ BEGIN
             INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
         END IF;
 
-        -- A repeated call must find its job among the ended ones too. This look comes after the INSERT, because that may have
-        -- waited for the very transaction that ended the job. It is what has_ended does; without a call for the usual case.
+        -- A repeated call must find its job among the ended ones too. The check comes after the INSERT, because the INSERT may have
+        -- waited for the very transaction that ended the job. It repeats has_ended inline, to save a call in the usual case.
         IF FOUND AND (v_is_new OR NOT (
             EXISTS (SELECT FROM howdah.archive_open AS a WHERE a.id = p_id)
             OR EXISTS (SELECT FROM howdah.segments AS s WHERE p_id BETWEEN s.first_id AND s.last_id)
                 AND howdah.has_ended(ARRAY[p_id]) IS NOT NULL
         )) THEN
-            -- Later ones are waited for by those who sleep: they look at what is due next.
+            -- Idle workers wait for later jobs by themselves: they look up what is due next.
             IF run_at <= howdah.clock() + interval '2 seconds' AND howdah.has_sleeper(p_job_type) THEN
                 PERFORM howdah.notify_workers(ARRAY[p_job_type], p_alone);
             END IF;
@@ -105,7 +105,7 @@ BEGIN
                 (SELECT j.id FROM howdah.live AS j WHERE j.job_type = p_job_type AND j.key = p_key)
             );
         END IF;
-        -- None means that the job in the way ended meanwhile: its place is free now.
+        -- NULL means that the job in the way ended meanwhile: its key is free now.
         EXIT WHEN v_id IS NOT NULL;
     END LOOP;
 
@@ -115,6 +115,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.enqueue IS
-    'Adds a job. A live job of the same type and key, or a job of the same id, is returned instead, with created = false.'
-    ' p_alone promises that this call is a transaction by itself, which spares a notification while another one is on its way.';
+    'Adds a job. If there is a live job of the same type and key, or a job of the same id, returns that instead, with created = false.'
+    ' p_alone promises that this call is a transaction by itself; this saves a notification while another one is on its way.';
 REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

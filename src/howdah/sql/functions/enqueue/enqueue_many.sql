@@ -18,8 +18,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    -- Ids count up from a first one: to draw each of them would cost about as much as to add the job. Its bit 39 is
-    -- cleared, so that to count never changes what is before it: by that, calls differ, and come one after the other.
+    -- Ids count up from a first one: to generate each would cost about as much as adding the job. Bit 39 is cleared, so that
+    -- counting never carries into the bits before it, which make the ids of different calls distinct and ordered.
     v_first text := replace(howdah.new_id()::text, '-', '');
     v_high text := left(v_first, 16);
     v_low bigint := ('x' || right(v_first, 16))::bit(64)::bigint & ~(1::bigint << 39);
@@ -49,7 +49,7 @@ BEGIN
         SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
     ELSE
         PERFORM howdah.check_keys(p_keys);
-        -- Behind a bulk of several calls, whose keys are in no order. Who has but one key holds none while it waits for it.
+        -- Wait for a bulk of several calls, whose keys are in no order. A call with one key holds no other while it waits for it.
         IF cardinality(p_keys) > 1 THEN
             PERFORM howdah.lock_type_for_bulk(p_job_type, p_shared => true);
         END IF;
@@ -66,7 +66,7 @@ BEGIN
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
             CROSS JOIN unnest(p_data, p_keys) WITH ORDINALITY AS item (data, key, place)
-            -- By key, because two bulks that meet each other's keys in different orders would deadlock.
+            -- By key, because two bulks that insert the same keys in different orders would deadlock.
             ORDER BY item.key, item.place
             ON CONFLICT DO NOTHING
             RETURNING id
@@ -80,6 +80,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.enqueue_many IS
-    'Adds a job for each element of p_data, claimed in that order. An element whose key a live job of the type has'
-    ' already is left out: enqueued counts what was added, and ids, if asked for, lists it.';
+    'Adds a job for each element of p_data, to be claimed in that order. Leaves out an element whose key a live job of the type already'
+    ' has. enqueued counts the added jobs; ids lists them, if p_return_ids is set.';
 REVOKE ALL ON FUNCTION howdah.enqueue_many FROM PUBLIC;

@@ -1,9 +1,9 @@
--- Each closed segment knows the first and the last of its ids, and ids grow with time: so a new one is looked for in the open
--- segment alone, and an old or a random one in all of them. The lock on the open segment comes before the snapshot: what is
--- not seen in it has not been committed, whether it has been closed meanwhile or not.
+-- The first and the last id of each closed segment are recorded, and ids grow with time: so a new id is looked up in the open segment
+-- alone, and an old or random one in all of them. The lock on the open segment comes before the snapshot: a row that is not seen in
+-- it has not been committed, even if the segment is closed meanwhile.
 CREATE OR REPLACE FUNCTION howdah.has_ended(p_ids uuid[]) RETURNS uuid
 LANGUAGE plpgsql VOLATILE
--- By id = ANY, whatever the planner knows: a plan made for an empty segment must hold for a full one.
+-- The plan must be id = ANY, whatever the statistics: a plan made for an empty segment must hold for a full one.
 SET enable_seqscan = off
 SET jit = off
 AS $$
@@ -19,5 +19,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.has_ended IS
-    'One of these ids that an ended job has; NULL if none has. For a READ COMMITTED transaction. Internal.';
+    'One of these ids that belongs to an ended job; NULL if there is none. For a READ COMMITTED transaction. Internal.';
 REVOKE ALL ON FUNCTION howdah.has_ended FROM PUBLIC;

@@ -1,12 +1,12 @@
--- The keys of one call are sorted, but not those of the several calls of a long bulk: two such bulks, or one of them and a call
--- with several keys, could meet each other's keys in different orders, and deadlock. So a long bulk has its type for itself until
--- its transaction ends, and single calls share it. It is no more than a courtesy: without it, a deadlock ends one of the two.
+-- The keys of one call are sorted, but not those across the calls of a long bulk: two such bulks, or one of them and a call with
+-- several keys, could insert the same keys in different orders, and deadlock. So a long bulk locks its type exclusively until its
+-- transaction ends, and single calls share the lock. The lock is an optimisation: without it, a deadlock ends one of the two.
 --
--- Who has queued up before in the same transaction, for this type or another, does not wait for it. Whoever has one of these
--- locks and waits for a second one may be waited for in turn, and the two would deadlock though no key of theirs is the same.
+-- A transaction that already holds such a lock, for this type or another, does not wait for a second one. Two transactions that each
+-- hold one and wait for another could deadlock though they have no key in common.
 --
--- Any login can take such a lock, by its number. A bulk that has it also writes to the table of jobs, which no outsider can. So a wait
--- goes on as long as there is such a bulk, and for a minute at most.
+-- Any login can take such a lock, by its number. A bulk that holds it also writes to the table of jobs, which no outsider can do. So
+-- this waits as long as a holder writes to it, and for a minute at most.
 CREATE OR REPLACE FUNCTION howdah.lock_type_for_bulk(p_job_type varchar, p_shared boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -14,10 +14,10 @@ AS $$
 DECLARE
     v_class int := 'howdah.types'::regclass::oid::int;
     v_type int := hashtext(p_job_type);
-    -- The caller's own bound, by which the whole wait is bound, too.
-    v_bound text := current_setting('lock_timeout');
-    v_until timestamptz := clock_timestamp() + coalesce(nullif(v_bound::interval, '0'), interval '100 years');
-    v_patience timestamptz := clock_timestamp() + interval '1 minute';
+    -- The caller's own lock_timeout limits the whole wait, too.
+    v_lock_timeout text := current_setting('lock_timeout');
+    v_until timestamptz := clock_timestamp() + coalesce(nullif(v_lock_timeout::interval, '0'), interval '100 years');
+    v_give_up_at timestamptz := clock_timestamp() + interval '1 minute';
     v_holders text;
 BEGIN
     IF (
@@ -54,20 +54,20 @@ BEGIN
             WHERE w.virtualtransaction = l.virtualtransaction AND w.relation = 'howdah.live'::regclass
                 AND w.mode = 'RowExclusiveLock' AND w.granted
         ));
-        IF v_holders IS NOT NULL OR clock_timestamp() >= v_patience THEN
-            RAISE WARNING 'bulks of type % go on without the lock that keeps them from each other: pid % has it', p_job_type, coalesce(v_holders, 'unknown')
+        IF v_holders IS NOT NULL OR clock_timestamp() >= v_give_up_at THEN
+            RAISE WARNING 'bulks of type % are not serialised: pid % holds their lock', p_job_type, coalesce(v_holders, 'unknown')
                 USING HINT = coalesce(
                     'End that session: SELECT pg_terminate_backend(' || split_part(v_holders, ',', 1) || ');',
-                    'The doctor names the sessions that are in the way.'
+                    'Run the doctor: it names the sessions that hold the lock.'
                 );
             EXIT;
         END IF;
     END LOOP;
-    PERFORM set_config('lock_timeout', v_bound, true);
+    PERFORM set_config('lock_timeout', v_lock_timeout, true);
 END
 $$;
 COMMENT ON FUNCTION howdah.lock_type_for_bulk IS
-    'For a bulk with keys that takes several calls of enqueue_many in one transaction: called before them, it lets such bulks of a type go one'
+    'For a bulk with keys that takes several calls of enqueue_many in one transaction: call it before them. Such bulks of a type then run one'
     ' after the other, because they could deadlock otherwise. It waits for transactions that add jobs, for a minute at most. p_shared is for a'
-    ' single call, which does it by itself.';
+    ' single call; enqueue_many uses it by itself.';
 REVOKE ALL ON FUNCTION howdah.lock_type_for_bulk FROM PUBLIC;

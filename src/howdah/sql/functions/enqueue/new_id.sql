@@ -1,5 +1,5 @@
--- PostgreSQL 18 makes UUIDv7 itself. Before it: the transaction's millisecond, a counter that only
--- ever grows (so that ids of one statement sort in the order of their making), 40 random bits.
+-- PostgreSQL 18 makes UUIDv7 itself. Before it: the transaction's millisecond, a counter that only grows (so that ids of one statement
+-- sort in the order in which they were made), 40 random bits.
 DO $do$
 BEGIN
     IF current_setting('server_version_num')::int >= 180000 THEN

@@ -1,5 +1,5 @@
--- Without a search_path of its own, so that the planner puts it in its place: what a type says is then read by the very
--- statement that adds the jobs, after it has got its lock. See declare_type.
+-- It has no search_path of its own, so that the planner can inline it: then the very statement that adds the jobs reads the settings
+-- of the type, after it got its lock. See declare_type.
 CREATE OR REPLACE FUNCTION howdah.with_type_defaults(
     p_job_type varchar,
     p_priority int,
@@ -28,5 +28,5 @@ AS $$
     LEFT JOIN howdah.types AS t ON t.job_type = p_job_type
 $$;
 COMMENT ON FUNCTION howdah.with_type_defaults IS
-    'The options of a new job, filled in by what its type says, where they are not given. Internal.';
+    'The options of a new job; those that are not given come from its type. Internal.';
 REVOKE ALL ON FUNCTION howdah.with_type_defaults FROM PUBLIC;
