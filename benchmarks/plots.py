@@ -14,8 +14,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from benchmarks.charts import Bar, Point, bars, lines
 from benchmarks.peers.results import OURS
-from howdah.bench.plot import Bar, Point, bars, lines
 
 HERE = Path(__file__).parent
 

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 from benchmarks import result
 from benchmarks.drain import NAME
+from benchmarks.drift import thirds
+from benchmarks.memory import resident_bytes
 from benchmarks.program import output, program
 from benchmarks.server import Place, server
-from howdah.bench.drift import thirds
-from howdah.bench.memory import resident_bytes
 
 WARM_UP = 200_000
 MOST_MEMORY = 10e6

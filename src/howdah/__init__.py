@@ -47,11 +47,10 @@ from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job, Status
 from howdah.model.priority import Priority
 from howdah.model.progress import Point, Record
-from howdah.model.results import EnqueuedCount, JobPage, PrunedSegment, Recovered, Stats, TypeStats
+from howdah.model.results import EnqueuedCount, JobPage, PrunedSegment, QueuePosition, Recovered, Stats, TypeStats
+from howdah.model.schedule import Schedule
+from howdah.model.worker_info import Pace, WorkerInfo
 from howdah.queue import JobQueue
-from howdah.verbs.queue_position import Place
-from howdah.verbs.schedules import Schedule
-from howdah.verbs.workers import Pace, WorkerInfo
 from howdah.watch.wait import Group
 from howdah.watch.watch import Update
 
@@ -100,12 +99,12 @@ __all__ = [
     "Outcome",
     "Pace",
     "PayloadTooLarge",
-    "Place",
     "Point",
     "PositionLost",
     "Priority",
     "PrunedSegment",
     "QueueClosed",
+    "QueuePosition",
     "Record",
     "Recovered",
     "Resource",

@@ -1,4 +1,4 @@
-"""Where the jobs are: ``HOWDAH_DSN``, else ``DATABASE_URL``, else an embedded PostgreSQL; and in which schema."""
+"""Which database and schema hold the jobs: ``HOWDAH_DSN``, else ``DATABASE_URL``, else an embedded PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_SCHEMA = "howdah"
 
 
 def configured_dsn(dsn: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The DSN that was given or is configured; None means the embedded server."""
+    """The DSN that was passed or is configured; None means the embedded server."""
     if dsn is not None:
         return _checked(dsn, "dsn")
     for name in ENVIRONMENT:
@@ -24,14 +24,14 @@ def configured_dsn(dsn: str | None, environ: Mapping[str, str] = os.environ) -> 
 
 
 def configured_schema(schema: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """The schema that was given, or that ``HOWDAH_SCHEMA`` names."""
+    """The schema that was passed, else ``HOWDAH_SCHEMA``, else ``howdah``."""
     return schema if schema is not None else environ.get("HOWDAH_SCHEMA") or DEFAULT_SCHEMA
 
 
 def _checked(dsn: str, origin: str) -> str:
     if not isinstance(dsn, str):
         raise InvalidOption(f"{origin} is a str, not a {type(dsn).__name__}")
-    # SQLAlchemy's and Django's spellings of the same thing.
+    # SQLAlchemy and Django spell the scheme in other ways.
     scheme, separator, rest = dsn.partition("://")
     if separator and scheme.startswith(("postgres+", "postgresql+", "postgres", "psql")):
         dsn = f"postgresql://{rest}"
@@ -39,7 +39,7 @@ def _checked(dsn: str, origin: str) -> str:
     try:
         conninfo.conninfo_to_dict(dsn)
     except ProgrammingError:
-        # Not the driver's own message: it may repeat the DSN, and with it the password.
+        # Not the driver's own message: it may repeat the DSN with its password.
         raise InvalidOption(
             f"{origin} is not a PostgreSQL DSN: write postgresql://user:password@host:5432/database,"
             " or host=… dbname=… user=…"
@@ -48,7 +48,7 @@ def _checked(dsn: str, origin: str) -> str:
 
 
 def _check_encoded(rest: str, origin: str) -> None:
-    """Refuses what would otherwise be read as a strange host or database, and named in messages: part of a password."""
+    """Refuse an unescaped password: a part of it would be read as host or database, and shown in messages."""
     authority, _, path = rest.partition("?")[0].partition("/")
     if authority.count("@") > 1 or "@" in path:
         raise InvalidOption(
@@ -57,12 +57,12 @@ def _check_encoded(rest: str, origin: str) -> None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a part of a DSN is nobody else's business."""
+    """Whether a parameter of a DSN must not be shown."""
     return "password" in name or "secret" in name
 
 
 def redacted(dsn: str) -> str:
-    """The DSN for people to read: without the password."""
+    """The DSN without its secrets, for messages."""
     parts = conninfo.conninfo_to_dict(dsn)
     for name in parts:
         if is_secret(name):

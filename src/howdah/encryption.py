@@ -1,12 +1,12 @@
-"""A codec that encrypts what is stored: ``JobQueue(codec=EncryptedCodec(keys))``. Needs the extra ``howdah[encryption]``.
+"""A codec that encrypts stored values: ``JobQueue(codec=EncryptedCodec(keys))``. Needs the extra ``howdah[encryption]``.
 
-Each value is sealed on its own, by AES-256-GCM under a key of its own, which is derived from the given key and from a
-random nonce of 192 bits as XAES-256-GCM says (C2SP). So nonces are simply random: with the 96 bits of plain AES-GCM a busy
-queue would have to change its key every few days, because two equal nonces under one key break it.
+Each value is encrypted with AES-256-GCM under a key of its own, which is derived from the given key and a random nonce
+of 192 bits as XAES-256-GCM specifies (C2SP). So nonces can be random. With the 96 bits of plain AES-GCM a busy queue
+would have to change its key every few days, because two equal nonces under one key break it.
 
-What is stored is ``{"howdah.sealed": "base64 of nonce and ciphertext", "key": "id of the key"}``. The id is derived from
-the key, so that there is nothing to number and nothing to mix up. Values are not compressed: the length of what attacker
-and user wrote together would tell of what the user wrote.
+The stored form is ``{"howdah.sealed": "base64 of nonce and ciphertext", "key": "id of the key"}``. The id is derived from
+the key, so keys need no numbers that could be mixed up. Values are not compressed: if an attacker controls a part of a
+value, its compressed length would leak the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEALED: Final = "howdah.sealed"
 _FIELDS: Final = frozenset({SEALED, "key"})
 _NONCE: Final = 24
 _TAG: Final = 16
-# Says what the ciphertext is, and in which format: it opens nowhere else, even under the same key.
+# Bound to every ciphertext: with another purpose or format, it does not decrypt even under the same key.
 _PURPOSE: Final = b"howdah 1"
 
 
@@ -38,12 +38,12 @@ def new_key() -> str:
 
 
 class EncryptedCodec:
-    """Encrypts with the first key, and decrypts with whichever was used.
+    """Encrypts with the first key, and decrypts with the key that each value was encrypted with.
 
-    keys: each 32 random bytes, or these as urlsafe base64 (``new_key()`` makes one). Also one key alone, or one text with
+    keys: each is 32 random bytes, or these as urlsafe base64 (``new_key()`` makes one). One key, several, or a str with
         commas between them.
-    allow_plain: values that are not encrypted are read as they are: those from before encryption was switched on. Whoever
-        can write to the tables can then put values there that nobody with a key has made.
+    allow_plain: also read values that are not encrypted, such as those from before encryption was switched on. Then every
+        login that can write to the tables can forge values without a key.
     """
 
     def __init__(self, keys: str | bytes | Iterable[str | bytes], *, allow_plain: bool = False) -> None:
@@ -60,7 +60,7 @@ class EncryptedCodec:
     def from_environment(
         cls, name: str = ENVIRONMENT, *, allow_plain: bool = False, environ: Mapping[str, str] = os.environ
     ) -> EncryptedCodec:
-        """With the keys of an environment variable, commas between them."""
+        """A codec with the keys of an environment variable, which has commas between them."""
         if not environ.get(name, "").strip():
             raise InvalidOption(f"{name} is not set: it holds the keys of this queue, with commas between them")
         try:
@@ -70,27 +70,27 @@ class EncryptedCodec:
 
     @property
     def key_ids(self) -> list[str]:
-        """The ids of the keys, as they stand beside what was encrypted with them; the first is the one that encrypts."""
+        """The ids of the keys, as stored beside encrypted values; the first one encrypts."""
         return list(self._keys)
 
     def encode(self, value: Any) -> Any:
-        """The value, encrypted with the first key, and that key's id."""
+        """The value, encrypted with the first key, beside that key's id."""
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return {SEALED: base64.b64encode(self._first.seal(text.encode())).decode(), "key": self._first.id}
 
     def decode(self, value: Any) -> Any:
-        """The value. Raises KeyMissing, or Undecodable where it was changed or never encrypted."""
+        """The decrypted value. Raises KeyMissing, or Undecodable if it was changed or never encrypted."""
         if not isinstance(value, dict) or value.keys() != _FIELDS:
             if self._allow_plain:
                 return value
             raise Undecodable(
-                "this value is not encrypted, and allow_plain=True was not said: it was stored by somebody without a key"
+                "this value is not encrypted: it was stored without a key. To read such values, pass allow_plain=True"
             )
         key = self._keys.get(value["key"]) if isinstance(value["key"], str) else None
         if key is None:
             key_id = str(value["key"])[:40]
             raise KeyMissing(
-                f"this value is encrypted with the key {key_id}, which was not given; there are: {', '.join(self._keys)}",
+                f"this value is encrypted with the key {key_id}, which was not given; the given keys are: {', '.join(self._keys)}",
                 key_id=key_id,
             )
         return json.loads(key.open(value[SEALED]))
@@ -112,7 +112,7 @@ class _Key:
         self.id = hashlib.sha256(b"howdah key id" + secret).hexdigest()[:12]
         self._aes_gcm = AESGCM
         self._invalid = InvalidTag
-        # Single blocks of what only we choose, as CMAC has them.
+        # ECB is safe here: it encrypts single blocks of our own making, as in CMAC.
         self._block = Cipher(algorithms.AES(secret), modes.ECB())
         self._mask = _doubled(self._block.encryptor().update(bytes(16)))
 
@@ -141,7 +141,7 @@ class _Key:
 
 
 def _doubled(block: bytes) -> bytes:
-    """Times two in the field that CMAC counts in."""
+    """Multiply by two in the finite field of CMAC."""
     doubled = int.from_bytes(block) << 1
     return (doubled & ((1 << 128) - 1) ^ (0x87 if doubled >> 128 else 0)).to_bytes(16)
 
@@ -151,7 +151,7 @@ def _secrets(keys: str | bytes | Iterable[str | bytes]) -> list[bytes]:
         keys = [part for each in keys.split(",") if (part := each.strip())]
     elif isinstance(keys, bytes):
         keys = [keys]
-    # No message shows what was given: it may be a key with a slip of the pen.
+    # No message repeats the input: it may be a key with a typo.
     try:
         return [_secret(key, number) for number, key in enumerate(keys, start=1)]
     except TypeError:

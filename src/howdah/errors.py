@@ -3,34 +3,34 @@
 ::
 
     HowdahError
-    ├── InvalidInput (ValueError)        a mistake of the caller; nothing was written
+    ├── InvalidInput (ValueError)        the call has an invalid value; nothing was written
     │   ├── InvalidJobType
-    │   ├── InvalidPayload               names the place inside the value
+    │   ├── InvalidPayload               its message has the path inside the value
     │   │   └── PayloadTooLarge
     │   ├── InvalidOption                priority, delay, run_at, limits, …
-    │   ├── InvalidArguments             they do not fit the handler; has the field
+    │   ├── InvalidArguments             the arguments do not fit the handler; has the field
     │   └── InvalidItem                  one item of a bulk; has its index
     ├── JobNotFound (LookupError)
     ├── ScheduleNotFound (LookupError)
-    ├── JobNotChanged                    the job was not in a state that allows the move
-    │   ├── LeaseLost                    a worker's write came too late: it changed nothing
-    │   ├── NotRunning                   a verb of the handler's job, outside of its handler
-    │   └── WorkerUnknown                the worker is not registered, or was given up for dead
-    ├── NotSuccessful                    what job.value() raises; has the job
+    ├── JobNotChanged                    the state of the job does not allow the change
+    │   ├── LeaseLost                    the claim is over: the write changed nothing
+    │   ├── NotRunning                   a verb of the handler's job, used outside of its handler
+    │   └── WorkerUnknown                the worker is not registered, or was declared dead
+    ├── NotSuccessful                    raised by job.value(); has the job
     │   ├── JobFailed                    has the error, its kind, and the handler's traceback
     │   ├── JobCancelled
     │   └── NotEnded
-    ├── Undecodable                      what is stored cannot be read by the queue's codec
+    ├── Undecodable                      the queue's codec cannot read a stored value
     │   └── KeyMissing                   has the id of the key
-    ├── PositionLost                     a place in the stream that this database does not know
+    ├── PositionLost                     not a position of this database's event stream
     ├── WaitTimeout (TimeoutError)
-    ├── SchemaError                      each says which command to run
+    ├── SchemaError                      its message has the command to run
     │   ├── SchemaMissing
     │   ├── SchemaOutdated
     │   ├── SchemaTooNew
-    │   └── SchemaConflict               something that is not ours is in the way
+    │   └── SchemaConflict               an object that is not Howdah's is in the way
     ├── NotPermitted (PermissionError)   the database's login lacks the role for it
-    ├── DatabaseUnavailable (ConnectionError)   an outage, not a mistake: try again
+    ├── DatabaseUnavailable (ConnectionError)   an outage: try again
     │   └── LoginRefused                 a wrong password or login: trying again does not help
     ├── EmbeddedServerError              the embedded PostgreSQL could not be started
     └── QueueClosed
@@ -46,14 +46,14 @@ from typing import Any, Final
 
 
 class HowdahError(Exception):
-    """Howdah could not do what was asked."""
+    """Howdah could not do this."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or inspect.getdoc(type(self)))
 
 
 class InvalidInput(HowdahError, ValueError):
-    """The call was given a value that cannot be stored."""
+    """The call has a value that is not valid."""
 
 
 class InvalidJobType(InvalidInput):
@@ -69,7 +69,7 @@ class PayloadTooLarge(InvalidPayload):
 
 
 class InvalidOption(InvalidInput):
-    """An option is outside of what the queue accepts."""
+    """The value of an option is not valid."""
 
 
 class InvalidArguments(InvalidInput):
@@ -101,7 +101,7 @@ class ScheduleNotFound(HowdahError, LookupError):
 
 
 class JobNotChanged(HowdahError):
-    """The job is not in a state that allows this."""
+    """The state of the job does not allow this."""
 
 
 class LeaseLost(JobNotChanged):
@@ -109,11 +109,11 @@ class LeaseLost(JobNotChanged):
 
 
 class NotRunning(JobNotChanged):
-    """This verb belongs to the job that a handler runs. Elsewhere, use the queue's: queue.progress(job, …)."""
+    """Only the handler that runs the job may call this. Elsewhere, use the queue: queue.progress(job, …)."""
 
 
 class WorkerUnknown(JobNotChanged):
-    """The worker is not registered, or was given up for dead. It must register again before it claims."""
+    """The worker is not registered, or was declared dead. It must register again before it claims."""
 
 
 class NotSuccessful(HowdahError):
@@ -132,7 +132,7 @@ class JobFailed(NotSuccessful):
 
     @property
     def error(self) -> str | None:
-        """What its last attempt ended with."""
+        """The error of its last attempt."""
         return None if self.job is None else self.job.last_error
 
     @property
@@ -155,11 +155,11 @@ class NotEnded(NotSuccessful):
 
 
 class Undecodable(HowdahError):
-    """The queue's codec cannot read what is stored."""
+    """The queue's codec cannot read a stored value."""
 
 
 class KeyMissing(Undecodable):
-    """What is stored is encrypted with a key that was not given."""
+    """A stored value is encrypted with a key that was not given."""
 
     def __init__(self, message: str | None = None, *, key_id: str | None = None) -> None:
         super().__init__(message)
@@ -170,11 +170,11 @@ class KeyMissing(Undecodable):
 
 
 class PositionLost(HowdahError):
-    """This position is not one of this database's stream: it may have been restored. Begin without one."""
+    """This position is not in the event stream of this database, which may have been restored. Start without a position."""
 
 
 class WaitTimeout(HowdahError, TimeoutError):
-    """The job had not ended when the time was up. It goes on."""
+    """The job did not end within the timeout. It continues."""
 
 
 class SchemaError(HowdahError):
@@ -194,19 +194,19 @@ class SchemaTooNew(SchemaError):
 
 
 class SchemaConflict(SchemaError):
-    """Something that Howdah did not make is in the way."""
+    """An object that Howdah did not create is in the way."""
 
 
 class NotPermitted(HowdahError, PermissionError):
-    """The database's login may not do this."""
+    """The login of the database may not do this."""
 
 
 class DatabaseUnavailable(HowdahError, ConnectionError):
-    """The database cannot be reached, or went away. Nothing is wrong with the call: try it again."""
+    """The database cannot be reached, or the connection broke. The call itself is valid: try it again."""
 
 
 class LoginRefused(DatabaseUnavailable):
-    """The database refuses this login. That does not pass by itself: correct the DSN, or the server's pg_hba.conf."""
+    """The database refuses this login. Trying again does not help: correct the DSN, or the server's pg_hba.conf."""
 
 
 class EmbeddedServerError(HowdahError):

@@ -1,4 +1,4 @@
-"""Fixtures for projects that use Howdah. pytest finds them by itself; what no test asks for is never made."""
+"""Fixtures for projects that use Howdah. pytest finds them by itself, and makes only those that a test requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _howdah_session_database(howdah_dsn: str) -> Iterator[TestDatabase]:
 
 @pytest.fixture
 def howdah_database(_howdah_session_database: TestDatabase) -> Iterator[TestDatabase]:
-    """A clean, migrated queue: its `dsn`, its `schema`, and `use(queue)`, which points a queue of yours to it."""
+    """A clean, migrated queue: its `dsn`, its `schema`, and `use(queue)`, which connects your queue to it."""
     _howdah_session_database.clean()
     yield _howdah_session_database
     _howdah_session_database.release()

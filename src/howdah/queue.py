@@ -28,12 +28,10 @@ from howdah.errors import InvalidOption
 from howdah.handlers.handler import Handler
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
-from howdah.verbs import calls
+from howdah.verbs import claims, operate, produce
 from howdah.verbs import cron as cron_rhythms
 from howdah.verbs import events as event_verbs
 from howdah.verbs import schedules as schedule_verbs
-from howdah.verbs.queue_position import place as place_of
-from howdah.verbs.workers import workers as list_workers
 from howdah.watch import wait, watch
 from howdah.watch.hub import Hub
 from howdah.watch.wait import OnProgress, value_of
@@ -120,37 +118,37 @@ class JobQueue:
         )
 
     # Producers
-    enqueue, aenqueue = _both(calls.enqueue)
-    enqueue_many, aenqueue_many = _both(calls.enqueue_many)
+    enqueue, aenqueue = _both(produce.enqueue)
+    enqueue_many, aenqueue_many = _both(produce.enqueue_many)
 
     # Operators
-    get, aget = _both(calls.get)
-    list, alist = _both(calls.list_jobs)
-    stats, astats = _both(calls.stats)
-    workers, aworkers = _both(list_workers)
+    get, aget = _both(operate.get)
+    list, alist = _both(operate.list_jobs)
+    stats, astats = _both(operate.stats)
+    workers, aworkers = _both(operate.workers)
     events, aevents = _both(event_verbs.events)
-    position, aposition = _both(event_verbs.position)
-    place, aplace = _both(place_of)
-    cancel, acancel = _both(calls.cancel)
-    retry, aretry = _both(calls.retry)
-    reschedule, areschedule = _both(calls.reschedule)
-    reprioritise, areprioritise = _both(calls.reprioritise)
-    pause, apause = _both(calls.pause)
-    resume, aresume = _both(calls.resume)
-    recover, arecover = _both(calls.recover)
-    recover_stale_jobs, arecover_stale_jobs = _both(calls.recover_stale_jobs)
-    prune, aprune = _both(calls.prune)
+    stream_position, astream_position = _both(event_verbs.stream_position)
+    queue_position, aqueue_position = _both(operate.queue_position)
+    cancel, acancel = _both(operate.cancel)
+    retry, aretry = _both(operate.retry)
+    reschedule, areschedule = _both(operate.reschedule)
+    reprioritise, areprioritise = _both(operate.reprioritise)
+    pause, apause = _both(operate.pause)
+    resume, aresume = _both(operate.resume)
+    recover, arecover = _both(operate.recover)
+    recover_stale_jobs, arecover_stale_jobs = _both(operate.recover_stale_jobs)
+    prune, aprune = _both(operate.prune)
 
     # Workers that drive their own loop
-    claim, aclaim = _both(calls.claim)
-    start, astart = _both(calls.start)
-    progress, aprogress = _both(calls.progress)
+    claim, aclaim = _both(claims.claim)
+    start, astart = _both(claims.start)
+    progress, aprogress = _both(claims.progress)
     event, aevent = _both(event_verbs.event)
-    checkpoint, acheckpoint = _both(calls.checkpoint)
-    complete, acomplete = _both(calls.complete)
-    fail, afail = _both(calls.fail)
-    snooze, asnooze = _both(calls.snooze)
-    release, arelease = _both(calls.release)
+    checkpoint, acheckpoint = _both(claims.checkpoint)
+    complete, acomplete = _both(claims.complete)
+    fail, afail = _both(claims.fail)
+    snooze, asnooze = _both(claims.snooze)
+    release, arelease = _both(claims.release)
 
     # Schedules
     schedule, aschedule = _both(schedule_verbs.schedule)
@@ -190,7 +188,7 @@ class JobQueue:
         """What happens to all jobs, or to those of some types, as it happens, without end.
 
         after: an update's position, to go on behind it; "" from the oldest that is kept; from the first step on if
-            not given (``position`` pins an earlier moment). kinds: as of ``watch``; "progress" is told of jobs that
+            not given (``stream_position`` pins an earlier moment). kinds: as of ``watch``; "progress" is told of jobs that
             have reported any. Outages of the database are waited out. Raises PositionLost if it was restored.
         """
         return watch.watch_all(self._hub(), self._context, types, kinds, after)

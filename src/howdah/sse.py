@@ -1,15 +1,15 @@
-"""Progress for browsers: an ASGI app that serves what ``awatch`` yields as Server-Sent Events.
+"""Progress for browsers: an ASGI app that serves the updates of ``awatch`` as Server-Sent Events.
 
 ::
 
-    GET /{job_id}    one job, from its first event on, until it has ended
+    GET /{job_id}    one job, from its first event until it has ended
     GET /            all jobs, from now on
 
-``?kinds=event,progress`` and ``?types=mail`` narrow it down; ``Last-Event-ID``, which browsers send by themselves,
-or ``?after=…`` resumes it. Mount it in a Starlette or FastAPI app, behind that app's own authentication.
+``?kinds=event,progress`` and ``?types=mail`` select updates. ``Last-Event-ID``, which browsers send by themselves,
+or ``?after=…`` resumes a stream. Mount it in a Starlette or FastAPI app, behind that app's own authentication.
 
-A page of another site must not read it through its visitor's browser: only the hosts that are named are served, and to no other
-origin than their own, or one that is named too.
+A page of another site must not read a stream through its visitor's browser. So only requests for known hosts are served, and only
+to pages of the same origin or of an origin that is listed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from howdah.checks import options
-from howdah.checks.json_values import unreadable_mark
 from howdah.checks.options import Seconds
+from howdah.checks.values import unreadable_mark
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput, InvalidOption, JobNotFound, PositionLost
 from howdah.model.codec import Unreadable
 from howdah.model.failure import describe
@@ -60,11 +60,11 @@ _LONGEST_POSITION: Final = 16_384
 _POSITION: Final = re.compile(
     r"[0-9]{1,9}(-[0-9]{1,18})?|[0-9]{1,20}:[0-9]{1,20}:[0-9,]*@[0-9]{1,19}(/[0-9:,]+@[0-9]{1,19}/[0-9]{1,19})?"
 )
-"""Of one job's stream, and of all jobs'."""
+"""A position in the stream of one job, or of all jobs."""
 
 
 def shown(update: Update) -> dict[str, Any]:
-    """What a browser gets of an update: neither the job's data and result, nor its errors, nor who runs it."""
+    """An update as browsers get it: without the job's data, result, errors and worker."""
     data = unreadable_mark(update.data) if isinstance(update.data, Unreadable) else update.data
     if update.kind == "status" and isinstance(data, Mapping):
         data = {name: value for name, value in data.items() if name not in _PRIVATE}
@@ -87,14 +87,15 @@ def _shown_job(job: Job) -> dict[str, Any]:
 class EventStream:
     """The ASGI app.
 
-    types: only jobs of these types can be seen. kinds: what is served; "log" only where it is named here.
+    types: serve only jobs of these types. kinds: the kinds of updates to serve; "log" only if it is listed here.
     authorize: called with the request's scope and the job's id (None: all jobs); False refuses with 403.
-    show: turns an update into what is sent, as JSON; ``howdah.sse.shown`` if not given.
-    hosts: the names under which it is served, such as ``["jobs.example.com"]``, besides those of this machine (localhost); ``["*"]`` for
-        any. A request for another is refused with 403: a foreign name may be made to point here.
-    origins: other origins whose pages may read it, such as ``["https://www.example.com"]``; ``["*"]`` for any. A page of another site is
-        refused with 403 otherwise.
-    max_streams: how many at once; more are put off. keepalive: seconds of silence before a comment is sent.
+    show: turns an update into the value that is sent as JSON; by default ``howdah.sse.shown``.
+    hosts: the host names to serve besides localhost, such as ``["jobs.example.com"]``; ``["*"]`` for any. A request for another
+        host is refused with 403, because an attacker can make a name of his own point here.
+    origins: other origins whose pages may read it, such as ``["https://www.example.com"]``; ``["*"]`` for any. Pages of all others
+        are refused with 403.
+    max_streams: how many streams may be open; more are asked to come back later. keepalive: seconds without an update before a
+        comment is sent.
     """
 
     def __init__(
@@ -123,14 +124,14 @@ class EventStream:
         self._closed = False
 
     def close(self) -> None:
-        """Ends all streams, so that the server can stop: browsers come back to the next one. From the app's own loop."""
+        """End all streams, so that the server can stop. Browsers reconnect to the next one. Call it on the app's own loop."""
         self._closed = True
         for stop in self._stops:
             stop.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _lifespan(receive, send)
         elif scope["type"] == "http":
             await self._respond(scope, receive, send)
         else:
@@ -149,7 +150,7 @@ class EventStream:
             await _refuse(send, 404 if isinstance(error, _NoSuchPath) else 400, str(error))
             return
         if not await self._allows(scope, wanted.job_id):
-            await _refuse(send, 403, "this is not for you")
+            await _refuse(send, 403, "this app does not allow this request to read these jobs")
         elif self._closed or len(self._stops) >= self._max_streams:
             await _put_off(scope, send, "too many streams are open")
         else:
@@ -161,16 +162,16 @@ class EventStream:
                 self._stops.discard(stop)
 
     def _foreign(self, scope: Scope) -> str | None:
-        """Why a request is refused that comes by a name, or from a page, that is not known here."""
+        """The reason to refuse a request for a foreign host, or from a page of a foreign origin; None to serve it."""
         host, origin, site = (_header(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
         named = _HOST.fullmatch(host)
         name = named[1] if named else ""
         if not (_LOOPBACK.fullmatch(name) or {name, host, "*"} & self._hosts):
-            return "this host is not served here: name it in EventStream(hosts=[…])"
+            return "this host is not served here: add it to EventStream(hosts=[…])"
         if "*" in self._origins or (origin and (origin in self._origins or _place_of(origin) == host)):
             return None
         if origin or site in ("cross-site", "same-site"):
-            return "pages of this origin may not read this: name it in EventStream(origins=[…])"
+            return "pages of this origin may not read this: add it to EventStream(origins=[…])"
         return None
 
     async def _allows(self, scope: Scope, job_id: uuid.UUID | None) -> bool:
@@ -180,7 +181,7 @@ class EventStream:
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
     async def _serve(self, wanted: _Wanted, scope: Scope, receive: Receive, send: Send, stop: asyncio.Event) -> None:
-        """Answers at once, also where there is nothing to tell yet."""
+        """Respond at once, even if there is no update yet."""
         messages = self._all(wanted)
         if wanted.job_id is not None:
             try:
@@ -194,7 +195,7 @@ class EventStream:
                 await _refuse(send, 404, "there is no such job")
                 return
             if job.ended and wanted.after is not None and wanted.after.endswith(f"-{job.token}"):
-                # The end was delivered before: only this answer keeps a browser from asking again.
+                # The end was delivered before. Only a 204 keeps a browser from reconnecting.
                 await send({"type": "http.response.start", "status": 204, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
                 return
@@ -208,19 +209,19 @@ class EventStream:
             await self._stream(messages, receive, send, stop)
 
     async def _one(self, wanted: _Wanted, job: Job) -> AsyncGenerator[bytes]:
-        told = wanted.after or "0"
+        position = wanted.after or "0"
         try:
             updates = self._queue.awatch(job, kinds=wanted.kinds, after=wanted.after)
         except InvalidOption:
             yield b"event: reset\ndata: {}\n\n"
-            updates, told = self._queue.awatch(job, kinds=wanted.kinds), "0"
+            updates, position = self._queue.awatch(job, kinds=wanted.kinds), "0"
         async with contextlib.aclosing(updates):
             async for update in updates:
-                told = update.position
+                position = update.position
                 yield self._message(update)
         ended = await self._queue.aget(job.id)
-        place = f"{told.partition('-')[0]}-{ended.token}"
-        yield b"id: %s\nevent: end\ndata: {}\n\n" % place.encode()
+        end = f"{position.partition('-')[0]}-{ended.token}"
+        yield b"id: %s\nevent: end\ndata: {}\n\n" % end.encode()
 
     async def _all(self, wanted: _Wanted) -> AsyncGenerator[bytes]:
         begun = b""
@@ -230,10 +231,10 @@ class EventStream:
                     async for message in messages:
                         yield message
             except (InvalidOption, PositionLost):
-                # A browser can do nothing about its position: it is told that there is a gap, and goes on from now.
+                # A browser cannot correct its position: it gets a "reset" event for the gap, and continues from now.
                 begun = b"event: reset\ndata: {}\n"
-        now = await self._queue.aposition()
-        # Who is cut off before the first event has a place to go on from, too.
+        now = await self._queue.astream_position()
+        # With it, a browser that is disconnected before the first update can resume, too.
         yield begun + b"id: %s\n\n" % now.encode()
         async with contextlib.aclosing(self._since(wanted, now)) as messages:
             async for message in messages:
@@ -268,7 +269,7 @@ class EventStream:
                 following = asyncio.create_task(_next(messages))
             await send(_body(b"", more=False))
         except HowdahError as error:
-            # The database is away, or the queue closed: a browser comes back by itself, and goes on where it was.
+            # The database is unreachable, or the queue was closed. Browsers reconnect by themselves and resume.
             log.info("a stream ended: %s", describe(error))
             await send(_body(b"", more=False))
         finally:
@@ -283,7 +284,7 @@ class EventStream:
 
 
 class _NoSuchPath(InvalidInput):
-    """There is nothing here: the path is the id of a job, or empty."""
+    """There is nothing at this path: it is empty, or the id of a job."""
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -303,7 +304,7 @@ def _wanted(scope: Scope, kinds: Sequence[UpdateKind], types: Sequence[str] | No
     if asked_types is not None:
         types = [name for name in options.job_types(asked_types) if types is None or name in types]
     if not kinds or types == []:
-        raise InvalidOption("nothing of that is served here")
+        raise InvalidOption("none of the requested kinds and types is served here")
     after = _header(scope, b"last-event-id") or (query.get("after") or [""])[0]
     if after and (len(after) > _LONGEST_POSITION or not _POSITION.fullmatch(after)):
         raise InvalidOption("this is not a position: pass the id of an event of this stream, or none")
@@ -316,7 +317,7 @@ def _header(scope: Scope, wanted: bytes) -> str:
 
 def _names(values: Sequence[str], option: str) -> frozenset[str]:
     if isinstance(values, str):
-        raise InvalidOption(f"{option} is a list of names, not one of them")
+        raise InvalidOption(f"{option} is a list of names, not a str")
     return frozenset(options.text(value, option).lower().rstrip("/") for value in values)
 
 
@@ -351,18 +352,18 @@ async def _left(receive: Receive) -> None:
 async def _start(scope: Scope, send: Send) -> None:
     origin = _header(scope, b"origin")
     headers = {
-        # It may: see _foreign. By this a browser lets the page read the answer.
+        # _foreign has allowed the origin. Without this header the browser would not let the page read the response.
         **({"access-control-allow-origin": origin, "vary": "origin"} if origin else {}),
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-store",
-        # A proxy that gathers the answer would hold back every event.
+        # A proxy that buffers the response would delay every event.
         "x-accel-buffering": "no",
     }
     await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
 
 
 def _place_of(origin: str) -> str:
-    """Host and port of an origin; nothing if it is none."""
+    """Host and port of an origin; empty if it is malformed."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -374,7 +375,7 @@ def _retry_after(milliseconds: int) -> bytes:
 
 
 async def _put_off(scope: Scope, send: Send, message: str) -> None:
-    """Not now. A browser would never ask again after any status but 200, so it gets that, and when to come back."""
+    """Ask the client to come back later. A browser reconnects only after a 200, so it gets one with a delay."""
     if any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"]):
         await _start(scope, send)
         await send(_body(_retry_after(PUT_OFF_MS), more=False))
@@ -389,7 +390,7 @@ async def _refuse(send: Send, status: int, message: str, headers: Mapping[str, s
     await send({"type": "http.response.body", "body": body})
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _lifespan(receive: Receive, send: Send) -> None:
     while True:
         kind = (await receive())["type"].removeprefix("lifespan.")
         await send({"type": f"lifespan.{kind}.complete"})

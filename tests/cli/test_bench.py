@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import threading
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ import psycopg
 import pytest
 
 from howdah import JobQueue, Priority
-from howdah.bench import crew
-from howdah.bench.arena import Arena
-from howdah.bench.catalogue import SCENARIOS, WHAT
-from howdah.bench.handlers import NOTHING
-from howdah.bench.run import run
-from howdah.cli.commands import bench as cli_bench
+from howdah.cli.commands.bench import command as bench_command
+from howdah.cli.commands.bench.handlers import ASYNC, JOB_TYPES
+from howdah.cli.commands.bench.scenarios import SCENARIOS, WHAT, run
+from howdah.cli.commands.bench.schema import BenchSchema
+from howdah.cli.process import worker_group
 from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
 from tests.cli.terminal import Terminal
 
@@ -42,12 +40,12 @@ def schemas(dsn: str) -> set[str]:
         return {name for (name,) in conn.execute("SELECT nspname FROM pg_namespace")}
 
 
-class Bench:
-    """A bench in a process of its own, and what it has said so far."""
+class Running:
+    """A program in a process of its own, and what it has written to stderr so far."""
 
-    def __init__(self, dsn: str, *argv: str) -> None:
+    def __init__(self, dsn: str, argv: list[str]) -> None:
         self.process = subprocess.Popen(
-            command("bench", *argv),
+            argv,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -84,15 +82,13 @@ class Bench:
 # The whole of it
 
 
-def test_everything_is_measured_drawn_and_told_and_nothing_is_left(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
-    mine = queue.enqueue(NOTHING, {"n": 1}, priority=Priority.EXPLICIT)
-    picture = tmp_path / "bench.svg"
-    options = ("--payload", "100", "--concurrency", "20", "--rate", "200")
-    outcome = howdah("bench", *SMALL, *options, "--json", "--plot", str(picture), dsn=dsn, HOWDAH_SCHEMA="howdah")
+def test_everything_is_measured_and_reported_and_nothing_is_left(dsn: str, queue: JobQueue) -> None:
+    mine = queue.enqueue(ASYNC, {"n": 1}, priority=Priority.EXPLICIT)
+    options = ("--payload", "100", "--concurrency", "20")
+    outcome = howdah("bench", *SMALL, *options, "--json", dsn=dsn, HOWDAH_SCHEMA="howdah")
     assert outcome.code == 0, outcome.err
     (report,) = outcome.lines
     check_the_report(report)
-    check_the_picture(picture)
     assert SCHEMA not in schemas(dsn)
     assert queue.get(mine) == mine, "a job of the user's, though of a type that a bench handles, is not touched"
 
@@ -105,7 +101,7 @@ def check_the_report(report: dict[str, Any]) -> None:
     wanted = {"synchronous_commit", "fsync", "full_page_writes", "wal_level", "shared_buffers"}
     assert wanted <= set(server["settings"])
     assert server["connection"] == "a socket"
-    chosen = {"jobs": 10, "rounds": 1, "processes": 1, "concurrency": 20, "payload": 100, "rate": 200}
+    chosen = {"jobs": 10, "rounds": 1, "processes": 1, "concurrency": 20, "payload": 100}
     assert options == chosen
     assert [(each["what"], each["how"]) for each in results] == [(each.what, each.how) for each in SCENARIOS]
     for result, scenario in zip(results, SCENARIOS, strict=True):
@@ -116,23 +112,11 @@ def check_the_report(report: dict[str, Any]) -> None:
             assert figure["rounds"] == [played["values"][figure["name"]]]
             assert figure["min"] == figure["median"] == figure["max"] > 0
     by_what = {result["what"]: result["rounds"][0]["samples"] for result in results}
-    assert len(by_what["pickup"][""]) == 10
-    assert {name: len(each) for name, each in by_what["mixed"].items()} == {
-        "priority 150": 1,
-        "priority 100": 7,
-        "priority 30": 2,
-    }
-
-
-def check_the_picture(picture: Path) -> None:
-    said = [element.text or "" for element in ET.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
-    for expected in ("enqueue, one by one", "drain-batch, batches of 500", "pickup, p99", "mixed, p50, priority 30"):
-        assert expected in said
-    assert any(text.startswith("howdah bench, PostgreSQL 18") for text in said)
+    assert len(by_what["pickup"]) == 10
 
 
 def test_in_a_pipe_it_is_plain_text_and_what_is_kept_can_be_looked_at_and_is_replaced(dsn: str) -> None:
-    outcome = howdah("bench", "bulk", "enqueue", "--jobs", "10", "--rounds", "2", "--keep", dsn=dsn)
+    outcome = howdah("bench", "enqueue", "--jobs", "10", "--rounds", "2", "--keep", dsn=dsn)
     assert outcome.code == 0, outcome.err
     assert "\x1b" not in outcome.out + outcome.err
     first, settings, *_ = outcome.out.splitlines()
@@ -142,19 +126,19 @@ def test_in_a_pipe_it_is_plain_text_and_what_is_kept_can_be_looked_at_and_is_rep
     assert re.search(r"^ +median +min +max +unit$", outcome.out, flags=re.MULTILINE)
     for label in ("one by one", "16 threads", "async, one by one", "enqueue_many"):
         assert re.search(rf"^  {label}( +[\d,.]+){{3}}  jobs/s$", outcome.out, flags=re.MULTILINE)
-    assert "2 rounds of each after one that does not count, 1 worker process, in " in outcome.out
-    for line in ("fsync is off", "bulk, enqueue_many: warm-up: ", "enqueue, 16 threads: round 2 of 2: "):
+    assert "2 rounds of each after a warm-up, 1 worker process, in " in outcome.out
+    for line in ("fsync is off", "enqueue, enqueue_many: warm-up: ", "enqueue, 16 threads: round 2 of 2: "):
         assert line in outcome.err
     with JobQueue(dsn, SCHEMA) as kept:
-        assert kept.stats()[NOTHING].pending == 30, "of the last of them"
-    assert howdah("bench", "bulk", *SMALL, dsn=dsn).code == 0
+        assert kept.stats()[ASYNC].pending == 30, "of the last of them"
+    assert howdah("bench", "enqueue", *SMALL, dsn=dsn).code == 0
     assert SCHEMA not in schemas(dsn)
 
 
 def test_in_a_terminal_there_is_a_bar_and_then_a_table(dsn: str) -> None:
-    with Terminal("bench", "bulk", "enqueue", *SMALL, HOWDAH_DSN=dsn) as terminal:
+    with Terminal("bench", "enqueue", *SMALL, HOWDAH_DSN=dsn) as terminal:
         assert terminal.end() == 0
-        assert "bulk, enqueue_many: begins" in terminal.raw.decode()
+        assert "enqueue, one by one: warm-up" in terminal.raw.decode()
         assert "round 1 of 1" in terminal.raw.decode()
         assert "round 1 of 1" not in terminal.everything
         assert re.search(r"^  16 threads( +[\d,.]+){3}  jobs/s$", terminal.everything, flags=re.MULTILINE)
@@ -172,43 +156,43 @@ def refused(dsn: str, *argv: str, because: str) -> None:
 
 def test_a_schema_that_no_bench_made_is_not_touched(dsn: str, queue: JobQueue) -> None:
     job = queue.enqueue("send_invoice")
-    refused(dsn, "bulk", *SMALL, "--schema", "howdah", because="there is a schema howdah that no bench made")
+    refused(dsn, "enqueue", *SMALL, "--schema", "howdah", because="there is a schema howdah that no bench made")
     assert queue.get(job) == job
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("CREATE SCHEMA howdah_bench")
-        refused(dsn, "bulk", *SMALL, because="name one that does not exist, by --schema")
+        refused(dsn, "enqueue", *SMALL, because="name one that does not exist, by --schema")
         assert SCHEMA in schemas(dsn)
 
 
 def test_a_schema_of_a_bench_in_which_others_have_jobs_is_not_touched(dsn: str) -> None:
-    assert howdah("bench", "bulk", *SMALL, "--keep", dsn=dsn).code == 0
+    assert howdah("bench", "enqueue", *SMALL, "--keep", dsn=dsn).code == 0
     with JobQueue(dsn, SCHEMA) as queue:
         job = queue.enqueue("send_invoice")
-        refused(dsn, "bulk", *SMALL, because="there are jobs in it that are not a bench's (send_invoice)")
+        refused(dsn, "enqueue", *SMALL, because="there are jobs in it that are not a bench's (send_invoice)")
         assert queue.get(job) == job
 
 
 def test_two_benches_at_once_are_kept_apart(dsn: str) -> None:
-    with JobQueue(dsn, SCHEMA) as queue, Arena(queue) as arena:
-        arena.renew()
-        refused(dsn, "bulk", *SMALL, because="another bench is at work in schema howdah_bench")
+    with JobQueue(dsn, SCHEMA) as queue, BenchSchema(queue, JOB_TYPES) as schema:
+        schema.renew()
+        refused(dsn, "enqueue", *SMALL, because="another bench is at work in schema howdah_bench")
         assert SCHEMA in schemas(dsn)
         with schema_of_its_own(dsn, "howdah_other_bench") as other:
-            assert howdah("bench", "bulk", *SMALL, "--schema", other, dsn=dsn).code == 0
+            assert howdah("bench", "enqueue", *SMALL, "--schema", other, dsn=dsn).code == 0
     assert SCHEMA not in schemas(dsn)
 
 
-def test_a_schema_that_somebody_makes_in_the_meantime_is_not_touched(dsn: str) -> None:
+def test_a_schema_that_is_created_in_the_meantime_is_not_touched(dsn: str) -> None:
     with JobQueue(dsn, SCHEMA) as queue, psycopg.connect(dsn, autocommit=True) as conn:
-        with Arena(queue) as arena:
+        with BenchSchema(queue, JOB_TYPES) as schema:
             conn.execute("CREATE SCHEMA howdah_bench")
             with pytest.raises(psycopg.errors.DuplicateSchema):
-                arena.renew()
+                schema.renew()
         assert SCHEMA in schemas(dsn)
 
 
 def test_the_lock_of_a_bench_keeps_no_row_alive(dsn: str) -> None:
-    with JobQueue(dsn, SCHEMA) as queue, Arena(queue), psycopg.connect(dsn) as conn:
+    with JobQueue(dsn, SCHEMA) as queue, BenchSchema(queue, JOB_TYPES), psycopg.connect(dsn) as conn:
         (held,) = conn.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%bench%'"
             " AND backend_xid IS NULL AND backend_xmin IS NULL"
@@ -224,7 +208,6 @@ def test_the_lock_of_a_bench_keeps_no_row_alive(dsn: str) -> None:
         (("--rounds", "0"), "--rounds is 0"),
         (("--processes", "101"), "--processes is 101"),
         (("--payload", "-1"), "--payload is -1"),
-        (("--plot", "/nowhere/bench.svg"), "/nowhere/bench.svg"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -234,13 +217,13 @@ def test_a_wrong_call_is_refused_before_anything_is_made(dsn: str, argv: tuple[s
 
 
 def test_without_a_database_the_exit_code_says_so(tmp_path: Path) -> None:
-    outcome = howdah("bench", "bulk", dsn=f"host={tmp_path} user=nobody dbname=nothing")
+    outcome = howdah("bench", "enqueue", dsn=f"host={tmp_path} user=nobody dbname=nothing")
     assert (outcome.code, outcome.out) == (4, "")
 
 
 def test_the_help_says_which_schema_is_its_own() -> None:
     said = " ".join(howdah("bench", "--help").out.split())
-    assert "--schema NAME a schema of its own, made for it and dropped (default: howdah_bench)" in said
+    assert "--schema NAME a schema of its own, created and dropped (default: howdah_bench)" in said
     assert ", ".join(WHAT) in said
     assert "HOWDAH_SCHEMA" not in said
 
@@ -250,12 +233,12 @@ def test_the_help_says_which_schema_is_its_own() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_interrupted_it_leaves_nothing_behind(dsn: str, number: signal.Signals) -> None:
-    bench = Bench(dsn, "drain", "--jobs", "50", "--rounds", "1000", "--processes", "2", "--keep")
+    bench = Running(dsn, command("bench", "drain", "--jobs", "50", "--rounds", "1000", "--processes", "2", "--keep"))
     bench.wait_for(r"round 1 of 1000")
     workers = bench.workers()
     bench.process.send_signal(number)
     with contextlib.suppress(ProcessLookupError):
-        # Once more, by somebody who is impatient: it is cleaning up.
+        # A second signal, while it is cleaning up.
         bench.process.send_signal(number)
     assert bench.end() == 130, bench.err
     assert bench.err.endswith("howdah: interrupted\n")
@@ -265,16 +248,20 @@ def test_interrupted_it_leaves_nothing_behind(dsn: str, number: signal.Signals) 
 
 
 def test_interrupted_in_the_middle_of_a_statement_it_leaves_nothing_behind(dsn: str) -> None:
-    with JobQueue(dsn, SCHEMA) as queue, contextlib.suppress(KeyboardInterrupt), Arena(queue, keep=True) as arena:
-        arena.renew()
-        arena.connection().pgconn.send_query(b"SELECT pg_sleep(60)")
+    with (
+        JobQueue(dsn, SCHEMA) as queue,
+        contextlib.suppress(KeyboardInterrupt),
+        BenchSchema(queue, JOB_TYPES, keep=True) as schema,
+    ):
+        schema.renew()
+        schema.conn.pgconn.send_query(b"SELECT pg_sleep(60)")
         raise KeyboardInterrupt
-    assert arena.could_be_dropped
+    assert schema.could_be_dropped
     assert SCHEMA not in schemas(dsn)
 
 
 def test_interrupted_while_threads_enqueue_it_leaves_nothing_behind(dsn: str) -> None:
-    bench = Bench(dsn, "enqueue", "--jobs", "1000000", "--rounds", "1")
+    bench = Running(dsn, command("bench", "enqueue", "--jobs", "1000000", "--rounds", "1"))
     bench.wait_for(r"16 threads: warm-up|one by one: warm-up")
     bench.process.send_signal(signal.SIGTERM)
     assert bench.end() == 130
@@ -282,7 +269,7 @@ def test_interrupted_while_threads_enqueue_it_leaves_nothing_behind(dsn: str) ->
 
 
 def test_killed_it_takes_its_workers_with_it_and_the_next_one_clears_up(dsn: str) -> None:
-    bench = Bench(dsn, "drain", "--jobs", "50", "--rounds", "1000")
+    bench = Running(dsn, command("bench", "drain", "--jobs", "50", "--rounds", "1000"))
     bench.wait_for(r"round 1 of 1000")
     workers = bench.workers()
     bench.process.kill()
@@ -290,33 +277,34 @@ def test_killed_it_takes_its_workers_with_it_and_the_next_one_clears_up(dsn: str
     _, alive = psutil.wait_procs(workers, timeout=180)
     assert not alive
     assert SCHEMA in schemas(dsn)
-    assert howdah("bench", "bulk", *SMALL, dsn=dsn).code == 0
+    assert howdah("bench", "enqueue", *SMALL, dsn=dsn).code == 0
     assert SCHEMA not in schemas(dsn)
 
 
-def test_a_worker_that_does_not_come_up_is_told_with_its_last_words(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_COMMAND", ("-c", "print('no legs'); raise SystemExit(3)"))
+def test_a_worker_that_does_not_start_is_reported_with_its_output(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_group, "_COMMAND", ("-c", "print('no legs'); raise SystemExit(3)"))
     outcome = howdah("bench", "drain", *SMALL, dsn=dsn)
     assert (outcome.code, outcome.out) == (1, "")
-    assert "a worker of the bench has ended by itself, with exit code 3. It said:\nno legs" in outcome.err
+    assert "the worker bench-1 has ended by itself, with exit code 3. Its output:\nno legs" in outcome.err
     assert SCHEMA not in schemas(dsn)
 
 
-def test_somebody_who_looks_at_the_schema_is_in_the_way_and_is_told_of(
+def test_a_session_that_uses_the_schema_is_in_the_way_and_is_reported(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(dsn) as onlooker:
 
         def run_and_look(*arguments: Any) -> Any:
-            results = run(*arguments)
-            onlooker.execute("SELECT FROM howdah_bench.live")
-            return results
+            result = run(*arguments)
+            if result.scenario is SCENARIOS[3]:
+                onlooker.execute("SELECT FROM howdah_bench.live")
+            return result
 
-        monkeypatch.setattr(cli_bench, "run", run_and_look)
-        outcome = howdah("bench", "bulk", *SMALL, "--json", dsn=dsn)
+        monkeypatch.setattr(bench_command, "run", run_and_look)
+        outcome = howdah("bench", "enqueue", *SMALL, "--json", dsn=dsn)
         assert outcome.code == 0
         assert outcome.lines[0]["results"], "what was measured is not lost"
         assert "schema howdah_bench could not be dropped" in outcome.err
-        outcome = howdah("bench", "bulk", *SMALL, dsn=dsn)
+        outcome = howdah("bench", "enqueue", *SMALL, dsn=dsn)
         assert (outcome.code, outcome.out) == (1, "")
-        assert "schema howdah_bench cannot be replaced, because somebody looks at it" in outcome.err
+        assert "schema howdah_bench cannot be replaced, because another session uses it" in outcome.err

@@ -19,7 +19,7 @@ from howdah.cli.render.progress_text import (
     speed,
     time_left,
 )
-from howdah.verbs.queue_position import Place
+from howdah.model.results import QueuePosition
 from tests.cli.sample import job, moment, points, record, still
 
 __all__ = ["still"]
@@ -83,9 +83,11 @@ def test_what_a_running_job_does() -> None:
     assert describe_running(job(cancel_requested_at=moment())) == "asked to stop"
 
 
-def place(ahead: int, starts_in: float | None = None, because: str | None = None, *, exact: bool = True) -> Place:
+def place(
+    ahead: int, starts_in: float | None = None, because: str | None = None, *, exact: bool = True
+) -> QueuePosition:
     starts_at = None if starts_in is None else moment(starts_in)
-    return Place(ahead=ahead, exact=exact, per_second=1.0, starts_at=starts_at, because=because)
+    return QueuePosition(ahead=ahead, exact=exact, per_second=1.0, starts_at=starts_at, because=because)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def place(ahead: int, starts_in: float | None = None, because: str | None = None
         (place(100_000, None, "there are too many", exact=False), "more than 100,000 before it, there are too many"),
     ],
 )
-def test_where_a_waiting_job_stands(stands: Place, said: str) -> None:
+def test_where_a_waiting_job_stands(stands: QueuePosition, said: str) -> None:
     assert describe_place(stands) == said
 
 

@@ -15,7 +15,7 @@ from howdah.cli.commands.watch.picture import Picture, picture
 from howdah.cli.commands.watch.wanted import Wanted, wanted
 from howdah.errors import InvalidInput
 from howdah.model.job import Job
-from howdah.verbs.queue_position import Place
+from howdah.model.results import QueuePosition
 from howdah.watch.watch import Update
 from tests.cli.sample import HOSTILE, job, moment, record, stands, still, told
 from tests.cli.test_safe import dangers
@@ -23,7 +23,7 @@ from tests.cli.test_safe import dangers
 __all__ = ["still"]
 pytestmark = pytest.mark.usefixtures("still")
 
-PLACE = Place(ahead=12, exact=True, per_second=1.0, starts_at=moment(400), because=None)
+PLACE = QueuePosition(ahead=12, exact=True, per_second=1.0, starts_at=moment(400), because=None)
 
 
 def board_of(*jobs: Job) -> Board:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from howdah import InvalidInput, InvalidItem, InvalidOption, JobQueue, PayloadTooLarge
-from howdah.verbs.calls import BULK_SIZE
+from howdah.verbs.produce import BULK_SIZE
 from tests.conftest import Db
 
 

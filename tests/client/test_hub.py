@@ -109,7 +109,7 @@ def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch:
                 expected = [*"01234"] if verb == "watch" else [f"{n}" for n in range(5) for _ in jobs]
                 assert names(task.result())[-len(expected) - 1 :] == [*expected, name], number
 
-        position = queue.position()
+        position = queue.stream_position()
         asyncio.run(main())
         return rounds.most
 
@@ -326,7 +326,7 @@ def test_a_restart_of_the_database_is_not_noticed(
     with JobQueue(server.dsn, timeout=PATIENCE) as queue:
         queue.migrate()
         jobs = [held(queue, f"type {n}") for n in range(3)]
-        after = queue.position()
+        after = queue.stream_position()
         for job in jobs:
             queue.event(job, "before")
         streams = [Listener(queue, flavour, "watch", job) for job in jobs for flavour in FLAVOURS]
@@ -379,7 +379,7 @@ def test_a_connection_that_is_ended_again_and_again_loses_nothing(dsn: str, queu
     with (
         JobQueue(make_conninfo(dsn, application_name="unlucky")) as unlucky,
         Listener(unlucky, "plain", "watch", job) as one,
-        Listener(unlucky, "awaited", "watch_all", after=queue.position()) as all_of_them,
+        Listener(unlucky, "awaited", "watch_all", after=queue.stream_position()) as all_of_them,
     ):
         one.until(len)
         for n in range(30):
@@ -414,7 +414,7 @@ def test_what_is_not_an_outage_is_raised_by_everybody(dsn: str, db: Db, server: 
 def test_through_a_pooler_it_polls_and_leaves_no_lock_behind(pooled_dsn: str, dsn: str, db: Db) -> None:
     with JobQueue(pooled_dsn) as queue:
         job, other = held(queue, "mail"), held(queue, "film")
-        after = queue.position()
+        after = queue.stream_position()
         listeners = [Listener(queue, flavour, "watch", job) for flavour in FLAVOURS]
         listeners += [Listener(queue, flavour, "watch_all", after=after) for flavour in FLAVOURS]
         waiting = threading.Thread(target=queue.wait_for, args=([job, other], PATIENCE))

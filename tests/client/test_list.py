@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from howdah import InvalidInput, Job, JobPage, JobQueue
-from howdah.verbs import calls
+from howdah.verbs import operate
 from tests.clock import TestClock
 from tests.conftest import Db
 
@@ -113,7 +113,7 @@ def test_a_scan_that_stops_at_its_limit_says_so_and_where_to_go_on(queue: JobQue
 
 
 def test_a_scan_is_made_of_windows_that_miss_nothing(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howdah.verbs.calls.WINDOW", 4)
+    monkeypatch.setattr("howdah.verbs.operate.WINDOW", 4)
     for n in range(30):
         queue.enqueue("rare" if n % 7 == 0 else "mail", n)
     page = queue.list(job_type="rare")
@@ -185,7 +185,7 @@ def test_a_brief_list_fetches_nothing_that_may_be_large(queue: JobQueue, db: Db)
 def test_a_page_of_large_jobs_ends_early_and_the_next_goes_on_behind_it(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "PAGE_BYTES", 5_000)
+    monkeypatch.setattr(operate, "PAGE_BYTES", 5_000)
     jobs = [queue.enqueue("mail", random.Random(n).randbytes(1_000).hex()) for n in range(7)]
     seen: list[Job] = []
     page = queue.list(limit=100)

@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from howdah import DatabaseUnavailable, JobQueue, SchemaMissing, SchemaOutdated, SchemaTooNew
-from howdah.verbs.calls import BULK_SIZE
+from howdah.verbs.produce import BULK_SIZE
 from tests import servers
 from tests.conftest import Db
 

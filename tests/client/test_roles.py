@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from howdah import JobQueue, NotPermitted
-from howdah.verbs.calls import BULK_SIZE
+from howdah.verbs.produce import BULK_SIZE
 from tests.cli.runner import howdah
 from tests.tcp_proxy import TcpProxy
 from tests.tenant import Tenant

@@ -11,7 +11,7 @@ import pytest
 from psycopg.rows import namedtuple_row
 
 from howdah import InvalidOption, JobNotChanged, JobQueue, LeaseLost
-from howdah.verbs.calls import BULK_SIZE
+from howdah.verbs.produce import BULK_SIZE
 
 
 @pytest.fixture

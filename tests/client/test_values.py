@@ -36,7 +36,7 @@ from howdah import (
     Snooze,
 )
 from howdah.checks.context import Context
-from howdah.checks.stored import stored_result
+from howdah.checks.values import stored_json
 from howdah.handlers.arguments import Result
 from howdah.model.codec import PLAIN
 from howdah.testing import drain
@@ -258,7 +258,7 @@ def test_whatever_the_annotation_what_fits_it_comes_back_equal(data: st.DataObje
     handler.__annotations__["return"] = typed.annotation
     value = data.draw(typed.values)
     try:
-        stored = json.loads(stored_result(CONTEXT, Result(handler).encode(value)).obj)
+        stored = json.loads(stored_json(CONTEXT, Result(handler).encode(value), "result").obj)
     except InvalidPayload:  # a NUL, which PostgreSQL does not have
         return
     if value is not None:

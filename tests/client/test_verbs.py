@@ -44,7 +44,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
     assert set(VERBS) >= {
         "enqueue", "enqueue_many", "get", "list", "cancel", "retry", "stats", "wait_for", "claim", "start", "progress",
         "complete", "fail", "release", "snooze", "recover", "recover_stale_jobs", "prune", "pause", "resume",
-        "reschedule", "reprioritise", "migrate", "event", "events", "checkpoint", "place", "position",
+        "reschedule", "reprioritise", "migrate", "event", "events", "checkpoint", "queue_position", "stream_position",
     }  # fmt: skip
 
 
@@ -144,13 +144,13 @@ def test_both_forms_do_the_same(do: Do, clock: TestClock) -> None:
     assert do("checkpoint", claimed[0], {"at": 5}) is None
     kept = do("get", job)
     assert (kept.percent, kept.record.percent, kept.record.done, kept.resumed) == (12, 12.5, 1, {"at": 5})
-    assert do("place", claimed[0]) is None
-    assert do("position")
+    assert do("queue_position", claimed[0]) is None
+    assert do("stream_position")
     assert do("fail", claimed[0], ValueError("no")) == "pending"
     assert do("complete", claimed[1], {"sent": True}) is None
     assert do("snooze", claimed[2], delay=60) is None
     assert do("release", claimed[3]) is None
-    assert do("place", claimed[3]).ahead == 0
+    assert do("queue_position", claimed[3]).ahead == 0
     for verb in ("start", "progress", "complete", "snooze", "release"):
         with pytest.raises(LeaseLost):
             do(verb, claimed[3])
@@ -164,7 +164,7 @@ def test_both_forms_do_the_same(do: Do, clock: TestClock) -> None:
     assert do("cancel", claimed[3]) is True
     assert do("claim", ["mail"]) == []
     assert do("recover") == []
-    for verb in ("get", "events", "place", "wait_for"):
+    for verb in ("get", "events", "queue_position", "wait_for"):
         with pytest.raises(JobNotFound):
             do(verb, "0198a000-0000-7000-8000-000000000000")
 

@@ -21,7 +21,7 @@ every_flavour = pytest.mark.parametrize("flavour", FLAVOURS)
 
 @every_flavour
 def test_all_jobs_are_told_of_in_order(queue: JobQueue, flavour: str) -> None:
-    with Listener(queue, flavour, "watch_all", after=queue.position()) as listener:
+    with Listener(queue, flavour, "watch_all", after=queue.stream_position()) as listener:
         first, second = held(queue, "mail"), held(queue, "film")
         for n in range(10):
             queue.event(first, f"mail {n}", {"n": n})
@@ -41,7 +41,7 @@ def test_all_jobs_are_told_of_in_order(queue: JobQueue, flavour: str) -> None:
 def test_it_begins_now_at_a_position_or_with_the_oldest(queue: JobQueue, flavour: str) -> None:
     job = held(queue)
     queue.event(job, "before")
-    position = queue.position()
+    position = queue.stream_position()
     queue.event(job, "after it")
     with (
         Listener(queue, flavour, "watch_all") as now,
@@ -60,7 +60,7 @@ def test_it_begins_now_at_a_position_or_with_the_oldest(queue: JobQueue, flavour
 
 @every_flavour
 def test_only_some_types_and_kinds_may_be_wanted(queue: JobQueue, db: Db, flavour: str) -> None:
-    after = queue.position()
+    after = queue.stream_position()
     jobs = {name: held(queue, name) for name in ("mail", "film", "book")}
     with (
         Listener(queue, flavour, "watch_all", types=["mail", "book"], kinds=["event"], after=after) as some,
@@ -82,7 +82,7 @@ def test_only_some_types_and_kinds_may_be_wanted(queue: JobQueue, db: Db, flavou
 @every_flavour
 def test_a_watcher_can_go_on_behind_any_update(queue: JobQueue, flavour: str) -> None:
     jobs = [held(queue, name) for name in ("mail", "film")]
-    with Listener(queue, flavour, "watch_all", after=queue.position()) as listener:
+    with Listener(queue, flavour, "watch_all", after=queue.stream_position()) as listener:
         for n in range(8):
             queue.event(jobs[n % 2], f"{n}")
             if n % 3 == 0:
@@ -126,7 +126,7 @@ def test_an_event_that_commits_after_younger_ones_is_told_and_none_waits_for_it(
     if bystander:
         idle = connect(autocommit=False)
         idle.execute("SELECT pg_current_xact_id()")
-    begin = queue.position()
+    begin = queue.stream_position()
     with Listener(queue, flavour, "watch_all", after=begin) as live, psycopg.connect(queue.dsn) as conn:
         queue.event(late, "late", conn=conn)
         for n in range(3):
@@ -159,7 +159,7 @@ def test_whoever_writes_and_whenever_one_stops_and_goes_on_each_is_told_once(dsn
     count, writers = 40, 6
     jobs = [held(queue, f"type {n % 3}") for n in range(writers)]
     expected = {f"{writer} {n}" for writer in range(writers) for n in range(count)}
-    after = queue.position()
+    after = queue.stream_position()
 
     def write(writer: int) -> None:
         dice = random.Random(writer)
@@ -221,7 +221,7 @@ def test_who_is_slow_misses_nothing_and_hoards_nothing(
     def wait(_: object) -> None:
         assert may_go_on.wait(PATIENCE)
 
-    with Listener(queue, flavour, "watch_all", after=queue.position(), kinds=["event"], pace=wait) as slow:
+    with Listener(queue, flavour, "watch_all", after=queue.stream_position(), kinds=["event"], pace=wait) as slow:
         queue.event(job, "first")
         slow.until(has("first"))
         for n in range(100):
@@ -289,7 +289,7 @@ def test_the_end_of_a_job_that_reported_is_told_even_if_nobody_saw_it_live(queue
 
 @every_flavour
 def test_all_that_happened_to_a_job_is_told_before_that_it_has_ended(queue: JobQueue, flavour: str) -> None:
-    with Listener(queue, flavour, "watch_all", after=queue.position()) as listener:
+    with Listener(queue, flavour, "watch_all", after=queue.stream_position()) as listener:
         for _ in range(20):
             job = held(queue)
             queue.progress(job, 50)
@@ -324,5 +324,5 @@ def test_what_makes_no_sense_is_refused(
 @every_flavour
 def test_a_position_that_is_none_or_of_another_database_is_refused(queue: JobQueue, flavour: str) -> None:
     assert isinstance(Listener(queue, flavour, "watch_all", after="here").failed(), InvalidOption)
-    ahead = re.sub(r"\d+", str(10**12), queue.position())
+    ahead = re.sub(r"\d+", str(10**12), queue.stream_position())
     assert isinstance(Listener(queue, flavour, "watch_all", after=ahead).failed(), PositionLost)

@@ -8,14 +8,15 @@ import json
 import re
 import shlex
 import textwrap
+import tomllib
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
 from howdah import JobQueue, errors
-from howdah.bench.catalogue import SCENARIOS
 from howdah.cli import parser
+from howdah.cli.commands.bench.scenarios import SCENARIOS
 from howdah.db.statements import ROLES
 from howdah.handlers import outcome
 from howdah.testing import drain
@@ -102,16 +103,43 @@ def test_code_for_other_libraries_is_python(page: str, beginning: str) -> None:
     ast.parse(block_of(page, beginning).text)
 
 
-# The layout
+# The rooms
 
 
-def test_the_layout_names_every_module_and_none_that_is_not_there() -> None:
-    for beginning, folder in (("src/howdah/", "src/howdah"), ("worker.py", "src/howdah/worker")):
-        named = set(re.findall(r"\b\w+\.py\b", block_of("CONTRIBUTING.md", beginning).text))
-        there = {file.name for file in (ROOT / folder).glob("*.py")} - {"__init__.py", "__main__.py", "__about__.py"}
-        assert there - named == set()
-        for name in named - {"__init__.py"}:
-            assert [*(ROOT / "src").rglob(name), *(ROOT / "tests").rglob(name)], name
+def test_contributing_names_every_room_and_none_that_is_not_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- the rooms:")[2].partition("\n\nBeside them")[0]
+    rooms = re.findall(r"^\| `(\S+)`", table, flags=re.MULTILINE)
+    source = ROOT / "src/howdah"
+    folders = {f"{file.parent.name}/" for file in source.glob("*/*") if file.suffix in (".py", ".sql")}
+    assert {room for room in rooms if room.endswith("/")} == (folders | {"sql/"}) - {
+        "bench/"
+    }  # bench moves into cli/commands
+    for room, text in re.findall(r"^\| `(\S+)` \| (.+) \|$", table, flags=re.MULTILINE):
+        assert (source / room).exists(), room
+        for named in re.findall(r"`(\w+/)`", text):
+            assert (source / room / named).is_dir(), named
+
+
+def test_contributing_lists_the_layers_in_their_order() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", page, flags=re.MULTILINE)
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"][
+        0
+    ]["layers"]
+    order = [module.strip().removeprefix("howdah.") for layer in layers for module in layer.split(":")]
+    assert [room for room in named if room in order] == [module for module in order if module in named]
+
+
+def test_every_file_and_command_that_contributing_names_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for path in re.findall(
+        r"`((?:src|tests|docs|benchmarks|examples|sql|doctor|cli|checks|verbs|watch|worker)/[\w/.]*)`", page
+    ):
+        assert (ROOT / path).exists() or (ROOT / "src/howdah" / path).exists(), path
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?:`|\$ |CI=1 )make ([a-z]+)", page):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
 # Runs that take minutes

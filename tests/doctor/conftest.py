@@ -24,7 +24,7 @@ from tests.worker.processes import until
 SETTINGS = {
     "max_connections": "40",
     "max_prepared_transactions": "5",
-    # Small, so that it can be filled; and nobody tidies up while a test looks.
+    # Small, so that it can be filled. No autovacuum while a test looks.
     "max_notify_queue_pages": "64",
     "max_wal_size": "32MB",
     "autovacuum_naptime": "1d",
@@ -63,7 +63,7 @@ def hospital() -> Iterator[Hospital]:
 
 @pytest.fixture
 def own_ward(hospital: Hospital) -> str:
-    """The DSN of a database of the test's own, in which nothing is wrong yet: for those who change the schema."""
+    """The DSN of a database of the test's own, in which nothing is wrong yet, for tests that change the schema."""
     name = f"patient_{next(_numbers)}"
     with psycopg.connect(hospital.dsn, autocommit=True) as conn:
         conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE healthy").format(sql.Identifier(name)))

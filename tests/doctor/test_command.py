@@ -27,7 +27,7 @@ def test_nothing_is_said_where_nothing_is_wrong(ward: str) -> None:
     assert answer == {"healthy": True, "findings": [], "unseen": []}
 
 
-def test_who_does_not_see_everything_is_told_what_would_help(ward: str, db: Db) -> None:
+def test_a_role_that_does_not_see_everything_gets_the_grants_that_help(ward: str, db: Db) -> None:
     howdah("migrate", "--roles", dsn=ward)
     db.execute("CREATE ROLE monitor LOGIN")
     try:
@@ -59,10 +59,10 @@ def test_findings_for_people_and_for_programs(ward: str, db: Db) -> None:
     db.execute("DROP INDEX live_key")
     outcome = howdah("doctor", dsn=ward)
     assert (outcome.code, outcome.err) == (1, "")
-    head, what, culprit, remedy = outcome.out.splitlines()
+    head, what, cause, remedy = outcome.out.splitlines()
     assert head == "error  index-missing"
     assert what.startswith("  index howdah.live_key is missing")
-    assert culprit == "  culprit  index howdah.live_key"
+    assert cause == "  cause    index howdah.live_key"
     assert remedy.startswith("  remedy   CREATE UNIQUE INDEX CONCURRENTLY live_key ON")
     (answer,) = howdah("doctor", "--json", dsn=ward).lines
     (finding,) = answer["findings"]

@@ -1,4 +1,4 @@
-"""A whole installation: well, ill in five ways at once, and seen by somebody with few rights."""
+"""A whole installation: healthy, broken in five ways at once, and seen by a role with few rights."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_role_with_few_rights_is_told_what_it_could_not_see(ward: str, db: Db)
             diagnosis = queue.doctor()
             # The comparison needs the right to make a schema; the names can be told without.
             assert [each.codes for each in diagnosis.unseen] == [("schema-drift",)]
-            assert [(finding.code, finding.culprit) for finding in diagnosis] == [("schema-drift", "function snooze")]
+            assert [(finding.code, finding.cause) for finding in diagnosis] == [("schema-drift", "function snooze")]
     finally:
         run_all(db, ["DROP OWNED BY passer_by", "DROP ROLE passer_by"])
 
@@ -149,7 +149,7 @@ def test_a_viewer_finds_what_the_owner_finds(ward: str, db: Db, queue: JobQueue)
                 "worker-dead",
                 "segments-late",
             } <= set(seen)
-            # A job that was taken lately shows that its lane moves, though nobody holds it now.
+            # A job that was claimed lately shows that its type moves, though no worker holds it now.
             queue.fail(queue.claim(["mial"])[0], "broken", delay=0)
             db.execute(f"UPDATE live SET run_at = {ago}, {ours} WHERE job_type = 'mial'".encode())
             assert "type-unhandled" not in codes(watcher)

@@ -1,4 +1,4 @@
-"""Jobs that nobody takes, or nobody takes back; schedules; workers that are not well."""
+"""Jobs that are not claimed or not recovered; schedules; workers in trouble."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def test_a_type_that_no_worker_handles(db: Db, queue: JobQueue) -> None:
     queue.enqueue("mial")
     assert codes(queue) == []
     db.execute(f"UPDATE live SET run_at = {AGO}, created_at = {AGO}".encode())
-    assert "no worker lives" in only_finding(queue, "type-unhandled").what
+    assert "no worker is alive" in only_finding(queue, "type-unhandled").what
     register(db, "a", types=["mail"])
     finding = only_finding(queue, "type-unhandled")
-    assert "1 job of type mial is due, the first for 60m, and none of the 1 living worker handles it" in finding.what
-    assert finding.culprit == "type mial, which no worker has ever had a handler for"
+    assert (
+        "1 job of type mial is due, the first for 60m, and the only live worker has no handler for it" in finding.what
+    )
+    assert finding.cause == "type mial, for which no worker ever had a handler"
     register(db, "b", types=["mial"])
-    assert codes(queue) == ["lane-stuck"]
+    assert codes(queue) == ["type-stuck"]
     (job,) = queue.claim(["mial"])
     queue.fail(job, "broken", delay=0)
     db.execute(f"UPDATE live SET run_at = {AGO} WHERE id = %s".encode(), (job.id,))
@@ -54,28 +56,30 @@ def test_a_type_that_was_paused_and_forgotten(db: Db, queue: JobQueue) -> None:
     assert finding.remedy == "howdah resume 'send mail'"
 
 
-@pytest.mark.parametrize(("running", "why"), [(0, "its workers have room"), (50, "every slot of its workers is taken")])
-def test_a_lane_that_stands_still_beside_living_workers(db: Db, queue: JobQueue, running: int, why: str) -> None:
+@pytest.mark.parametrize(
+    ("running", "why"), [(0, "its workers have free slots"), (50, "every slot of its workers is taken")]
+)
+def test_a_type_that_stands_still_beside_live_workers(db: Db, queue: JobQueue, running: int, why: str) -> None:
     queue.enqueue("work")
     db.execute(f"UPDATE live SET run_at = {AGO}, created_at = {AGO}".encode())
     register(db, "a", running=running)
-    finding = only_finding(queue, "lane-stuck")
+    finding = only_finding(queue, "type-stuck")
     assert why in finding.what
-    assert finding.culprit == "worker a"
+    assert finding.cause == "worker a"
 
 
-def test_what_a_worker_that_is_gone_still_holds(db: Db, queue: JobQueue) -> None:
+def test_what_a_dead_worker_still_holds(db: Db, queue: JobQueue) -> None:
     queue.enqueue_many("work", ({} for _ in range(2)))
     register(db, "gone")
     db.execute("SELECT count(*) FROM claim('gone', '{work}', p_start => 1)")
     assert codes(queue) == []
     db.execute(f"UPDATE workers SET heartbeat_at = {AGO}".encode())
     finding = only_finding(queue, "job-orphaned")
-    assert "2 jobs are held by workers that are gone" in finding.what
-    assert finding.culprit == "worker gone"
+    assert "2 jobs are still held by dead workers" in finding.what
+    assert finding.cause == "worker gone"
     assert "howdah recover" in finding.remedy
     run_all(db, ["DELETE FROM workers", f"UPDATE live SET claimed_at = {AGO}, {OURS}"])
-    assert only_finding(queue, "job-orphaned").culprit == "worker gone"
+    assert only_finding(queue, "job-orphaned").cause == "worker gone"
     queue.recover()
     assert codes(queue) == []
 
@@ -97,7 +101,7 @@ def test_what_no_sweep_has_ended(db: Db, queue: JobQueue, change: str, code: str
     assert codes(queue) == []
     db.execute(f"UPDATE live SET {change}, {OURS}".encode())
     finding = only_finding(queue, code)
-    assert "no worker lives, and nobody sweeps" in finding.remedy
+    assert "no worker is alive to sweep" in finding.remedy
     queue.recover()
     assert codes(queue) == []
 
@@ -109,7 +113,7 @@ def test_a_deadline_that_a_job_has_of_its_type_alone(db: Db, queue: JobQueue) ->
     assert codes(queue) == []
     db.execute("INSERT INTO types (job_type, timeout) VALUES ('work', '10 minutes')")
     finding = only_finding(queue, "deadline-passed")
-    assert "1 job runs on behind its deadline, for 50m" in finding.what
+    assert "1 job is still running after its deadline, for 50m" in finding.what
     queue.recover()
     assert codes(queue) == []
 
@@ -133,20 +137,20 @@ def test_a_schedule_that_does_not_fire(db: Db, queue: JobQueue) -> None:
     queue.schedule("nightly", "report", cron="0 3 * * *")
     assert codes(queue) == []
     db.execute(f"UPDATE schedules SET next_run_at = {AGO}".encode())
-    assert "waits for a worker: none lives" in only_finding(queue, "schedule-overdue").what
+    assert "waits for a worker: none is alive" in only_finding(queue, "schedule-overdue").what
     register(db, "a", types=["report"])
-    assert "was not fired by any of the living workers" in only_finding(queue, "schedule-overdue").what
+    assert "none of the live workers fired it" in only_finding(queue, "schedule-overdue").what
     db.execute("UPDATE schedules SET cron = 'whenever'")
     assert "cannot be read" in only_finding(queue, "schedule-overdue").what
     queue.pause_schedule("nightly")
     assert codes(queue) == []
 
 
-def test_a_schedule_whose_type_nobody_handles(db: Db, queue: JobQueue) -> None:
+def test_a_schedule_whose_type_has_no_handler(db: Db, queue: JobQueue) -> None:
     queue.schedule("nightly", "report", cron="0 3 * * *")
     register(db, "a", types=["mail"])
     finding = only_finding(queue, "schedule-unhandled")
-    assert finding.culprit == "schedule nightly"
+    assert finding.cause == "schedule nightly"
     register(db, "b", types=["report"])
     assert codes(queue) == []
 
@@ -157,18 +161,18 @@ def test_a_schedule_that_left_the_code(db: Db, queue: JobQueue) -> None:
     assert codes(queue) == []
     db.execute(f"UPDATE schedules SET declared_at = {AGO}".encode())
     finding = only_finding(queue, "schedule-left-code")
-    assert finding.culprit == "schedule nightly"
+    assert finding.cause == "schedule nightly"
     assert "howdah schedule delete nightly" in finding.remedy
     db.execute('UPDATE workers SET meta = \'{"schedules": ["nightly"]}\'')
     assert codes(queue) == []
 
 
-def test_a_dead_worker_that_nobody_has_swept_away(db: Db, queue: JobQueue) -> None:
+def test_a_dead_worker_that_no_sweep_has_removed(db: Db, queue: JobQueue) -> None:
     register(db, "old", age=60)
     assert codes(queue) == []
     register(db, "old", age=3_600)
     finding = only_finding(queue, "worker-dead")
-    assert finding.culprit == "worker old on web-1, pid 4711"
+    assert finding.cause == "worker old on web-1, pid 4711"
     queue.recover()
     assert codes(queue) == []
 
@@ -195,7 +199,7 @@ def test_a_loop_that_a_handler_blocks(ward: str, db: Db, queue: JobQueue, monkey
             lambda: db.execute("SELECT 1 AS so FROM workers WHERE loop_lag > interval '1 s'").fetchone(), "it says so"
         )
         finding = only_finding(queue, "loop-blocked")
-        assert "the event loop of worker w stands still" in finding.what
+        assert "the event loop of worker w has been blocked" in finding.what
         assert "loop_blocked" in finding.remedy
     finally:
         release.set()
@@ -205,7 +209,7 @@ def test_a_loop_that_a_handler_blocks(ward: str, db: Db, queue: JobQueue, monkey
 def test_handlers_that_run_on(db: Db, queue: JobQueue) -> None:
     register(db, "a", leaked=2)
     finding = only_finding(queue, "handlers-leaked")
-    assert "2 handlers of worker a were told to stop" in finding.what
+    assert "2 handlers of worker a have lost their jobs and are still running" in finding.what
 
 
 def test_workers_of_several_versions(db: Db, queue: JobQueue) -> None:
@@ -214,5 +218,5 @@ def test_workers_of_several_versions(db: Db, queue: JobQueue) -> None:
     assert codes(queue) == [], "a deployment is under way"
     register(db, "new", version="0.2.0", up=3_600)
     finding = only_finding(queue, "versions-mixed")
-    assert finding.culprit == "old (0.1.0)"
+    assert finding.cause == "old (0.1.0)"
     assert "Howdah 0.2.0" in finding.remedy

@@ -46,7 +46,7 @@ def test_a_setting_of_the_server(ward: str, db: Db, queue: JobQueue, name: str, 
     with system_setting(ward, name, value):
         finding = only_finding(queue, code)
         assert name in finding.what
-        assert finding.culprit == "the server's settings (configuration file)"
+        assert finding.cause == "the server's settings (configuration file)"
         run_all(db, finding.remedy.split("; "))
         until(lambda: not codes(queue), "the remedy has helped")
 
@@ -66,8 +66,8 @@ def test_a_setting_that_no_statement_reaches_and_one_that_was_written_by_hand(ho
                 conn.execute(statement.encode())
             until(lambda: len(codes(queue)) == 2, "the remedy has helped")
         for finding, name in ((fsync, "fsync"), (autovacuum, "autovacuum")):
-            assert finding.culprit == "the server's settings (command line)"
-            assert finding.remedy.startswith(f"take {name} out of the command line that starts the server")
+            assert finding.cause == "the server's settings (command line)"
+            assert finding.remedy.startswith(f"remove {name} from the command line that starts the server")
         server.halt("fast")
         del server.own["fsync"], server.own["autovacuum"]
         server.start()
@@ -99,15 +99,15 @@ def test_a_setting_is_undone_where_it_was_made(
 def test_a_setting_of_whoever_asks(ward: str) -> None:
     with JobQueue(make_conninfo(ward, options="-c synchronous_commit=off -c statement_timeout=4s")) as queue:
         finding = only_finding(queue, "commits-not-durable")
-        assert finding.culprit == "this session's settings (client)"
-        assert finding.remedy == "take synchronous_commit out of the options of the DSN, or of PGOPTIONS"
+        assert finding.cause == "this session's settings (client)"
+        assert finding.remedy == "remove synchronous_commit from the options of the DSN, or from PGOPTIONS"
 
 
 def test_a_setting_of_a_role_or_of_the_database(ward: str, db: Db, queue: JobQueue) -> None:
     name = conninfo_to_dict(ward)["dbname"]
     db.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(str(name))))
     finding = only_finding(queue, "commits-not-durable")
-    assert finding.culprit == f"what is set for all roles in database {name}"
+    assert finding.cause == f"what is set for all roles in database {name}"
     assert finding.remedy.startswith(f"ALTER DATABASE {name} RESET synchronous_commit;")
     db.execute(finding.remedy.encode())
     with _role(db, "Hurried"):
@@ -115,7 +115,7 @@ def test_a_setting_of_a_role_or_of_the_database(ward: str, db: Db, queue: JobQue
         assert codes(queue) == []  # It cannot use the queue.
         db.execute('GRANT USAGE ON SCHEMA howdah TO "Hurried"')
         finding = only_finding(queue, "commits-not-durable")
-        assert finding.culprit == "what is set for role Hurried"
+        assert finding.cause == "what is set for role Hurried"
         assert finding.remedy.startswith('ALTER ROLE "Hurried" RESET synchronous_commit;')
         db.execute('REVOKE USAGE ON SCHEMA howdah FROM "Hurried"')
 
@@ -134,7 +134,7 @@ def test_a_timeout_counts_where_workers_have_it(ward: str, db: Db, queue: JobQue
                 )
                 await auntil(lambda: db.execute(sleeping).fetchone())
                 finding = await asyncio.to_thread(only_finding, queue, "settings-harmful")
-                assert finding.culprit == "what is set for role runner"
+                assert finding.cause == "what is set for role runner"
                 assert finding.remedy.startswith("ALTER ROLE runner RESET statement_timeout;")
 
     with _role(db, "runner", "visitor"):
@@ -196,7 +196,7 @@ def test_connections_that_run_out(ward: str, queue: JobQueue) -> None:
             stack.enter_context(psycopg.connect(ward, application_name="greedy"))
         finding = only_finding(queue, "connections-scarce")
         assert "of the 37 connections that the server allows" in finding.what
-        assert finding.culprit == "most are held by role postgres (greedy): 34"
+        assert finding.cause == "most are held by role postgres (greedy): 34"
     until(lambda: not codes(queue), "they are gone")
 
 
@@ -212,7 +212,7 @@ def test_more_workers_than_the_server_has_connections_for(db: Db, queue: JobQueu
     assert codes(queue) == []
     register(db, "w6")
     finding = only_finding(queue, "connections-overcommitted")
-    assert "7 living workers need 42 connections, and the server has 37" in finding.what
+    assert "7 live workers need 42 connections, and the server allows 37" in finding.what
 
 
 def test_a_pooler_in_transaction_mode(ward: str, db: Db) -> None:
@@ -263,5 +263,5 @@ def _look_at_both(queue: JobQueue, db: psycopg.Connection[tuple[object, ...]], s
         queue.complete(job)
         finding = until(lambda: [f for f in found(queue, patience=0) if "replication" in f.what], "it is told")[0]
         assert finding.code == "xmin-held"
-        assert finding.culprit == "standby slow_reader"
+        assert finding.cause == "standby slow_reader"
         assert "hot_standby_feedback" in finding.remedy

@@ -1,4 +1,4 @@
-"""Who is in the way, and that what they said is not repeated."""
+"""Sessions that block others, and that values of their statements are not shown."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_an_old_snapshot_is_named_with_its_session_and_without_its_values(ward: 
         assert codes(queue) == []
         finding = only_finding(queue, "xmin-held", patience=0)
         pid = reader.info.backend_pid
-        assert f"pid {pid} of role postgres (nightly\\x1breport), idle in transaction" in finding.culprit
-        assert "SELECT count(*) FROM howdah.jobs WHERE last_error = '…'" in finding.culprit
+        assert f"pid {pid} of role postgres (nightly\\x1breport), idle in transaction" in finding.cause
+        assert "SELECT count(*) FROM howdah.jobs WHERE last_error = '…'" in finding.cause
         assert SECRET not in repr(finding)
         assert finding.remedy.startswith(f"SELECT pg_terminate_backend({pid});")
         assert "idle_in_transaction_session_timeout" in finding.remedy
         assert finding.details["sessions"][0]["pid"] == pid
         with psycopg.connect(ward, autocommit=True) as conn:
-            conn.execute(finding.remedy.split(" To have")[0].encode())
+            conn.execute(finding.remedy.split(" -- To have")[0].encode())
         until(lambda: not codes(queue, patience=0), "the remedy has helped")
         with contextlib.suppress(psycopg.OperationalError):
             reader.execute("SELECT")
@@ -47,7 +47,7 @@ def test_the_oldest_is_named_first_and_the_others_are_counted(ward: str, db: Db,
         for conn in (first, second):
             conn.execute("SELECT pg_current_xact_id()")
         finding = only_finding(queue, "xmin-held", patience=0)
-        assert f"pid {first.info.backend_pid} " in finding.culprit
+        assert f"pid {first.info.backend_pid} " in finding.cause
         assert "and 1 other for less" in finding.what
         assert [each["pid"] for each in finding.details["sessions"]] == [c.info.backend_pid for c in (first, second)]
 
@@ -58,7 +58,7 @@ def test_a_prepared_transaction_that_was_forgotten(ward: str, queue: JobQueue) -
         conn.execute("PREPARE TRANSACTION 'it''s here'")
     assert codes(queue) == []
     finding = only_finding(queue, "xmin-held", patience=0)
-    assert "prepared transaction it's here of role postgres" in finding.culprit
+    assert "prepared transaction it's here of role postgres" in finding.cause
     assert finding.remedy.startswith("COMMIT PREPARED 'it''s here';")
     with psycopg.connect(ward, autocommit=True) as conn:
         conn.execute("ROLLBACK PREPARED 'it''s here'")
@@ -90,7 +90,7 @@ def test_a_lock_that_is_only_asked_for_is_named_with_what_it_waits_for(ward: str
         (finding,) = queue.doctor(patience=0, ignore=["xmin-held", "schema-drift"])
         assert finding.code == "table-locked"
         assert f"waits for pid {reader.info.backend_pid}" in finding.what
-        assert f"pid {asks.info.backend_pid} of role postgres (asks)" in finding.culprit
+        assert f"pid {asks.info.backend_pid} of role postgres (asks)" in finding.cause
         reader.rollback()
         asking.result()
 
@@ -102,7 +102,7 @@ def test_a_lock_that_workers_wait_for(ward: str, queue: JobQueue) -> None:
         (finding,) = diagnosis
         assert finding.code == "table-locked"
         assert "howdah.schedules is locked" in finding.what
-        assert f"pid {conn.info.backend_pid} of role postgres (by hand)" in finding.culprit
+        assert f"pid {conn.info.backend_pid} of role postgres (by hand)" in finding.cause
         # It did not wait for it, and says what it could not look at.
         assert {code for each in diagnosis.unseen for code in each.codes} == {
             "schedule-left-code",
@@ -133,7 +133,7 @@ def test_an_outsider_that_holds_an_advisory_lock_of_ours(
         conn.execute(f"SELECT {lock}".encode())
         finding = only_finding(queue, "advisory-lock-held")
         assert f"others {purpose}, for " in finding.what
-        assert f"pid {conn.info.backend_pid} of role {outsider} (intruder)" in finding.culprit
+        assert f"pid {conn.info.backend_pid} of role {outsider} (intruder)" in finding.cause
         db.execute(finding.remedy.encode())
         until(lambda: not codes(queue), "the remedy has helped")
 
@@ -151,7 +151,7 @@ def test_what_the_queue_itself_does_with_its_advisory_locks_is_no_finding(ward: 
         sleeper.execute("SELECT howdah.add_sleeper(ARRAY['mail']), howdah.add_watcher()")
         queue.enqueue_many("mail", range(2_500), key=str, conn=bulk)
         assert codes(queue, patience=0, ignore=["schema-drift", "xmin-held"]) == []
-    # Somebody of ours, who has a lock that is not to be had for long, and idles with it.
+    # A session of ours that idles with a lock which is meant to be held briefly.
     with psycopg.connect(ward, autocommit=True) as conn:
         conn.execute("SELECT pg_advisory_lock('howdah.live'::regclass::oid::int, 5)")
         assert codes(queue) == []
@@ -166,7 +166,7 @@ def test_notifications_that_a_listener_does_not_take(ward: str, db: Db, queue: J
         for _ in range(20):
             db.execute("SELECT pg_notify('anything', repeat('x', 7000))")
         finding = only_finding(queue, "notifications-piling-up")
-        assert f"pid {listener.info.backend_pid} of role postgres (deaf)" in finding.culprit
+        assert f"pid {listener.info.backend_pid} of role postgres (deaf)" in finding.cause
         assert 0.1 < finding.details["usage"] < 1
     assert codes(queue) == []
 
@@ -187,7 +187,7 @@ def test_a_session_that_only_works_hard_is_not_blamed_for_notifications(ward: st
             at_work = "SELECT 1 AS so FROM pg_stat_activity WHERE pid = %s AND state = 'active' AND wait_event IS NULL"
             until(lambda: db.execute(at_work, (busy.info.backend_pid,)).fetchone(), "it works")
             finding = only_finding(queue, "notifications-piling-up")
-            assert f"pid {listener.info.backend_pid} of role postgres (deaf)" in finding.culprit
+            assert f"pid {listener.info.backend_pid} of role postgres (deaf)" in finding.cause
         finally:
             busy.cancel()
         assert isinstance(working.exception(), psycopg.errors.QueryCanceled)
@@ -201,7 +201,7 @@ def test_a_slot_that_nobody_reads(db: Db, queue: JobQueue) -> None:
         for _ in range(5):
             db.execute("SELECT pg_logical_emit_message(false, 'test', 'x'), pg_switch_wal()")
         finding = only_finding(queue, "slot-retains-wal")
-        assert "replication slot left_behind (physical)" in finding.culprit
+        assert "replication slot left_behind (physical)" in finding.cause
         assert finding.details["retained"] > 32 * 2**20
     finally:
         db.execute("SELECT pg_drop_replication_slot('left_behind')")

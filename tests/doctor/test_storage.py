@@ -83,7 +83,7 @@ def test_what_a_check_needs_and_does_not_find_comes_back_by_the_remedy(db: Db, q
 def test_a_table_that_was_changed_by_hand(db: Db, queue: JobQueue) -> None:
     run_all(db, ["ALTER TABLE live ALTER attempts DROP DEFAULT", "ALTER TABLE types DROP COLUMN max_crashes"])
     finding = only_finding(queue, "schema-drift", ignore=())
-    assert finding.culprit == "column live.attempts, column types.max_crashes"
+    assert finding.cause == "column live.attempts, column types.max_crashes"
     assert "howdah migrate --check" in finding.remedy
 
 
@@ -91,7 +91,7 @@ def test_a_table_that_was_changed_by_hand(db: Db, queue: JobQueue) -> None:
 def test_an_index_that_is_missing_is_made_again_by_the_remedy(db: Db, queue: JobQueue, index: str) -> None:
     db.execute(f"DROP INDEX {index}".encode())
     finding = only_finding(queue, "index-missing")
-    assert finding.culprit == f"index howdah.{index}"
+    assert finding.cause == f"index howdah.{index}"
     assert "CONCURRENTLY" in finding.remedy
     db.execute(finding.remedy.encode())
     assert codes(queue, ignore=()) == []
@@ -250,13 +250,13 @@ def test_a_segment_that_was_not_closed_when_it_was_time(ward: str, db: Db, queue
     finding = only_finding(queue, "segments-late")
     assert finding.severity == "warning"
     assert "the open segment of the archive should have been closed 30h ago" in finding.what
-    assert "no worker has run lately" in finding.culprit
+    assert "no worker has run lately" in finding.cause
     assert finding.remedy.startswith("howdah prune")
     with psycopg.connect(ward, application_name="forgotten report") as reader:
         reader.execute("SELECT count(*) FROM howdah.jobs")
         assert [segment.dropped for segment in queue.prune(tries=1)] == [False]
         finding = only_finding(queue, "segments-late")
-        assert finding.culprit == f"pid {reader.info.backend_pid} (forgotten report)"
+        assert finding.cause == f"pid {reader.info.backend_pid} (forgotten report)"
     assert queue.prune() == []
     assert codes(queue) == []
 
@@ -273,14 +273,14 @@ def test_a_segment_that_was_not_dropped_when_it_was_time(ward: str, db: Db, queu
     finding = only_finding(queue, "segments-late")
     assert "2 segments should have been dropped" in finding.what
     assert "closed" not in finding.what
-    assert "no worker has run lately" in finding.culprit
+    assert "no worker has run lately" in finding.cause
     assert finding.details["overdue"] == 2
     with psycopg.connect(ward, application_name="forgotten report") as reader:
         reader.execute("SELECT count(*) FROM howdah.archive_1")
         assert [segment.dropped for segment in queue.prune(tries=1)] == [False, True]
         finding = only_finding(queue, "segments-late")
         assert "1 segment should have been dropped" in finding.what
-        assert finding.culprit == f"pid {reader.info.backend_pid} (forgotten report)"
+        assert finding.cause == f"pid {reader.info.backend_pid} (forgotten report)"
     assert [segment.dropped for segment in queue.prune()] == [True]
     assert codes(queue) == []
 
@@ -319,7 +319,7 @@ def test_segments_are_compared_with_the_open_one_of_a_fresh_installation(db: Db,
         ],
     )
     finding = only_finding(queue, "schema-drift", ignore=())
-    assert set(finding.culprit.split(", ")) == {
+    assert set(finding.cause.split(", ")) == {
         "index archive_1.id",
         "column archive_2.mine",
         "trigger archive_3.archive_deleted",

@@ -80,5 +80,5 @@ CREATE TRIGGER audit_moves AFTER UPDATE ON howdah.live FOR EACH ROW
 CREATE TRIGGER audit_ends AFTER INSERT OR DELETE ON howdah.archive_open FOR EACH ROW EXECUTE FUNCTION audit.note_archive();
 CREATE TRIGGER audit_farewells AFTER DELETE ON howdah.workers FOR EACH ROW EXECUTE FUNCTION audit.note_worker();
 CREATE TRIGGER audit_replacements AFTER UPDATE ON howdah.workers FOR EACH ROW
-    WHEN (OLD.boot <> NEW.boot) EXECUTE FUNCTION audit.note_worker();
+    WHEN (OLD.incarnation <> NEW.incarnation) EXECUTE FUNCTION audit.note_worker();
 CREATE EVENT TRIGGER audit_segments ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION audit.follow_segments();

@@ -121,7 +121,7 @@ MUTANTS: Final = (
     # What a worker says is believed to be a number.
     Mutant(
         "liar",
-        "place",
+        "queue_position",
         "howdah.number_in(w.throughput -> v_job.job_type -> 'per_second')",
         "(w.throughput -> v_job.job_type -> 'per_second')::numeric",
     ),

@@ -245,7 +245,7 @@ def read_everything(stage: Stage, dsn: str, running: uuid.UUID, waiting: uuid.UU
             repr((job.record, job.errors, job.meta, job.retry_policy, job.resumed, job.result))
             assert queue.events(id) is not None
             next(iter(queue.watch(id)))
-        assert queue.place(waiting) is not None
+        assert queue.queue_position(waiting) is not None
         unseen = queue.doctor().unseen
         assert dsn != stage.dsn or unseen == [], unseen
         top_reads(queue)

@@ -113,7 +113,7 @@ def it_is_named(stage: Stage, intruder: psycopg.Connection[Any]) -> None:
         else:
             raise AssertionError("the lock of migrations was not held")
     (finding,) = stage.queue.doctor(only=["advisory-lock-held"])
-    assert f"pid {pid} of role outsider_" in finding.culprit
+    assert f"pid {pid} of role outsider_" in finding.cause
     health = subprocess.run(
         [sys.executable, "-m", "howdah", "health", "--any"],
         stdin=subprocess.DEVNULL,

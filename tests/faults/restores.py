@@ -36,7 +36,7 @@ def restored(stage: Stage) -> None:
     for worker in stage.fleet.workers:
         assert worker.stop() == 0
     stage.enqueue_many("reports", 20)
-    position = stage.queue.position()
+    position = stage.queue.stream_position()
     told = len(events(stage.dsn, None))
     assert told, "nothing was told"
     data, empty = dump(stage.dsn, "--format=custom"), dump(stage.dsn, "--format=custom", "--schema-only")
@@ -79,7 +79,7 @@ def into_a_younger_cluster(stage: Stage, dsn: str, dumped: bytes, position: str,
         queue.migrate()
         assert queue.check_schema() == []
         assert public(dsn) == []
-        now = queue.position()
+        now = queue.stream_position()
     # The cluster comes to the numbers that the old events had.
     spend_transactions(dsn, 20_000)
     assert events(dsn, now) == [], "old events came as new"

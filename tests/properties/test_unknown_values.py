@@ -143,13 +143,13 @@ def look(queue: JobQueue, jobs: dict[str, uuid.UUID]) -> None:
     for id in jobs.values():
         job = queue.get(id)
         repr((job.record, job.errors, job.meta, job.retry_policy, job.resumed))
-        queue.place(id)
+        queue.queue_position(id)
         queue.events(id)
         watching = queue.watch(id)
         next(watching)
         watching.close()
     assert {schedule.name for schedule in queue.schedules()} == {"good", "bad"}
-    assert queue.doctor(only=["lane-stuck", "schedule-left-code", "worker-dead", "job-orphaned"]).unseen == []
+    assert queue.doctor(only=["type-stuck", "schedule-left-code", "worker-dead", "job-orphaned"]).unseen == []
 
 
 def go_on(db: Db, queue: JobQueue, jobs: dict[str, uuid.UUID]) -> None:
@@ -228,7 +228,7 @@ def test_a_pace_that_is_none_is_refused_where_it_is_told_and_hurts_nobody_where_
     )
     assert {worker.worker_id: dict(worker.pace) for worker in queue.workers()}["good"]["x"].per_second == 2
     assert howdah("health", "--worker", "good", dsn=dsn).code == 0
-    placed = queue.place(jobs["pending bad"])
+    placed = queue.queue_position(jobs["pending bad"])
     assert placed is not None
     assert placed.per_second in (2, 3)  # what can be read of it counts
 
@@ -272,7 +272,7 @@ def test_a_pace_too_small_for_a_float_is_a_slow_one(db: Db, queue: JobQueue) -> 
         "SELECT heartbeat('bad', w.incarnation, p_throughput => %s::jsonb) FROM workers AS w WHERE w.worker_id = 'bad'",
         (pace,),
     )
-    placed = queue.place(jobs["pending bad"])
+    placed = queue.queue_position(jobs["pending bad"])
     assert placed is not None
     assert placed.per_second is not None
     assert 0 < placed.per_second < 1e-200

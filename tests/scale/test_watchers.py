@@ -65,7 +65,7 @@ def test_every_watcher_sees_every_event_in_order_through_a_restart(
 
 async def _watched(queue: JobQueue, asked: Asked, *, watchers: int, restart: DurableServer | None) -> float:
     """Runs jobs, and watches them. Returns how many statements that took, in a second."""
-    position = await queue.aposition()
+    position = await queue.astream_position()
     jobs = [await queue.aenqueue("busy", {"events": EVENTS, "pause": PAUSE}) for _ in range(JOBS)]
     before, begun = asked.statements, time.monotonic()
     of_all = int(watchers * OF_ALL)

@@ -92,7 +92,7 @@ def test_no_watcher_calls_what_is_planted(field: Tenant, monkeypatch: pytest.Mon
     monkeypatch.setattr(pinned_settings, "startup_options", lambda given: {})
     with JobQueue(field.admin_dsn, field.schema) as queue:
         job = queue.enqueue("mail")
-        position = queue.position()
+        position = queue.stream_position()
         watch, every = queue.watch(job), queue.watch_all(after=position)
         next(watch)
         (held,) = queue.claim(["mail"], 1, "me")

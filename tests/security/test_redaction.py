@@ -118,7 +118,7 @@ def test_a_viewer_reads_by_the_same_verbs(canaries: Tenant) -> None:
         assert (jobs["waits"].key, jobs["waits"].meta) == ("[redacted]", {"redacted": True})
         assert queue.get_schedule("nightly").data == "[redacted]"
         assert queue.stats()["failed"].failed == 1
-        assert queue.place(jobs["waits"]) is not None
+        assert queue.queue_position(jobs["waits"]) is not None
         updates = list(queue.watch(failed))
         assert updates[-1].job is not None
         assert updates[-1].job.status == "failed"

@@ -67,8 +67,8 @@ def _add_and_read(caller: Caller) -> None:
     assert len(caller.list(limit=10, since=job.created_at, least_priority=0, most_priority=1000)) == 3
     assert [each.id for each in caller.list(status="pending", job_type="mail", data={"to": "ä"})] == [job.id]
     assert caller.stats()["mail"].pending == 1
-    assert caller.place(job.id).ahead == 0
-    assert isinstance(caller.position(), str)
+    assert caller.queue_position(job.id).ahead == 0
+    assert isinstance(caller.stream_position(), str)
     assert caller.workers() == []
     assert caller.events(job.id) is not None
 

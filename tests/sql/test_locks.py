@@ -16,7 +16,7 @@ from psycopg import IsolationLevel, errors
 
 from howdah import JobQueue
 from howdah.verbs import schedules
-from howdah.verbs.calls import BULK_SIZE
+from howdah.verbs.produce import BULK_SIZE
 from tests.conftest import Connect, Db
 
 Hold = Callable[..., Db]
@@ -206,6 +206,18 @@ def test_an_open_producer_holds_up_nobody_and_its_jobs_follow(
     keys = {row["order_key"] for row in db.execute("SELECT order_key FROM live").fetchall()}
     assert keys == {"" if ordered else None}
     assert len(queue.claim(["o"], 5)) == (1 if ordered else 2)
+
+
+def test_a_job_that_was_added_as_its_type_became_ordered_keeps_its_place(db: Db, connect: Connect) -> None:
+    adding = connect(autocommit=False)
+    first = adding.execute("SELECT id FROM enqueue('o')").fetchall()
+    declare(db)
+    adding.commit()
+    second = db.execute("SELECT id FROM enqueue('o')").fetchall()
+    for expected in (first, second):
+        held = db.execute("SELECT id, token FROM claim('w', ARRAY['o'], 5)").fetchall()
+        assert [{"id": row["id"]} for row in held] == expected
+        db.execute("SELECT complete(ARRAY[%(id)s], ARRAY[%(token)s])", held[0])
 
 
 def test_a_transaction_that_begins_before_the_declaration_is_committed_counts(db: Db, connect: Connect) -> None:

@@ -10,8 +10,9 @@ import cronsim
 import pytest
 
 from howdah import InvalidOption
+from howdah.model.schedule import MISSED, Missed
 from howdah.verbs import cron
-from howdah.verbs.cron import Due, Every, Missed
+from howdah.verbs.cron import Due, Every
 
 NOW = datetime(2026, 11, 15, 12, 0, 30, tzinfo=timezone.utc)
 
@@ -101,13 +102,13 @@ def minute(number: int) -> datetime:
 
 def test_what_is_not_due_does_not_fire() -> None:
     later = NOW + timedelta(microseconds=1)
-    for missed in cron.MISSED:
+    for missed in MISSED:
         assert cron.due(MINUTELY, later, NOW, missed) == Due((), later, 0)
 
 
 def test_a_fire_on_time_happens_whatever_the_policy() -> None:
     at = NOW.replace(second=0)
-    for missed in cron.MISSED:
+    for missed in MISSED:
         assert cron.due(MINUTELY, at, NOW, missed) == Due((at,), at + timedelta(minutes=1), 0)
 
 
@@ -154,13 +155,13 @@ def test_moments_of_one_zone_are_compared_by_when_they_are_not_by_what_its_clock
 
 def test_a_moment_that_was_set_by_hand_fires_although_the_rhythm_does_not_have_it() -> None:
     by_hand = minute(3) + timedelta(seconds=7)
-    for missed in cron.MISSED:
+    for missed in MISSED:
         assert cron.due(MINUTELY, by_hand, minute(3) + timedelta(seconds=9), missed) == Due((by_hand,), minute(4), 0)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Australia/Lord_Howe"])
 @pytest.mark.parametrize("expression", ["* * * * * *", "*/5 * * * *", "0 3 * * *", "* * * * 1 *", "0 0 29 2 *"])
-@pytest.mark.parametrize("missed", cron.MISSED)
+@pytest.mark.parametrize("missed", MISSED)
 def test_years_of_missed_fires_are_not_walked_through(
     missed: Any, expression: str, zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from howdah import InvalidPayload, PayloadTooLarge
-from howdah.checks.payload import clean_text, to_jsonb
+from howdah.checks.values import clean_text, to_jsonb
 from howdah.model.codec import PLAIN
 
 LIMIT = 64 * 1024

@@ -43,8 +43,11 @@ def test_importing_the_package_needs_neither_a_server_nor_the_extras() -> None:
     ("program", "spared"),
     [
         ("import howdah; howdah.JobQueue('host=nowhere')", "howdah.worker howdah.doctor"),
-        ("from howdah.cli.main import main; main(['stats', '--help'])", "howdah.worker howdah.bench howdah.cli.demo"),
-        ("from howdah.cli.main import main; main(['--schema', 'work', 'list', '-h'])", "howdah.cli.work"),
+        (
+            "from howdah.cli.main import main; main(['stats', '--help'])",
+            "howdah.worker howdah.cli.commands.bench howdah.cli.commands.demo",
+        ),
+        ("from howdah.cli.main import main; main(['--schema', 'work', 'list', '-h'])", "howdah.cli.commands.work"),
     ],
 )
 def test_nobody_waits_for_what_is_not_needed(program: str, spared: str) -> None:

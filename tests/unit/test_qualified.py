@@ -66,9 +66,9 @@ def faults(text: str) -> Iterator[str]:
             yield f"relation {word}"
 
 
-@pytest.mark.parametrize("path", [*statements()])
-def test_a_statement_names_the_schema_of_all_that_it_calls(path: str) -> None:
-    assert [*faults(re.sub(r"^SET LOCAL .*$", "", source(path), flags=re.MULTILINE))] == []
+def test_a_statement_names_the_schema_of_all_that_it_calls() -> None:
+    for path in statements():
+        assert [*faults(re.sub(r"^SET LOCAL .*$", "", source(path), flags=re.MULTILINE))] == [], path
 
 
 def test_a_call_names_the_schema_of_all_that_it_calls() -> None:

@@ -101,7 +101,7 @@ def test_whoever_has_seen_the_end_is_told_not_to_ask_again(queue: JobQueue, base
 
 def test_all_jobs_of_some_types_are_streamed_and_resumed(queue: JobQueue, base: str) -> None:
     mail, other = running(queue, "mail"), running(queue, "other")
-    start = queue.position()
+    start = queue.stream_position()
     for job in (mail, other, mail):
         queue.event(job, "told", {"type": job.job_type})
     url = f"{base}/?types=mail&kinds=event"

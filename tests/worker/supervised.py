@@ -17,16 +17,16 @@ from tests.talking import Talking
 STUB = """
 import contextlib, itertools, os, signal, sys, time
 from pathlib import Path
-from howdah.cli.process.supervisor_pipe import Leash
+from howdah.cli.process.supervisor_pipe import SupervisorPipe
 
-leash = Leash.taken_from(os.environ)
+pipe = SupervisorPipe.taken_from(os.environ)
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
 def say(word):
-    os.write(1, f"{word} {leash.number} {leash.name} {os.getpid()} {os.getpgrp()}\\n".encode())
+    os.write(1, f"{word} {pipe.number} {pipe.name} {os.getpid()} {os.getpgrp()}\\n".encode())
 
 def behaviour():
-    for name in (f"behaviour.{leash.number}", "behaviour"):
+    for name in (f"behaviour.{pipe.number}", "behaviour"):
         if (file := Path(__file__).with_name(name)).exists():
             return file.read_text().split()
     return ["polite", "0"]
@@ -54,12 +54,12 @@ kind, code = behaviour()
 say("start")
 if kind == "leave":
     sys.exit(int(code))
-leash.watch(patience=float(os.environ.get("STUB_PATIENCE", "30")))
+pipe.watch(patience=float(os.environ.get("STUB_PATIENCE", "30")))
 if kind == "orphan":
     leave_an_orphan()
 if kind != "unready":
     say("up")
-    leash.tell_ready()
+    pipe.tell_ready()
     say("ready")
 for times in itertools.count(1):
     signal.sigwait([signal.SIGTERM])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from howdah import Job, JobQueue
-from howdah.verbs.workers import Pace
+from howdah.model.worker_info import Pace
 from howdah.worker import Worker
 from tests.conftest import Db
 from tests.worker.in_process import PATIENCE, beats, ended, happened, run, statuses, until, working

@@ -108,6 +108,15 @@ def span(value: object, option: str, *, positive: bool = False) -> timedelta:
     return length
 
 
+def due(run_at: datetime | None, delay: Seconds | None) -> dict[str, datetime | timedelta | None]:
+    if run_at is not None and delay is not None:
+        raise InvalidOption("run_at and delay say the same thing twice: pass one of them")
+    return {
+        "run_at": None if run_at is None else moment(run_at, "run_at"),
+        "delay": None if delay is None else span(delay, "delay"),
+    }
+
+
 def job_id(value: JobOrId) -> uuid.UUID:
     if isinstance(value, Job):
         return value.id

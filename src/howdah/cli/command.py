@@ -12,6 +12,23 @@ HELP_WIDTH = 88
 Action = Callable[[argparse.Namespace], int]
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """The help of all commands."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
+
+
+def help_with_schema(meaning: str) -> type[HelpFormatter]:
+    """For a command that runs in a schema of its own: the same help, except for what --schema means."""
+
+    class WithSchema(HelpFormatter):
+        def _get_help_string(self, action: argparse.Action) -> str | None:
+            return meaning if action.dest == "schema" else action.help
+
+    return WithSchema
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A command; ``examples`` are pairs of a command line and what it is for."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from howdah import __about__
-from howdah.cli.command import HELP_WIDTH, Command
+from howdah.cli.command import Command, HelpFormatter
 from howdah.cli.render.terminal_escape import presentable
 
 GROUPS: Final[dict[str, dict[str, str]]] = {
@@ -36,7 +36,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "doctor": "doctor:COMMAND",
         "psql": "psql:COMMAND",
         "dsn": "dsn:COMMAND",
-        "bench": "bench:COMMAND",
+        "bench": "bench.command:COMMAND",
     },
 }
 """Each command, and where it is: only the one that is called is loaded."""
@@ -78,11 +78,6 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {presentable(message)}\nTry: {self.prog} --help\n")
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
-
-
 def all_commands() -> list[Command]:
     return [_load(name) for name in _PLACES]
 
@@ -101,7 +96,7 @@ def build(argv: Sequence[str] = ()) -> Parser:
         usage="howdah [--dsn DSN] [--schema NAME] [--json] COMMAND …",
         description=_OVERVIEW + ("" if called else _overview_of_commands(commands)),
         epilog=_AFTERWORD,
-        formatter_class=_HelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     _add_shared_options(parser, {"dsn": None, "schema": None, "json": False})
@@ -112,7 +107,7 @@ def build(argv: Sequence[str] = ()) -> Parser:
             command.name,
             description=command.description,
             epilog=command.epilog,
-            formatter_class=_HelpFormatter,
+            formatter_class=HelpFormatter,
             allow_abbrev=False,
         )
         command.add_arguments(added)

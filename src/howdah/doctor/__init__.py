@@ -1,8 +1,8 @@
-"""``howdah doctor``: what is wrong with a live installation, who is to blame, and what to do about it.
+"""``howdah doctor``: what is wrong with a live installation, what causes it, and what to do about it.
 
-    examination (asks the server, check by check) → sessions · server · storage · lanes · workers (rows to findings)
+    examination (runs the checks) → sessions · server · storage · jobs · workers (turn rows into findings)
 
-A check is a statement of ``sql/reads/doctor`` and a pure function that judges its rows. ``catalogue`` lists what can be found.
+A check is a statement of ``sql/reads/doctor`` and a pure function that judges its rows. ``catalogue`` lists every finding.
 """
 
 from howdah.doctor.catalogue import CATALOGUE, Entry

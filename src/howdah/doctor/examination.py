@@ -1,6 +1,6 @@
-"""The examination: one check after the other, each in a transaction that is undone, none of which can spoil the others.
+"""The examination: one check after the other, each in a transaction that is rolled back, so that none affects the others.
 
-What may not be looked at, or takes too long, is told as ``Unseen`` and is no finding.
+A check that is not permitted, or takes too long, is returned as ``Unseen``. It is not a finding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import psycopg
 from howdah.db import migrate, statements
 from howdah.db.database import Database, SyncConnection
 from howdah.db.plan import Begin, Plan, Row, read
-from howdah.doctor import lanes, server, sessions, storage, workers
+from howdah.doctor import jobs, server, sessions, storage, workers
 from howdah.doctor.catalogue import CATALOGUE
 from howdah.doctor.finding import Diagnosis, Finding, Unseen
 from howdah.doctor.patient import Judge, Patient
@@ -31,14 +31,14 @@ _TRIES: Final = 4
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """A statement of ``sql/reads/doctor``, what it is asked with, and who judges its rows."""
+    """A statement of ``sql/reads/doctor``, its arguments, and the function that judges its rows."""
 
     name: str
     codes: tuple[str, ...]
     judge: Judge
     arguments: Callable[[Patient], Mapping[str, Any]] = lambda _: {}
     of_sessions: bool = False
-    """Whether others' sessions are seen only by members of pg_read_all_stats."""
+    """Whether it reads sessions of other roles, which only members of pg_read_all_stats see."""
 
 
 def _patience(patient: Patient) -> dict[str, Any]:
@@ -95,14 +95,14 @@ OF_THE_QUEUE: Final = (
     ),
     Check("bloat", ("live-bloated",), storage.bloat, lambda _: {"large": storage.LARGE, "row": storage.ROW}),
     Check("segments", ("segments-late",), storage.segments),
-    Check("lanes", ("type-unhandled", "type-paused", "lane-stuck"), lanes.lanes, _patience),
+    Check("lanes", ("type-unhandled", "type-paused", "type-stuck"), jobs.due, _patience),
     Check(
         "overdue",
         ("job-orphaned", "lease-passed", "deadline-passed", "cancel-overdue", "job-expired", "job-spent"),
-        lanes.overdue,
+        jobs.overdue,
     ),
-    Check("failures", ("type-failing",), lanes.failures),
-    Check("schedules", ("schedule-overdue", "schedule-unhandled", "schedule-left-code"), lanes.schedules),
+    Check("failures", ("type-failing",), jobs.failures),
+    Check("schedules", ("schedule-overdue", "schedule-unhandled", "schedule-left-code"), jobs.schedules),
     Check("workers", ("worker-dead", "loop-blocked", "handlers-leaked", "versions-mixed"), workers.workers),
 )
 _VERSION: Final = Check(
@@ -121,7 +121,7 @@ _RIGHTS: Final = Check("rights", ("open-to-public",), storage.rights, _ours)
 
 
 def chosen(only: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
-    """The codes that are asked for."""
+    """The codes to look for."""
     for code in (*(only or ()), *ignore):
         if code not in CATALOGUE:
             near = difflib.get_close_matches(code, CATALOGUE, 1)
@@ -140,7 +140,7 @@ def examine(
 
 
 class _Examination:
-    """One look at everything that was asked for."""
+    """One run of all the checks that were asked for."""
 
     def __init__(self, database: Database, conn: SyncConnection, wanted: Set[str], patience: float) -> None:
         self._database = database
@@ -180,7 +180,7 @@ class _Examination:
         return Diagnosis(found, unseen)
 
     def _run(self, check: Check) -> Sequence[Row] | None:
-        """Judges what a check sees; None if it cannot look."""
+        """Run a check and judge its rows. Return them, or None if the check could not run."""
         if self._wanted.isdisjoint(check.codes):
             return None
         rows = self._try(_look(check.name, **check.arguments(self._patient)), check.codes)
@@ -189,11 +189,11 @@ class _Examination:
         self._findings += check.judge(self._patient, rows)
         if check.of_sessions and self._server["hides_sessions"]:
             remedy = f"GRANT pg_read_all_stats TO {quoted(self._patient.role)};"
-            self._unsee(check.codes, "what other roles' sessions do is hidden from this one", remedy)
+            self._unsee(check.codes, "the sessions of other roles are hidden from this one", remedy)
         return rows
 
     def _compare(self) -> None:
-        """With what a fresh installation would be, where one can be made; else by names alone."""
+        """Compare the schema with a fresh installation; where none can be made, compare names alone."""
         rows = self._run(_VERSION)
         if (
             rows is None
@@ -203,8 +203,8 @@ class _Examination:
             return
         patient = self._patient
         to_compare = (
-            f"GRANT CREATE ON DATABASE {quoted(patient.database)} TO {quoted(patient.role)}; or ask as the owner now and then:"
-            f" {patient.command('doctor', '--only', 'schema-drift')}. Until then names alone are compared"
+            f"GRANT CREATE ON DATABASE {quoted(patient.database)} TO {quoted(patient.role)}; or run this as the owner now and then:"
+            f" {patient.command('doctor', '--only', 'schema-drift')}. Until then only names are compared"
         )
         differences = self._try(_fresh(patient.schema), _OBJECTS.codes, to_compare)
         if differences is None:
@@ -229,26 +229,26 @@ class _Examination:
     def _to_see(self) -> str:
         viewer = f"{self._database.schema}_viewer"
         first = "" if self._server["has_roles"] else f"{self._patient.command('migrate', '--roles')}, and then: "
-        return f"{first}GRANT {quoted(viewer)} TO {quoted(self._patient.role)}; or ask as the owner of the schema"
+        return f"{first}GRANT {quoted(viewer)} TO {quoted(self._patient.role)}; or run the doctor as the owner of the schema"
 
     def _mended(self, sqlstate: str | None) -> str:
         if sqlstate in _NOT_THERE:
-            # A plain migration passes by what is of this version.
-            return f"{self._patient.command('migrate', '--reinstall')}; tables it leaves alone: see schema-drift"
-        return _REMEDIES.get(sqlstate or "", "if it stays so, report it with this message")
+            # A plain migration skips a schema that has this version already.
+            return f"{self._patient.command('migrate', '--reinstall')}; it does not change tables: see schema-drift"
+        return _REMEDIES.get(sqlstate or "", "if it happens again, report it with this message")
 
 
 _DENIED: Final = "42501"
 _NOT_THERE: Final = ("42P01", "42703", "42883")
 _REMEDIES: Final = {
-    "57014": "it took longer than 15 seconds: ask again when the server has less to do",
-    "55P03": "somebody has locked the table: see table-locked, or ask again",
-    "25006": "ask on a server that can be written to",
+    "57014": "it took longer than 15 seconds: try again when the server has less to do",
+    "55P03": "a session has locked the table: see table-locked, or try again",
+    "25006": "run the doctor on a server that takes writes",
 }
 
 
 def _attempt(plan: Plan[R]) -> Plan[R | psycopg.Error]:
-    """What a plan answers, or why it cannot. An outage is everybody's."""
+    """The result of a plan, or its error. An outage is raised: it concerns every check."""
     try:
         return (yield from plan)
     except psycopg.Error as error:
@@ -265,14 +265,14 @@ def _look(name: str, /, **arguments: Any) -> Plan[list[Row]]:
 
 
 def _fresh(schema: str) -> Plan[list[migrate.Difference]]:
-    """The comparison, with the patience of any other check."""
+    """The comparison, with the timeouts of any other check."""
     return (yield from migrate.check(schema, first=read("doctor/patience")))
 
 
 def _changes_sessions(database: Database, conn: SyncConnection) -> bool:
-    """Whether two clients at once get one and the same session, or one of them two: so does a pooler in transaction mode.
+    """Whether two connections share a session, or one of them changes sessions, as behind a pooler in transaction mode.
 
-    Nothing is left behind in these sessions, as LISTEN or a lock would be.
+    The probe only reads. LISTEN or a lock would stay behind in the pooler's sessions.
     """
     if database.reaches_its_backend(conn):
         return False
@@ -281,7 +281,7 @@ def _changes_sessions(database: Database, conn: SyncConnection) -> bool:
         with database.connect(database.dsn()) as other:
             theirs = _sessions(database, other)
     except DatabaseUnavailable:
-        # There is no second one to be had: who was given the first one keeps it.
+        # There is no second connection, so nothing can be said beyond the first one.
         return len(ours) > 1
     return len(ours | theirs) < 2 or len(ours) > 1 or len(theirs) > 1
 
@@ -291,5 +291,5 @@ def _sessions(database: Database, conn: SyncConnection) -> set[int]:
 
 
 def checks() -> Iterator[Check]:
-    """All of them."""
+    """Every check."""
     yield from (*OF_THE_SERVER, _VERSION, _OBJECTS, _RIGHTS, *OF_THE_QUEUE)

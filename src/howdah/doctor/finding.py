@@ -1,4 +1,4 @@
-"""What the doctor answers with."""
+"""What the doctor returns."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Severity: TypeAlias = Literal["error", "warning"]
 class Finding:
     """Something that is wrong.
 
-    code: its name, which stays. severity: "error" if jobs stand still or may be lost, "warning" otherwise.
-    what: one sentence. culprit: who or what it comes from. remedy: what to do, with the statement or command.
+    code: its name, stable across versions. severity: "error" if jobs stand still or may be lost, "warning" otherwise.
+    what: one sentence. cause: the object it comes from. remedy: what to do, with the statement or command.
     details: the figures behind it.
     """
 
     code: str
     severity: Severity
     what: str
-    culprit: str
+    cause: str
     remedy: str
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """Something that could not be looked at, so that nothing is known of it.
+    """Something that the doctor could not look at.
 
-    codes: what might be found there. because: why not. remedy: what would let the doctor see it.
+    codes: what it might have found there. because: why it could not look. remedy: what would let it.
     """
 
     codes: Sequence[str]
@@ -39,7 +39,7 @@ class Unseen:
 
 
 class Diagnosis(list[Finding]):
-    """The findings, errors first; ``unseen`` lists what could not be looked at."""
+    """The findings, errors first; ``unseen`` lists what the doctor could not look at."""
 
     def __init__(self, findings: Iterable[Finding] = (), unseen: Iterable[Unseen] = ()) -> None:
         super().__init__(findings)
@@ -47,7 +47,7 @@ class Diagnosis(list[Finding]):
 
     @property
     def healthy(self) -> bool | None:
-        """None if nothing was found, but not everything could be looked at."""
+        """None if nothing was found, but the doctor could not look at everything."""
         if self:
             return False
         return None if self.unseen else True

@@ -13,10 +13,10 @@ from howdah.doctor.words import command
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Patient:
-    """The installation that is looked at, and by whom.
+    """The installation under examination, and the role that the doctor connects as.
 
-    patience: seconds that something may last before it is worth a word.
-    behind_pooler: whether each transaction may come to another session of the server.
+    patience: seconds that a state may last before it is a finding.
+    behind_pooler: whether each transaction may get another session of the server.
     """
 
     schema: str
@@ -29,11 +29,11 @@ class Patient:
         return command(self.schema, *words)
 
     def sweep(self, living: int) -> str:
-        """What to do where the sweep has not been."""
+        """The remedy where no sweep has run."""
         if not living:
-            return f"no worker lives, and nobody sweeps: start one, or run {self.command('recover')}"
+            return f"no worker is alive to sweep: start one, or run {self.command('recover')}"
         return (
-            f"run {self.command('recover')}. Workers live and should have done it: look at their logs,"
+            f"run {self.command('recover')}. The live workers should have done it: look at their logs,"
             " and for a transaction that keeps the rows locked"
         )
 

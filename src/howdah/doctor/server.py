@@ -1,4 +1,4 @@
-"""The server: what it promises to keep, whether it can be written to, and whether there is room."""
+"""The server: whether it keeps what it confirms, takes writes, and has connections left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SWITCHES: Final = {
     "autovacuum": ("off", "autovacuum-off"),
     "synchronous_commit": ("off", "commits-not-durable"),
 }
-"""How each must not be, whoever has set it so. What follows counts only where workers have it."""
+"""The value that each must not have, wherever it is set. The settings below count only where workers have them."""
 TIMEOUTS: Final = {
     "statement_timeout": 5.0,
     "transaction_timeout": 5.0,
@@ -38,15 +38,15 @@ CONNECTIONS_OF_A_WORKER: Final = 6
 """Five of its own, and one of its pools."""
 
 _OF_ROLES: Final = ("global", "database", "user", "database user")
-"""Where a setting comes from that was made for roles or databases: ``role_settings`` tells of these, whoever asks."""
+"""The sources of settings of roles and databases. ``role_settings`` reports these, whatever role the doctor connects as."""
 _OF_THE_SESSION: Final = ("client", "session")
 _SWITCHED: Final = {"off": ("off", "false", "no", "0"), "on": ("on", "true", "yes", "1")}
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _CONSEQUENCES: Final = {
     "fsync-off": "a crash of the machine may destroy the whole database, jobs and all",
-    "full-page-writes-off": "a crash of the machine may leave torn pages, from which no recovery mends",
-    "damaged-pages-zeroed": "damaged pages are read as empty: their jobs are gone, and nobody is told",
-    "tracking-off": "nobody can see what sessions do, or autovacuum does not know what to do",
+    "full-page-writes-off": "a crash of the machine may leave torn pages, which no recovery repairs",
+    "damaged-pages-zeroed": "damaged pages are read as empty: their jobs are lost without an error",
+    "tracking-off": "sessions do not show what they do, or autovacuum does not know what to do",
     "autovacuum-off": "dead rows are never removed, and claims get slower and slower",
     "commits-not-durable": "a commit that was confirmed may be lost in a crash, and an enqueued job with it",
 }
@@ -55,7 +55,7 @@ _CONSEQUENCES: Final = {
 def settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         name, source = row["name"], row["source"]
-        # A timeout that whoever asks has chosen is no worker's.
+        # A timeout that the doctor's own session has set says nothing about workers.
         if source not in _OF_ROLES and (name in SWITCHES or source not in _OF_THE_SESSION):
             whose = "this session's" if source in _OF_THE_SESSION else "the server's"
             remedy = _set(patient, name, row["boot_val"], source)
@@ -66,38 +66,36 @@ def role_settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  
     for row in rows:
         role, database, name = row["role"], row["database"], row["name"]
         if name in SWITCHES or row["works"]:
-            culprit = f"what is set for {'all roles' if role is None else f'role {role}'}"
-            culprit += "" if database is None else f" in database {database}"
-            yield from _judged(
-                name, row["value"], culprit, f"{_reset(name, role, database)} -- and restart the sessions"
-            )
+            cause = f"what is set for {'all roles' if role is None else f'role {role}'}"
+            cause += "" if database is None else f" in database {database}"
+            yield from _judged(name, row["value"], cause, f"{_reset(name, role, database)} -- and restart the sessions")
 
 
-def _judged(name: str, value: str, culprit: str, remedy: str) -> Iterator[Finding]:
+def _judged(name: str, value: str, cause: str, remedy: str) -> Iterator[Finding]:
     bad, code = SWITCHES.get(name, ("", "settings-harmful"))
     if name in SWITCHES and value.lower() in _SWITCHED[bad]:
         why = _CONSEQUENCES[code]
     elif name in TIMEOUTS and 0 < _seconds(value) < TIMEOUTS[name]:
         why = "workers are interrupted again and again"
     elif name == ISOLATION and value in ("repeatable read", "serializable"):
-        why = "claims fail and are tried again whenever two workers meet"
+        why = "claims fail and are repeated whenever two workers claim at once"
     else:
         return
     what = f"{name} is {value}: {why}"
-    yield finding(code, what=what, culprit=culprit, remedy=remedy, setting=name, value=value)
+    yield finding(code, what=what, cause=cause, remedy=remedy, setting=name, value=value)
 
 
 def _set(patient: Patient, name: str, value: str, source: str) -> str:
-    """How a setting becomes this value, by where it comes from now: what is nearer to the session wins."""
+    """The statement or step that sets this value, depending on where the present one comes from."""
     if source == "command line":
-        return f"take {name} out of the command line that starts the server (-c {name}=…), and start it again"
+        return f"remove {name} from the command line that starts the server (-c {name}=…), and restart it"
     if source in _OF_THE_SESSION:
-        return f"take {name} out of the options of the DSN, or of PGOPTIONS"
+        return f"remove {name} from the options of the DSN, or from PGOPTIONS"
     if source in _OF_ROLES:
         role = patient.role if "user" in source else None
         return _reset(name, role, patient.database if "database" in source else None)
     written = value if re.fullmatch(r"\w+", value) else literal(value)
-    # Not RESET, which leaves what is written in postgresql.conf.
+    # Not RESET, which leaves the value of postgresql.conf in place.
     return f"ALTER SYSTEM SET {name} = {written}; SELECT pg_reload_conf();"
 
 
@@ -113,7 +111,7 @@ def _as_written(name: str, value: str) -> str:
 
 
 def _seconds(value: str) -> float:
-    """A span as PostgreSQL's settings have it."""
+    """The seconds of a duration in the notation of PostgreSQL's settings."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d|)\s*", value)
     return float(match[1]) * _UNITS[match[2]] if match else 0.0
 
@@ -124,32 +122,32 @@ def read_only(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         yield finding(
             "server-read-only",
             what="this server is a standby: no job can be added, claimed or completed here",
-            culprit="the DSN, which leads to a standby",
+            cause="the DSN, which leads to a standby",
             remedy="connect to the primary; with several hosts in the DSN, add target_session_attrs=read-write. If this was"
             " meant to be the primary: SELECT pg_promote();",
         )
     elif row["read_only"]:
         name, source = "default_transaction_read_only", row["read_only_source"]
-        # What is changed in the catalogs is refused like any other write.
+        # A read-only transaction refuses ALTER ROLE and ALTER DATABASE, too.
         first = f"SET {name} = off; " if source in _OF_ROLES else ""
         yield finding(
             "server-read-only",
             what="transactions are read-only here: no job can be added, claimed or completed",
-            culprit=f"{name}, which is on ({source})",
+            cause=f"{name}, which is on ({source})",
             remedy=first + _set(patient, name, "off", source),
         )
 
 
 def clock(before: datetime, there: datetime, after: datetime) -> Iterator[Finding]:
-    """What the database's clock showed between two looks at ours."""
+    """Compare the database's clock with ours, which was read before and after it."""
     ahead = (before - there).total_seconds() if there < before else -max((there - after).total_seconds(), 0)
     if abs(ahead) >= CLOCK_OFF:
         yield finding(
             "clock-off",
             what=f"the clock of this machine is {span(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} the database's."
-            " The queue goes by the database's; but a run_at that is reckoned here is wrong by so much, and so are the times of logs",
-            culprit="the clock of this machine, or the database's",
-            remedy="let both be set by NTP: timedatectl set-ntp true, and see: timedatectl timesync-status",
+            " The queue uses the database's clock; a run_at that is computed here, and the times of logs, are wrong by that much",
+            cause="the clock of this machine, or the database's",
+            remedy="synchronise both by NTP: timedatectl set-ntp true; check with: timedatectl timesync-status",
             seconds_ahead=round(ahead, 1),
         )
 
@@ -162,16 +160,16 @@ def connections(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # 
         first = holders[0]
         named = f" ({first['application']})" if first["application"] else ""
         how = (
-            "ALTER SYSTEM SET max_connections = …, and restart it"
+            "ALTER SYSTEM SET max_connections = …, and restart the server"
             if row["is_server"]
             else f"raise the limit of {row['whose']}"
         )
         yield finding(
             "connections-scarce",
             what=f"{row['used']:,} of the {row['most']:,} connections that {row['whose']} allows are in use;"
-            " who gets none cannot enqueue, and a worker that starts waits",
-            culprit=f"most are held by role {first['role']}{named}: {first['connections']:,}",
-            remedy=f"smaller pools (JobQueue(pool_size=…)), fewer workers, a pooler for others; or {how}",
+            " clients without a connection cannot enqueue, and new workers wait",
+            cause=f"most are held by role {first['role']}{named}: {first['connections']:,}",
+            remedy=f"use smaller pools (JobQueue(pool_size=…)), fewer workers, or a pooler for other clients; or {how}",
             used=row["used"],
             most=row["most"],
             holders=holders,
@@ -184,9 +182,9 @@ def budget(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     if needed > row["most"] and not patient.behind_pooler:
         yield finding(
             "connections-overcommitted",
-            what=f"{count(row['workers'], 'living worker')} need {needed:,} connections, and the server has {row['most']:,}"
-            " for everybody",
-            culprit=f"{count(row['workers'], 'worker')} of {CONNECTIONS_OF_A_WORKER} connections at least",
+            what=f"{count(row['workers'], 'live worker')} need {needed:,} connections, and the server allows {row['most']:,}"
+            " in all",
+            cause=f"{count(row['workers'], 'worker')} with at least {CONNECTIONS_OF_A_WORKER} connections each",
             remedy="run fewer workers with more slots each (--concurrency, --threads), or raise max_connections and restart"
             " the server",
             workers=row["workers"],
@@ -199,9 +197,9 @@ def pooler(patient: Patient) -> Iterator[Finding]:
     if patient.behind_pooler:
         yield finding(
             "pooler-in-transaction-mode",
-            what="between this client and the server is a pooler that gives each transaction to another session. No notification"
-            " comes through it: clients and workers that connect so poll, which costs up to a second for each job",
-            culprit="the pooler that the DSN leads to",
+            what="a pooler between this client and the server gives each transaction another session. Notifications do not get"
+            " through it: clients and workers that connect this way poll, which costs up to a second for each job",
+            cause="the pooler that the DSN leads to",
             remedy="give workers a DSN that leads to the server itself, or to a pool with pool_mode = session. If the latency"
             " is all right: howdah doctor --ignore pooler-in-transaction-mode",
         )

@@ -1,4 +1,4 @@
-"""Who is in the way: old transactions, locks, listeners that do not listen."""
+"""Sessions and slots that block others: old transactions, locks, listeners that do not read."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from howdah.doctor.patient import Patient
 from howdah.doctor.words import count, listed, literal, quoted, size, span, statement
 
 OLD_TRANSACTIONS: Final = 10_000_000
-"""So many later ones make a held transaction old, where nobody can tell its age in seconds."""
+"""A held transaction is old after so many later ones, where its age in seconds is unknown."""
 QUEUE_IN_USE: Final = 0.1
 LOCKED_FOR: Final = 5.0
-"""Seconds: migrations take less."""
+"""Seconds. Migrations take less."""
 
 
 def old_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
@@ -24,7 +24,7 @@ def old_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]
     oldest, others = rows[0], rows[1:]
     besides = f", and {count(len(others), 'other')} for less" if others else ""
     limit = (
-        " -- To have such sessions ended by the server: ALTER SYSTEM SET idle_in_transaction_session_timeout = '10min';"
+        " -- To have the server end such sessions: ALTER SYSTEM SET idle_in_transaction_session_timeout = '10min';"
         " SELECT pg_reload_conf();"
         if str(oldest["state"]).startswith("idle in transaction") and oldest["idle_limit"] == "0"
         else ""
@@ -32,8 +32,8 @@ def old_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]
     yield finding(
         "xmin-held",
         what=f"a transaction has been open for {span(oldest['seconds'])}{besides}:"
-        " what has died since then cannot be removed, in any table of this database",
-        culprit=_session(oldest),
+        " rows that have died since then cannot be removed from any table of this database",
+        cause=_session(oldest),
         remedy=f"SELECT pg_terminate_backend({oldest['pid']});{limit}",
         transactions=oldest["transactions"],
         sessions=[_facts(row) for row in rows],
@@ -44,9 +44,9 @@ def prepared_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Fin
     for row in rows:
         yield finding(
             "xmin-held",
-            what=f"a prepared transaction has waited for its end for {span(row['seconds'])}: what has died since then"
-            " cannot be removed, and what it has locked stays locked",
-            culprit=f"prepared transaction {row['gid']} of role {row['role']}",
+            what=f"a prepared transaction has been open for {span(row['seconds'])}: rows that have died since then"
+            " cannot be removed, and its locks stay",
+            cause=f"prepared transaction {row['gid']} of role {row['role']}",
             remedy=f"COMMIT PREPARED {literal(row['gid'])}; -- or ROLLBACK PREPARED, in this database",
             transactions=row["transactions"],
             seconds=row["seconds"],
@@ -62,10 +62,10 @@ def replication(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         is_slot = row["kind"] == "slot"
         yield finding(
             "xmin-held",
-            what=f"replication keeps dead rows from being removed{since}",
-            culprit=f"{'replication slot' if is_slot else 'standby'} {row['name']}"
-            f"{'' if row['active'] else ', which nobody uses'}",
-            remedy=f"SELECT pg_drop_replication_slot({literal(row['name'])}); -- if its reader will not come back"
+            what=f"replication prevents the removal of dead rows{since}",
+            cause=f"{'replication slot' if is_slot else 'standby'} {row['name']}"
+            f"{'' if row['active'] else ', which is not in use'}",
+            remedy=f"SELECT pg_drop_replication_slot({literal(row['name'])}); -- if its reader is gone for good"
             if is_slot and not row["active"]
             else "on that standby, end its longest transaction, or turn hot_standby_feedback off",
             transactions=row["transactions"],
@@ -78,8 +78,8 @@ def slots(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: 
         retained = "" if row["retained"] is None else f" of {size(row['retained'])}"
         yield finding(
             "slot-retains-wal",
-            what=f"the server keeps a log{retained} for a reader that is not there, and will keep more, until the disk is full",
-            culprit=f"replication slot {row['name']} ({row['kind']})",
+            what=f"the server retains WAL{retained} for a replication slot without a reader, and retains more until the disk is full",
+            cause=f"replication slot {row['name']} ({row['kind']})",
             remedy=f"start its reader, or: SELECT pg_drop_replication_slot({literal(row['name'])});",
             retained=row["retained"],
             wal_status=row["wal_status"],
@@ -95,7 +95,7 @@ def locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             "table-locked",
             what=f"{tables} {'is' if len(row['relations']) == 1 else 'are'} locked by a transaction that has been open"
             f" for {span(row['seconds'])}{asked}{waiting if row['waiting'] else ''}",
-            culprit=_session(row),
+            cause=_session(row),
             remedy=f"SELECT pg_terminate_backend({row['pid']});",
             modes=row["modes"],
             granted=row["granted"],
@@ -110,8 +110,8 @@ def advisory_locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]: 
         since = "" if row["seconds"] is None else f", for {span(row['seconds'])} at least"
         yield finding(
             "advisory-lock-held",
-            what=f"a session that is none of Howdah's keeps the advisory locks by which others {listed(row['purposes'])}{since}",
-            culprit=_session(row),
+            what=f"a foreign session holds the advisory locks with which others {listed(row['purposes'])}{since}",
+            cause=_session(row),
             remedy=f"SELECT pg_terminate_backend({row['pid']});",
             purposes=row["purposes"],
             **_facts(row),
@@ -125,9 +125,9 @@ def notifications(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  
         known = row["pid"] is not None
         yield finding(
             "notifications-piling-up",
-            what=f"the server's queue of notifications is {row['usage']:.0%} full; when it is full, whoever notifies fails",
-            culprit=f"probably {_session(row)}" if known else "a session that listens and stays in a transaction",
-            remedy=f"SELECT pg_terminate_backend({row['pid']}); -- and let listeners never stay in a transaction"
+            what=f"the server's queue of notifications is {row['usage']:.0%} full; once it is full, every NOTIFY fails",
+            cause=f"probably {_session(row)}" if known else "a session that listens and stays in a transaction",
+            remedy=f"SELECT pg_terminate_backend({row['pid']}); -- and keep listeners out of long transactions"
             if known
             else "the server's log names the pid: SELECT pg_terminate_backend(PID);",
             usage=row["usage"],

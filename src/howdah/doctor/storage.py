@@ -1,4 +1,4 @@
-"""The schema and its tables: whether everything is there, and whether it is kept clean."""
+"""The schema and its tables: whether they are complete, and vacuumed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from howdah.doctor.words import count, listed, quoted, size, span
 MANY_DEAD: Final = 10_000
 DEAD_PER_LIVE: Final = 2
 VACUUMED_WITHIN: Final = 600.0
-"""Seconds, or more where the caller has more patience. Autovacuum looks every minute, unless told otherwise."""
+"""Seconds, or more where the caller has more patience. By default, autovacuum checks every minute."""
 LARGE: Final = 100 * 2**20
 ROW: Final = 2 * 2**10
-"""Octets of a row, with its share of the indexes: few have more, because what is large is stored out of line."""
+"""Bytes of a row with its share of the indexes. Few rows are larger: large values are stored out of line."""
 BLOATED: Final = 4
-"""Times what the jobs need that are there, or that are in the largest segment of the archive."""
+"""Times the size of the present jobs, or of those in the largest segment of the archive."""
 NEVER_FROZEN: Final = 2
 """Times the age at which the server freezes a table by itself."""
 
@@ -33,7 +33,7 @@ def missing(patient: Patient) -> Finding:
     return finding(
         "schema-missing",
         what=f"Howdah is not installed in schema {patient.schema} of database {patient.database}",
-        culprit=f"database {patient.database}",
+        cause=f"database {patient.database}",
         remedy=f"{patient.command('migrate')}  # or name another schema: --schema NAME",
     )
 
@@ -53,24 +53,24 @@ def version(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             "schema-newer",
             what=f"schema {patient.schema} was installed by Howdah {by} (version {there}); {works} is"
             f" {__about__.__version__} and knows version {SCHEMA_VERSION}",
-            culprit=f"the Howdah {__about__.__version__} that asks",
-            remedy="pip install --upgrade howdah  # here and wherever else it is older",
+            cause=f"the Howdah {__about__.__version__} that runs the doctor",
+            remedy="pip install --upgrade howdah  # here, and wherever it is older",
             **facts,
         )
     elif there < SCHEMA_VERSION or not row["is_current"]:
         older = f"has version {there}; this Howdah needs {SCHEMA_VERSION}"
-        same = "has functions of another Howdah, or was made for another PostgreSQL"
+        same = "has the functions of another Howdah, or was made for another PostgreSQL"
         yield finding(
             "schema-outdated",
             what=f"schema {patient.schema} {older if there < SCHEMA_VERSION else same}",
-            culprit=f"schema {patient.schema}, installed by Howdah {by}",
-            remedy=f"{patient.command('migrate')}  # old workers go on meanwhile",
+            cause=f"schema {patient.schema}, installed by Howdah {by}",
+            remedy=f"{patient.command('migrate')}  # old workers continue meanwhile",
             **facts,
         )
 
 
 def is_as_installed(rows: Sequence[Row], schema: str) -> bool:
-    """Whether a comparison with a fresh installation says anything."""
+    """Whether the schema can be compared with a fresh installation."""
     return bool(
         rows
         and rows[0]["version"] == SCHEMA_VERSION
@@ -82,8 +82,8 @@ def is_as_installed(rows: Sequence[Row], schema: str) -> bool:
 def _without_rows(patient: Patient) -> Finding:
     return finding(
         "schema-outdated",
-        what=f"schema {patient.schema} has its tables, and not the rows that Howdah needs",
-        culprit="a restore without data",
+        what=f"schema {patient.schema} has its tables, but not the rows that Howdah needs in them",
+        cause="a restore without data",
         remedy=patient.command("migrate"),
     )
 
@@ -92,7 +92,7 @@ def _renamed(patient: Patient, before: str) -> Finding:
     return finding(
         "schema-drift",
         what=f"schema {patient.schema} was renamed, and its functions still work on schema {before}",
-        culprit=f"ALTER SCHEMA {quoted(before)} RENAME TO {quoted(patient.schema)}",
+        cause=f"ALTER SCHEMA {quoted(before)} RENAME TO {quoted(patient.schema)}",
         remedy=patient.command("migrate"),
     )
 
@@ -102,15 +102,15 @@ def rights(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         names = [f"{row['kind']} {row['name']}" for row in rows]
         yield finding(
             "open-to-public",
-            what=f"every login of this database may use {count(len(rows), 'part')} of schema {patient.schema}",
-            culprit=listed(names),
-            remedy=f"{patient.command('migrate')}  # what was lost by a restore; what was granted by hand, revoke by hand",
+            what=f"every login of this database may use {count(len(rows), 'object')} of schema {patient.schema}",
+            cause=listed(names),
+            remedy=f"{patient.command('migrate')}  # repairs what a restore has lost. Revoke by hand what was granted by hand",
             granted=names,
         )
 
 
 def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Finding]:
-    """An index that is missing or invalid is a finding of its own, unless it is of a segment."""
+    """A missing or invalid index is a finding of its own, unless it belongs to a segment."""
     others = [
         each
         for each in differences
@@ -118,12 +118,12 @@ def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Findi
     ]
     if others:
         first = others[0]
-        more = f", and {count(len(others) - 1, 'other thing')}" if len(others) > 1 else ""
+        more = f", and {count(len(others) - 1, 'other difference')}" if len(others) > 1 else ""
         said = [f"{each.kind} {each.name} {each.problem}" for each in others]
         yield finding(
             "schema-drift",
             what=f"in schema {patient.schema}, {first.kind} {first.name} {first.problem}{more}",
-            culprit=listed([f"{each.kind} {each.name}" for each in others]),
+            cause=listed([f"{each.kind} {each.name}" for each in others]),
             remedy=_mended(patient, others),
             differences=said,
         )
@@ -142,7 +142,7 @@ def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
 
 
 def _exchanged(patient: Patient, name: str, statement: str) -> str:
-    """The other one serves until this one is there."""
+    """Statements that replace an index. The old one serves until the new one is ready."""
     other = f"{name}_other"
     return (
         f"ALTER INDEX {quoted(patient.schema, name)} RENAME TO {other}; {statements.render(statement, patient.schema)}"
@@ -161,8 +161,8 @@ def indexes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         if row["problem"] == "missing":
             yield finding(
                 "index-missing",
-                what=f"index {name} is missing: what it is for reads the whole table, and locks out what it should keep apart",
-                culprit=f"index {name}",
+                what=f"index {name} is missing: queries that need it read the whole table, and a unique index no longer prevents duplicates",
+                cause=f"index {name}",
                 remedy=statements.render(made[row["name"]], patient.schema),
                 index=row["name"],
             )
@@ -171,7 +171,7 @@ def indexes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             yield finding(
                 "index-invalid",
                 what=f"index {name} of {quoted(patient.schema, row['relation'])} is not valid: no query uses it",
-                culprit=f"index {name}, which somebody began to make, and which failed",
+                cause=f"index {name}, whose creation failed",
                 remedy=f"REINDEX INDEX CONCURRENTLY {name};" if ours else f"DROP INDEX CONCURRENTLY {name};",
                 index=row["name"],
             )
@@ -179,7 +179,7 @@ def indexes(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
 
 @functools.cache
 def _index_statements() -> dict[str, str]:
-    """How each index of ours is made, by its name: without a lock, where PostgreSQL can."""
+    """The statement that creates each index of ours, by name, CONCURRENTLY where possible."""
     made = {}
     for file in statements.names("tables"):
         for match in re.finditer(
@@ -204,14 +204,14 @@ def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             yield finding(
                 "table-unlogged",
                 what=f"{name} is unlogged: a crash of the server empties it",
-                culprit=f"table {name}",
-                remedy=f"ALTER TABLE {name} SET LOGGED; -- in a quiet moment, because it is rewritten",
+                cause=f"table {name}",
+                remedy=f"ALTER TABLE {name} SET LOGGED; -- at a quiet time: it rewrites the table",
             )
         if row["is_left_out"]:
             yield finding(
                 "autovacuum-off",
-                what=f"autovacuum leaves {name} out: its dead rows are never removed",
-                culprit=f"table {name}",
+                what=f"autovacuum is off for {name}: its dead rows are never removed",
+                cause=f"table {name}",
                 remedy=f"ALTER TABLE {name} RESET (autovacuum_enabled);",
             )
         if _is_behind(patient, row):
@@ -219,8 +219,8 @@ def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             yield finding(
                 "vacuum-behind",
                 what=f"{name} has {row['dead_rows']:,} dead rows beside {row['live_rows']:,} live ones, and was {last}",
-                culprit=f"table {name}, or an autovacuum that is busy elsewhere",
-                remedy=f"VACUUM {name}; -- and if it comes again: more autovacuum_max_workers, or a lower"
+                cause=f"table {name}, or an autovacuum that is busy elsewhere",
+                remedy=f"VACUUM {name}; -- and if it happens again: more autovacuum_max_workers, or a lower"
                 " autovacuum_vacuum_cost_delay",
                 dead_rows=row["dead_rows"],
                 live_rows=row["live_rows"],
@@ -230,9 +230,9 @@ def tables(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         name = quoted(patient.schema, oldest["name"])
         yield finding(
             "wraparound-near",
-            what=f"{name} was not frozen for {oldest['transactions']:,} transactions; from 2,000 million on, the server takes no"
-            " writes any more",
-            culprit=f"table {name}, or who keeps it from being frozen (see xmin-held)",
+            what=f"{name} was not frozen for {oldest['transactions']:,} transactions; from 2,000 million on, the server refuses"
+            " writes",
+            cause=f"table {name}, or a transaction that prevents freezing (see xmin-held)",
             remedy=f"VACUUM (FREEZE) {name}; -- as its owner",
             transactions=oldest["transactions"],
         )
@@ -255,11 +255,11 @@ def bloat(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     yield finding(
         "live-bloated",
         what=f"{name} takes {size(octets)} for {count(row['jobs'], 'job')}, and more than the largest segment of the archive would"
-        " need: whoever reads all of it, as statistics and backups do, reads mostly nothing",
-        culprit="a transaction that has kept dead rows for long (see xmin-held), or a backlog that was deleted",
+        " need: statistics and backups, which read all of it, read mostly empty pages",
+        cause="a transaction that kept dead rows for long (see xmin-held), or a backlog that was deleted",
         remedy=(online if row["indexes"] >= row["heap"] else "")
-        + f"VACUUM FULL {name}; -- in a quiet moment, because nobody gets at a job for as long as it takes to read"
-        f" {size(row['heap'])}. If as many jobs will come again, leave it: they use the room",
+        + f"VACUUM FULL {name}; -- at a quiet time: it locks all jobs for as long as reading {size(row['heap'])} takes."
+        " If as many jobs will come again, leave it: they will use the room",
         heap=row["heap"],
         indexes=row["indexes"],
         jobs=row["jobs"],
@@ -279,8 +279,8 @@ def segments(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     yield finding(
         "segments-late",
         what=f"in schema {patient.schema}, {' and '.join(late)}: ended jobs are kept longer than they should be",
-        culprit=listed(row["holders"]) if row["holders"] else "that no worker has run lately, so that nothing looked",
-        remedy=f"{patient.command('prune')}  # workers do it every five minutes, for as long as no transaction is in the way",
+        cause=listed(row["holders"]) if row["holders"] else "no worker has run lately, so nothing was pruned",
+        remedy=f"{patient.command('prune')}  # workers do it every five minutes, unless a transaction blocks it",
         rotation_due=due,
         overdue=overdue,
     )

@@ -1,4 +1,4 @@
-"""Numbers, names and other people's statements, as they stand in a finding."""
+"""Numbers, names and statements of other sessions, formatted for a finding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HIDDEN: Final = {"text": "'…'", "escaped": "'…'", "dollar": "'…'", "numbe
 
 
 def span(seconds: float) -> str:
-    """A span of time in its largest unit."""
+    """A duration in its largest unit."""
     for unit, length in _UNITS:
         if seconds >= 2 * length:
             return f"{int(seconds / length):,}{unit}"
@@ -49,13 +49,13 @@ def listed(names: list[str], most: int = 5) -> str:
 
 
 def quoted(*names: str) -> str:
-    """Names as SQL has them: a part in quotes only where it needs them."""
+    """A qualified name in SQL, with quotes only where a part needs them."""
     plain = re.compile(r"[a-z_][a-z0-9_]*")
     return ".".join(name if plain.fullmatch(name) else sql.Identifier(name).as_string() for name in names)
 
 
 def literal(value: str) -> str:
-    """A string for a statement, on one line: what people paste, or programs pipe, must not end before it does."""
+    """A string literal on one line, so that a statement survives being pasted or piped."""
     if value.isprintable():
         return sql.Literal(value).as_string()
     plain = value.replace("\\", "\\\\").replace("'", "''")
@@ -63,13 +63,13 @@ def literal(value: str) -> str:
 
 
 def command(schema: str, *words: str) -> str:
-    """A command line of ours, for this schema."""
+    """A command line of howdah for this schema."""
     line = shlex.join(("howdah", *words))
     return line if schema == "howdah" else f"{line} --schema {schema}"
 
 
 def statement(query: str | None) -> str:
-    """The beginning of somebody's statement, without any value in it: it may be a secret."""
+    """The beginning of another session's statement, without values: they may be secrets."""
     said = " ".join(_without_values(query or "").split())
     return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
 
@@ -84,7 +84,7 @@ def _without_values(query: str) -> str:
 
 
 def _end_of_comment(query: str, position: int) -> int:
-    """Comments contain others."""
+    """Where a comment ends. PostgreSQL's comments nest."""
     depth = 1
     for mark in re.compile(r"/\*|\*/").finditer(query, position):
         depth += 1 if mark[0] == "/*" else -1

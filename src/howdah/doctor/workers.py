@@ -1,4 +1,4 @@
-"""Workers, as their last heartbeats describe them."""
+"""Workers, as their last heartbeats show them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from howdah.doctor.words import count, listed, span
 
 UNSWEPT: Final = 60.0
 LOOP_LAG: Final = 5.0
-"""Seconds. The worker itself says so in its log after one; a busy machine may be late by that."""
+"""Seconds. The worker itself logs it after one, which a busy machine may cause by itself."""
 
 
 def workers(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -25,7 +25,7 @@ def workers(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             yield finding(
                 "worker-dead",
                 what=f"worker {row['worker_id']} has been silent for {span(row['age'])}, and is still listed",
-                culprit=_whereabouts(row),
+                cause=_whereabouts(row),
                 remedy=patient.sweep(len(living)),
                 worker=row["worker_id"],
                 seconds=row["age"],
@@ -37,9 +37,9 @@ def _ails(row: Row) -> Iterator[Finding]:
     if (row["loop_lag"] or 0) >= LOOP_LAG:
         yield finding(
             "loop-blocked",
-            what=f"the event loop of worker {row['worker_id']} stands still for {span(row['loop_lag'])}: no other coroutine of it"
-            " runs meanwhile",
-            culprit=_whereabouts(row),
+            what=f"the event loop of worker {row['worker_id']} has been blocked for {span(row['loop_lag'])}: none of its other"
+            " coroutines runs meanwhile",
+            cause=_whereabouts(row),
             remedy="its log names the handler (loop_blocked): make that a plain function (def), or await what blocks",
             worker=row["worker_id"],
             loop_lag=row["loop_lag"],
@@ -47,10 +47,10 @@ def _ails(row: Row) -> Iterator[Finding]:
     if row["leaked"]:
         yield finding(
             "handlers-leaked",
-            what=f"{count(row['leaked'], 'handler')} of worker {row['worker_id']} {'was' if row['leaked'] == 1 else 'were'} told to stop,"
-            " and run on without their jobs",
-            culprit=_whereabouts(row),
-            remedy="restart it. Then let such handlers look at job.cancelled, give their calls timeouts, or run them with"
+            what=f"{count(row['leaked'], 'handler')} of worker {row['worker_id']} {'has' if row['leaked'] == 1 else 'have'} lost"
+            f" {'its job and is' if row['leaked'] == 1 else 'their jobs and are'} still running",
+            cause=_whereabouts(row),
+            remedy="restart the worker. Then make such handlers check job.cancelled, give their calls timeouts, or run them with"
             " process=True, so that they can be killed",
             worker=row["worker_id"],
             leaked=row["leaked"],
@@ -61,15 +61,15 @@ def _versions(patient: Patient, living: Sequence[Row]) -> Iterator[Finding]:
     by_version: dict[str, list[str]] = {}
     for row in living:
         by_version.setdefault(row["version"] or "unknown", []).append(row["worker_id"])
-    # While some have just begun, others are about to end.
+    # During a deployment some workers have just begun, and the others are about to end.
     if len(by_version) > 1 and min(row["up"] for row in living) >= patient.patience:
         newest = max(living, key=lambda row: -float(row["up"]))["version"] or "unknown"
         older = {version: names for version, names in by_version.items() if version != newest}
         yield finding(
             "versions-mixed",
-            what=f"living workers run Howdah {listed(sorted(by_version))}, and none has begun lately",
-            culprit="; ".join(f"{listed(names)} ({version})" for version, names in sorted(older.items())),
-            remedy=f"restart these with Howdah {newest}, which the last one that began has",
+            what=f"live workers run Howdah {listed(sorted(by_version))}, and none has started lately",
+            cause="; ".join(f"{listed(names)} ({version})" for version, names in sorted(older.items())),
+            remedy=f"restart these with Howdah {newest}, the version of the worker that started last",
             versions=by_version,
         )
 

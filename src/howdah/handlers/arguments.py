@@ -24,8 +24,8 @@ from msgspec import UNSET, convert
 from msgspec import inspect as shapes
 from msgspec.structs import asdict
 
-from howdah.checks.json_values import Refused, as_json, as_json_with_moments, is_model
 from howdah.checks.options import shown
+from howdah.checks.values import Refused, as_json, as_json_with_moments, is_model
 from howdah.errors import InvalidArguments, InvalidOption
 from howdah.handlers.resource import Resource, marker_in
 from howdah.model.job import Job

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, T
 
 from howdah.checks import options
 from howdah.checks.options import Seconds
-from howdah.checks.stored import stored_mapping
+from howdah.checks.values import stored_mapping
 from howdah.errors import InvalidOption
 from howdah.handlers.arguments import Arguments, Result
 from howdah.handlers.retry import Retries, RetryRule, retries

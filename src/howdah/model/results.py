@@ -119,3 +119,19 @@ class PrunedSegment:
     last_end: datetime | None
     dropped: bool
     reason: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePosition:
+    """Where a pending job stands in the queue of its type.
+
+    ahead: how many jobs of its type come before it; at least so many where ``exact`` is False.
+    per_second: how many of them the live workers end in a second, as measured lately.
+    starts_at: when it will start at that rate; None if that cannot be said, and then ``because`` says why.
+    """
+
+    ahead: int
+    exact: bool
+    per_second: float | None
+    starts_at: datetime | None
+    because: str | None

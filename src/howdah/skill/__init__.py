@@ -1,6 +1,6 @@
-"""The skill: a folder that teaches a coding agent to add Howdah to a project, and how it is put where agents look.
+"""The skill: a folder that teaches a coding agent to add Howdah to a project, and its installation where agents look.
 
-A copy that somebody has changed is theirs. What was installed is noted beside it, so that a later version can tell.
+A copy that was edited is not overwritten. Digests of the installed files are stored beside them to detect edits.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _NOTE: Final = ".howdah.json"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Installation:
-    """What became of it."""
+    """The result of an installation."""
 
     folder: Path
     outcome: Literal["installed", "updated", "unchanged"]
     kept: tuple[Path, ...] = ()
-    """Files that somebody had changed, under the names that they have now."""
+    """Files that had been edited, under their new names."""
 
 
 def text(file: str = FILES[0]) -> str:
-    """One of its files."""
+    """The content of a file of the skill."""
     return (resources.files("howdah") / "skill" / NAME / file).read_text(encoding="utf-8")
 
 
 def install(parent: Path, *, force: bool = False) -> Installation:
-    """Puts the folder into another one, or brings it up to date there.
+    """Install or update the skill's folder inside of another one.
 
-    force: also where it was changed since, or is not ours; what was there is kept, under another name.
+    force: also replace files that were edited or are not ours; they are kept under another name.
     """
     folder = parent / NAME
     shipped = {file: text(file) for file in FILES}
@@ -51,8 +51,8 @@ def install(parent: Path, *, force: bool = False) -> Installation:
         changed = _changed(there, shipped, _noted(folder))
         if changed and not force:
             raise InvalidInput(
-                f"{folder} was changed since it was installed ({', '.join(changed)}). Nothing was written."
-                " With --force it is replaced, and what was there is kept beside it"
+                f"{folder} was edited after it was installed ({', '.join(changed)}). Nothing was written."
+                " With --force it is replaced, and the edited files are kept beside it"
             )
         folder.mkdir(parents=True, exist_ok=True)
         kept = tuple((folder / file).replace(_free_name(folder / f"{file}.old")) for file in changed)
@@ -74,7 +74,7 @@ def _changed(there: Mapping[str, str], shipped: Mapping[str, str], noted: Mappin
 
 
 def _noted(folder: Path) -> Mapping[str, str]:
-    """What was installed here; nothing if nobody can tell."""
+    """The digests of the installed files; empty if they are unknown."""
     try:
         files = json.loads((folder / _NOTE).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -92,7 +92,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _write(path: Path, content: str) -> None:
-    """All of it or nothing: an agent may read it at any time."""
+    """Write a file atomically: an agent may read it at any time."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         fresh.write_text(content, encoding="utf-8")

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
-from howdah.checks.stored import stored_json, stored_result
+from howdah.checks.values import stored_json
 from howdah.db.plan import Plan
 from howdah.errors import InvalidOption
 from howdah.handlers.handler import Handler
@@ -41,7 +41,7 @@ class _Desk(Desk):
         super().__init__(resources, handler.queue._context, handler.queue._database, _Nowhere())
 
     def complete(self, job: Job, result: Any, conn: Any) -> None:  # noqa: ARG002
-        stored_result(self.context, result)
+        stored_json(self.context, result, "result")
 
     async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
         self.complete(job, result, conn)

@@ -19,7 +19,7 @@ import itertools
 import zoneinfo
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -27,9 +27,7 @@ from cronsim import CronSim, CronSimError
 from howdah.checks import options
 from howdah.checks.options import Seconds
 from howdah.errors import InvalidOption
-
-Missed: TypeAlias = Literal["none", "last", "all"]
-MISSED: Final[tuple[Missed, ...]] = get_args(Missed)
+from howdah.model.schedule import MISSED, Missed
 
 LIMIT: Final = 1_000
 TOLERANCE: Final = timedelta(seconds=30)

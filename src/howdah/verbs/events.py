@@ -8,12 +8,13 @@ from typing import Any
 from howdah.checks import options
 from howdah.checks.context import Connection, Context
 from howdah.checks.options import JobOrId
-from howdah.checks.stored import stored_json
+from howdah.checks.values import stored_json
 from howdah.db.plan import Plan, call, read
 from howdah.errors import InvalidOption
 from howdah.model.event import EVENT_KINDS, Event, EventKind, event_of
 from howdah.model.job import Job
-from howdah.verbs import calls
+from howdah.verbs.claims import fence, held
+from howdah.verbs.operate import get
 
 
 def event(context: Context, job: Job, name: str, data: Any = None, *, conn: Connection | None = None) -> Plan[int]:
@@ -25,11 +26,11 @@ def event(context: Context, job: Job, name: str, data: Any = None, *, conn: Conn
     """
     rows = yield from call(
         "record_events",
-        **calls.fence(job),
+        **fence(job),
         names=[options.name(name, "name", options.MAX_NAME_LENGTH)],
         data=[None if data is None else stored_json(context, data)],
     )
-    calls.held(job, rows, "record an event of")
+    held(job, rows, "record an event of")
     return int(rows[0]["seq"])
 
 
@@ -59,11 +60,11 @@ def events(
         limit=most if last is None else options.integer(last, "last", least=1, most=10_000),
     )
     if not rows:
-        yield from calls.get(context, job_id)
+        yield from get(context, job_id)
     return [event_of(row, context.codec) for row in rows]
 
 
-def position(context: Context, *, conn: Connection | None = None) -> Plan[str]:
+def stream_position(context: Context, *, conn: Connection | None = None) -> Plan[str]:
     """Where the stream of all events is now: what ``watch_all`` can begin after."""
     rows = yield from call("stream_position")
     return str(rows[0]["stream_position"])

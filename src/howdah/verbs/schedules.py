@@ -4,14 +4,12 @@ A schedule is a row, and its ``next_run_at`` is the fence: a fire names the mome
 the database adds the jobs and moves it on in one transaction, or does nothing because somebody else has.
 So any number of workers may look, and none leads.
 """
-# conn and context belong to every verb:
 
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import psycopg
@@ -19,60 +17,22 @@ import psycopg
 from howdah.checks import options
 from howdah.checks.context import Connection, Context
 from howdah.checks.options import Seconds
-from howdah.checks.stored import stored_data, stored_mapping
+from howdah.checks.values import stored_data, stored_mapping
 from howdah.db.plan import Plan, Row, call, read
 from howdah.errors import InvalidOption, ScheduleNotFound
 from howdah.handlers.retry import Policy, as_data
-from howdah.model.codec import Codec, codec_of, decoded
 from howdah.model.failure import describe
 from howdah.model.job import Job
-from howdah.verbs import calls
+from howdah.model.schedule import Missed, Schedule, schedule_of
 from howdah.verbs import cron as fires
-from howdah.verbs.cron import Cron, Due, Every, Missed, Rhythm
+from howdah.verbs.cron import Cron, Due, Every, Rhythm
+from howdah.verbs.operate import get
 
 MAX_NAME_LENGTH: Final = 100
 
-_JOB_OPTIONS: Final = ("priority", "max_attempts", "timeout", "retry_policy")
 _BATCH: Final = 100
 # Our own, values out of range, constraints: about this schedule. Anything else is about the database.
 _REFUSALS: Final = ("JQ", "22", "23")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """A schedule: which jobs it adds, in what rhythm, and when it fires next.
-
-    A snapshot, like a ``Job``.
-
-    data: what each of its jobs is given.
-    cron, every: its rhythm; one of the two.
-    timezone, missed, overlap: as they were given to ``schedule``.
-    options: those of the job options that the schedule sets.
-    next_run_at: None: never again, or no worker has seen it yet.
-    last_run_at, last_job_id: when it last fired, and the job that it added then.
-    paused: whether it fires at all.
-    created: True where ``schedule`` made it, False where it was there already.
-    declared_at: when a worker whose code has it (``@queue.periodic``) last began; None if it was made by a call.
-    left_code: it was in the code, and no live worker has it there any more. It still fires: ``delete_schedule`` removes it.
-    """
-
-    name: str
-    job_type: str
-    data: Any = dataclasses.field(repr=False)
-    cron: str | None
-    every: timedelta | None
-    timezone: str
-    missed: Missed
-    overlap: bool
-    options: Mapping[str, Any]
-    next_run_at: datetime | None
-    last_run_at: datetime | None
-    last_job_id: uuid.UUID | None
-    paused: bool
-    created_at: datetime
-    created: bool = False
-    declared_at: datetime | None = None
-    left_code: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,18 +98,18 @@ def schedule(
     }
     now = (yield from call("clock"))[0]["clock"]
     rows = yield from call("schedule", **arguments, next_run_at=_next(rhythm, now))
-    return _from_row(rows[0], context.codec)
+    return schedule_of(rows[0], context.codec)
 
 
 def list_schedules(context: Context, *, conn: Connection | None = None) -> Plan[list[Schedule]]:
     """All schedules, by name."""
     rows = yield from read("schedules", name=None)
-    return [_from_row(row, context.codec) for row in rows]
+    return [schedule_of(row, context.codec) for row in rows]
 
 
 def get_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[Schedule]:
     """The schedule as it is now. Raises ScheduleNotFound."""
-    return _from_row((yield from _row(name)), context.codec)
+    return schedule_of((yield from _row(name)), context.codec)
 
 
 def pause_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[bool]:
@@ -176,7 +136,7 @@ def run_schedule(context: Context, name: str, *, conn: Connection | None = None)
     schedule can be run, too. Raises ScheduleNotFound.
     """
     answer = (yield from call("run_schedule", name=_name(name)))[0]
-    job = yield from calls.get(context, answer["job_id"])
+    job = yield from get(context, answer["job_id"])
     return dataclasses.replace(job, created=answer["created"])
 
 
@@ -270,28 +230,6 @@ def _row(name: str) -> Plan[Row]:
     if not rows:
         raise ScheduleNotFound(f"there is no schedule {name!r} in this schema")
     return rows[0]
-
-
-def _from_row(row: Row, codec: Codec) -> Schedule:
-    return Schedule(
-        name=row["name"],
-        job_type=row["job_type"],
-        data=decoded(codec_of(row, codec), row["data"]),
-        cron=row["cron"],
-        every=row["every"],
-        timezone=row["timezone"],
-        missed=row["missed"],
-        overlap=row["overlap"],
-        options={option: row[option] for option in _JOB_OPTIONS if row[option] is not None},
-        next_run_at=row["next_run_at"],
-        last_run_at=row["last_run_at"],
-        last_job_id=row["last_job_id"],
-        paused=row["paused_at"] is not None,
-        created_at=row["created_at"],
-        created=row.get("created", False),
-        declared_at=row.get("declared_at"),
-        left_code=row.get("left_code", False),
-    )
 
 
 def _next(rhythm: Rhythm, now: datetime) -> datetime | None:

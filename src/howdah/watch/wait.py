@@ -17,7 +17,7 @@ from howdah.db.plan import Plan, read
 from howdah.errors import InvalidOption, JobCancelled, JobFailed, NotEnded, NotPermitted, Undecodable, WaitTimeout
 from howdah.model.codec import Unreadable
 from howdah.model.job import Job, from_row
-from howdah.verbs import calls
+from howdah.verbs.operate import not_found
 from howdah.watch.hub import Hub
 from howdah.watch.mailbox import Bell, LoopBell, Mailbox, ThreadBell
 from howdah.watch.readers import EndWait, chunks
@@ -129,7 +129,7 @@ class _Waiting:
         self._jobs.update((row["id"], from_row(row, self._context.codec, self._context.home)) for row in rows)
         unknown = next((id for id in ids if id not in self._jobs), None)
         if unknown is not None:
-            raise calls.not_found(unknown)
+            raise not_found(unknown)
 
     def _wait(self, box: Mailbox) -> Script[None]:
         while self._pending:

@@ -20,8 +20,8 @@ from howdah.db.plan import Plan, Row, read
 from howdah.errors import InvalidOption
 from howdah.model.event import EVENT_KINDS, event_of
 from howdah.model.job import Job, from_row
-from howdah.verbs import calls
 from howdah.verbs.events import some_of
+from howdah.verbs.operate import row_of
 from howdah.watch.hub import Hub
 from howdah.watch.mailbox import Bell, LoopBell, Mailbox, ThreadBell
 from howdah.watch.readers import JobWatch, StreamWatch, has_ended, seq_of
@@ -135,7 +135,7 @@ class _OneJob(_Watching):
         self._told: Job | None = None
 
     def script(self, bell: type[Bell]) -> Script[None]:
-        row: Row = yield calls.row_of(self._id)
+        row: Row = yield row_of(self._id)
         if has_ended(row):
             if row["token"] != self._told_end:
                 yield from self._all_at_once(row)

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from howdah.checks.context import Context
-from howdah.checks.stored import stored_mapping, stored_text
+from howdah.checks.values import stored_mapping, stored_text
 from howdah.db.adapters import Ids, JsonTexts, Tokens
 from howdah.db.plan import Begin, Plan, Row, call, call_within, read, wire, write
 from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed

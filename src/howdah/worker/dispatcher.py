@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from howdah.checks.context import Context
-from howdah.checks.payload import clean_text
+from howdah.checks.values import clean_text
 from howdah.db.database import Database
 from howdah.db.outage import Backoff
 from howdah.handlers.handler import AnyHandler
@@ -27,7 +27,7 @@ from howdah.handlers.outcome import CompletedByHandler, Crashed, Ending, Failed,
 from howdah.model.codec import PLAIN
 from howdah.model.failure import describe, loggable
 from howdah.model.job import Job, why_unreadable
-from howdah.verbs.calls import UNREADABLE_DELAY
+from howdah.verbs.claims import UNREADABLE_DELAY
 from howdah.worker import calls
 from howdah.worker.background.connection import Link
 from howdah.worker.background.throughput import PaceMeter

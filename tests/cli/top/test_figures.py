@@ -17,7 +17,7 @@ from howdah.cli.commands.top.lanes import joint_pace
 from howdah.cli.commands.top.rates import SPAN, Rates
 from howdah.cli.commands.top.snapshot import Snapshot
 from howdah.cli.commands.top.view import RUNNING
-from howdah.verbs.workers import Pace
+from howdah.model.worker_info import Pace
 from tests.cli.sample import job, moment, record
 
 

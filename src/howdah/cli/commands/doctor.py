@@ -76,7 +76,7 @@ def _show(diagnosis: Diagnosis) -> None:
 def _lines(finding: Finding) -> Iterator[Text]:
     yield Text.assemble(text(finding.severity, _STYLES[finding.severity]), "  ", text(finding.code, "bold"))
     yield Text.assemble("  ", text(finding.what))
-    yield Text.assemble("  culprit  ", text(finding.culprit))
+    yield Text.assemble("  cause    ", text(finding.cause))
     yield Text.assemble("  remedy   ", text(finding.remedy))
 
 
@@ -91,7 +91,7 @@ COMMAND = Command(
     summary="tell what is wrong, who is to blame, and what to do",
     story="""
         Looks at the server, the schema, the workers and the jobs, and changes nothing. Says nothing on stdout and exits
-        with 0 if all is well; with 1 if something was found, each with its culprit and its remedy; with 8 if nothing was
+        with 0 if all is well; with 1 if something was found, each with its cause and its remedy; with 8 if nothing was
         found, but not everything could be looked at. What that was is said on stderr, with what would help.
     """,
     examples=(

@@ -17,8 +17,8 @@ from howdah.cli.arguments.duration import format_span, parse_span
 from howdah.cli.command import Command
 from howdah.cli.render.output import answers, plain, print_json, remark, table, text
 from howdah.errors import DatabaseUnavailable
+from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
-from howdah.verbs.workers import WorkerInfo
 
 _CONNECT_TIMEOUT: Final = 5
 """Seconds: whoever asks for the health of a container does not wait longer either."""
@@ -63,7 +63,7 @@ def _warnings(queue: JobQueue) -> Iterator[str]:
     # Where there is no connection left for it, this is not what is asked.
     with contextlib.suppress(DatabaseUnavailable):
         for finding in queue.doctor(only=["advisory-lock-held"], patience=1):
-            yield f"{finding.what}: {finding.culprit}. To end it: {finding.remedy}"
+            yield f"{finding.what}: {finding.cause}. To end it: {finding.remedy}"
 
 
 def _host(args: argparse.Namespace) -> str | None:

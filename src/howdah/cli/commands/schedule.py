@@ -23,8 +23,8 @@ from howdah.cli.render.job_json import job_as_json
 from howdah.cli.render.output import answers, cut, plain, print_json, readable_json, remark, say, table, text
 from howdah.cli.render.terminal_escape import safe_lines
 from howdah.errors import InvalidInput, ScheduleNotFound
-from howdah.verbs.cron import MISSED, explain
-from howdah.verbs.schedules import Schedule
+from howdah.model.schedule import MISSED, Schedule
+from howdah.verbs.cron import explain
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 

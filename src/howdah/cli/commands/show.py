@@ -30,8 +30,8 @@ from howdah.cli.render.timeline import EDGE, print_timeline, timeline
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
 from howdah.model.progress import Record
+from howdah.model.results import QueuePosition
 from howdah.queue import JobQueue
-from howdah.verbs.queue_position import Place
 
 _BAR_WIDTH: Final = 40
 _PAGE: Final = 500
@@ -53,7 +53,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
         job = queue.get(args.id)
-        place = queue.place(job) if job.status == "pending" else None
+        place = queue.queue_position(job) if job.status == "pending" else None
         events = _events(queue, job)
         if args.json:
             print_json({**job_as_json(job), "place": place, "events": list(events)})
@@ -85,7 +85,7 @@ class _Kept:
                 yield event
 
 
-def _print_job(console: Console, job: Job, place: Place | None, events: _Kept, *, whole: bool) -> None:
+def _print_job(console: Console, job: Job, place: QueuePosition | None, events: _Kept, *, whole: bool) -> None:
     title = text(job.job_type, "bold") + Text("  ") + text(job.status, f"bold {STYLES[job.status]}")
     console.print(title + Text("  stalled", "bold yellow") if job.stalled else title, soft_wrap=True)
     _print_facts(console, "job", dict(_identity(job, place)))
@@ -114,7 +114,7 @@ def _print_timeline(console: Console, job: Job, events: _Kept, *, whole: bool) -
         _print_indented(console, f"and {lines} below WARNING: howdah logs {job.id}", "dim")
 
 
-def _identity(job: Job, place: Place | None) -> Iterator[tuple[str, object]]:
+def _identity(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, object]]:
     yield "id", job.id
     yield "priority", describe_priority(job.priority)
     yield "attempts", f"{job.attempts} of {job.max_attempts}"

@@ -21,7 +21,7 @@ from howdah.cli.command import Command
 from howdah.cli.process.log_format import LEVELS, flush_logs, keep_logs, set_up_logs
 from howdah.cli.process.source_tree import SourceTree
 from howdah.cli.process.supervisor import LAST_WORDS, Supervisor
-from howdah.cli.process.supervisor_pipe import Leash
+from howdah.cli.process.supervisor_pipe import SupervisorPipe
 from howdah.cli.process.worker_process import Requests, leave, leave_soon
 from howdah.encryption import ENVIRONMENT
 from howdah.errors import InvalidInput
@@ -126,10 +126,10 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidInput(f"--processes is 1 or more, not {args.processes}")
     if args.drain and args.reload:
         raise InvalidInput("--drain ends when the work is done, and --reload waits for changes: choose one")
-    leash = Leash.taken_from(os.environ)
+    pipe = SupervisorPipe.taken_from(os.environ)
     # PID 1 inherits the orphans of a container, which a worker would never wait for.
-    is_to_supervise = leash is None and (args.processes > 1 or args.reload or os.getpid() == 1)
-    return _supervise(args) if is_to_supervise else _work(args, leash)
+    is_to_supervise = pipe is None and (args.processes > 1 or args.reload or os.getpid() == 1)
+    return _supervise(args) if is_to_supervise else _work(args, pipe)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -166,15 +166,15 @@ def _names(args: argparse.Namespace) -> list[str]:
 # This process
 
 
-def _work(args: argparse.Namespace, leash: Leash | None) -> int:
-    requests = Requests(leash)
+def _work(args: argparse.Namespace, pipe: SupervisorPipe | None) -> int:
+    requests = Requests(pipe)
     set_up = functools.partial(
-        set_up_logs, args.log_level, as_json=args.json, tag="" if leash is None else f"[{leash.number}]"
+        set_up_logs, args.log_level, as_json=args.json, tag="" if pipe is None else f"[{pipe.number}]"
     )
     set_up()
-    settings = _settings(args) | ({} if leash is None else {"name": leash.name})
-    if leash is not None:
-        leash.watch(WorkerOptions.checked(**settings).grace + LAST_WORDS)
+    settings = _settings(args) | ({} if pipe is None else {"name": pipe.name})
+    if pipe is not None:
+        pipe.watch(WorkerOptions.checked(**settings).grace + LAST_WORDS)
     queue = load_queue(args.target)
     keep_logs()
     if os.environ.get(ENVIRONMENT) and queue._context.codec is PLAIN:
@@ -184,12 +184,12 @@ def _work(args: argparse.Namespace, leash: Leash | None) -> int:
     worker = queue.worker(**settings)
     worker.begin_child = set_up
     _announce(worker, queue)
-    if leash is not None:
-        _tell_when_ready(leash)
+    if pipe is not None:
+        _tell_when_ready(pipe)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         report = runner.run(_run_worker(worker, queue, requests))
         # A supervisor starts it anew by itself.
-        if requests.restart or (report.shed and leash is None and not requests.is_stopping):
+        if requests.restart or (report.shed and pipe is None and not requests.is_stopping):
             requests.begin_anew()
         if report.left_threads:
             leave(report.exit_code)
@@ -222,23 +222,23 @@ def _announce(worker: Worker, queue: JobQueue) -> None:
     )
 
 
-def _tell_when_ready(leash: Leash) -> None:
+def _tell_when_ready(pipe: SupervisorPipe) -> None:
     logger = logging.getLogger("howdah.worker")
-    logger.addFilter(_ReadyFilter(leash, logger.getEffectiveLevel()))
+    logger.addFilter(_ReadyFilter(pipe, logger.getEffectiveLevel()))
     logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))
 
 
 class _ReadyFilter(logging.Filter):
     """Sees the worker say that it is ready, and shows no more than was to be shown."""
 
-    def __init__(self, leash: Leash, level: int) -> None:
+    def __init__(self, pipe: SupervisorPipe, level: int) -> None:
         super().__init__()
-        self._leash = leash
+        self._pipe = pipe
         self._level = level
 
     def filter(self, record: logging.LogRecord) -> bool:
         if getattr(record, "event", None) == "ready":
-            self._leash.tell_ready()
+            self._pipe.tell_ready()
         return record.levelno >= self._level
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from howdah.cli.process.supervisor_pipe import READY, Leash
+from howdah.cli.process.supervisor_pipe import READY, SupervisorPipe
 
 _FIRST_DELAY: Final = 0.2
 _LONGEST_DELAY: Final = 30.0
@@ -68,10 +68,10 @@ class ChildProcess:
         self.born_at, self.start_at, self.is_leaving = time.monotonic(), None, False
 
     def _spawn(self, ready_pipe: int) -> subprocess.Popen[bytes]:
-        leash = Leash(self.number, self.name, ready_pipe, self._lifeline)
+        pipe = SupervisorPipe(self.number, self.name, ready_pipe, self._lifeline)
         return subprocess.Popen(
             self._command,
-            env=os.environ | leash.as_environment(),
+            env=os.environ | pipe.as_environment(),
             stdin=subprocess.DEVNULL,
             pass_fds=(ready_pipe, self._lifeline),
             # Ctrl-C in a terminal would reach it twice otherwise, and the second signal means haste.

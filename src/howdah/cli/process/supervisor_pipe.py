@@ -21,7 +21,7 @@ STUCK: Final = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Leash:
+class SupervisorPipe:
     """The worker's end. ``number`` tells it from its siblings, and ``name`` is what the queue knows it by."""
 
     number: int
@@ -31,13 +31,13 @@ class Leash:
 
     @classmethod
     def taken_from(cls, environ: MutableMapping[str, str]) -> Self | None:
-        """The leash of this process, if it has one. What it starts in turn does not inherit it."""
+        """The pipes of this process, if a supervisor started it. What it starts in turn does not inherit it."""
         text = environ.pop(VARIABLE, None)
         if text is None:
             return None
-        leash = cls(**json.loads(text))
-        leash.let_inherit(False)
-        return leash
+        pipe = cls(**json.loads(text))
+        pipe.let_inherit(False)
+        return pipe
 
     def as_environment(self) -> dict[str, str]:
         return {VARIABLE: json.dumps(dataclasses.asdict(self))}
@@ -52,7 +52,9 @@ class Leash:
 
     def watch(self, patience: float) -> None:
         """Stops this process as SIGTERM does when the supervisor is gone, and at all events after ``patience``."""
-        threading.Thread(target=self._wait_for_the_end, args=(patience,), name="howdah-leash", daemon=True).start()
+        threading.Thread(
+            target=self._wait_for_the_end, args=(patience,), name="howdah-supervisor-pipe", daemon=True
+        ).start()
 
     def _wait_for_the_end(self, patience: float) -> None:
         os.read(self.lifeline, 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from howdah.cli.process.log_format import flush_logs
-from howdah.cli.process.supervisor_pipe import Leash
+from howdah.cli.process.supervisor_pipe import SupervisorPipe
 from howdah.cli.process.terminal import Terminal
 from howdah.worker import Worker
 from howdah.worker.shutdown import without_echo
@@ -27,15 +27,15 @@ class Requests:
     the code that is there then. As long as there is no worker, a signal to end just ends the process.
     """
 
-    def __init__(self, leash: Leash | None) -> None:
+    def __init__(self, pipe: SupervisorPipe | None) -> None:
         self.restart = False
         self.is_stopping = False
         self._stop: Callable[[], None] = lambda: None
-        self._leash = leash
+        self._pipe = pipe
         self._terminal = Terminal()
         # As they were before the user's code could change them.
         self._folder = Path.cwd()
-        self._environ = os.environ | ({} if leash is None else leash.as_environment())
+        self._environ = os.environ | ({} if pipe is None else pipe.as_environment())
         # For PID 1 the kernel leaves out what a signal does by default.
         signal.signal(signal.SIGTERM, _end_by_signal if os.getpid() == 1 else signal.SIG_DFL)
         # Who started it with nohup does not want it to hear that the terminal is gone.
@@ -58,8 +58,8 @@ class Requests:
     def begin_anew(self) -> NoReturn:
         """The same command line in the same process."""
         flush_logs()
-        if self._leash is not None:
-            self._leash.let_inherit(True)
+        if self._pipe is not None:
+            self._pipe.let_inherit(True)
         os.chdir(self._folder)
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], self._environ)
 

@@ -16,7 +16,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from howdah.checks.json_values import unreadable_mark
+from howdah.checks.values import unreadable_mark
 from howdah.cli.arguments.datetimes import iso
 from howdah.cli.render.terminal_escape import presentable, safe
 from howdah.model.codec import Unreadable

@@ -12,7 +12,7 @@ from howdah.model.job import Job
 from howdah.model.progress import Record
 
 if TYPE_CHECKING:
-    from howdah.verbs.queue_position import Place
+    from howdah.model.results import QueuePosition
 
 _SHORT: Final = 8
 _UNITS: Final = (("s", 1), ("min", 60), ("h", 3_600))
@@ -81,7 +81,7 @@ def describe_running(job: Job) -> str:
     return ", ".join(said)
 
 
-def describe_waiting(job: Job, place: Place | None) -> str:
+def describe_waiting(job: Job, place: QueuePosition | None) -> str:
     """What a pending job waits for."""
     if is_endless(job.run_at):
         return "waits for other jobs"
@@ -91,7 +91,7 @@ def describe_waiting(job: Job, place: Place | None) -> str:
     return ", ".join(said for said in (again, "" if place is None else describe_place(place)) if said)
 
 
-def describe_place(place: Place) -> str:
+def describe_place(place: QueuePosition) -> str:
     """How many come before it, and when it starts, or why that cannot be said."""
     before = f"{'' if place.exact else 'more than '}{place.ahead:,} before it" if place.ahead else ""
     wait = _NOTHING if place.starts_at is None else place.starts_at - now()

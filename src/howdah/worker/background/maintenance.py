@@ -17,7 +17,7 @@ from howdah.db.batch_size import Portion
 from howdah.db.database import Database
 from howdah.db.outage import is_cut_short
 from howdah.db.plan import Row
-from howdah.verbs import calls as verbs
+from howdah.verbs import operate as verbs
 from howdah.verbs import schedules
 from howdah.worker import calls
 from howdah.worker.background.connection import Link

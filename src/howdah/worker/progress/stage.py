@@ -16,7 +16,7 @@ from numbers import Real
 from typing import Any, Final
 
 from howdah.checks import options
-from howdah.checks.payload import clean_text
+from howdah.checks.values import clean_text
 from howdah.errors import InvalidOption
 
 MAX_PATH: Final = 100

@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from howdah.checks import options
 from howdah.checks.context import Context
-from howdah.checks.payload import clean_text, to_jsonb
-from howdah.checks.stored import stored_json
+from howdah.checks.values import clean_text, stored_json, to_jsonb
 from howdah.errors import InvalidOption
 from howdah.model.job import Tracked
 from howdah.worker.calls import Hold, Report, Told

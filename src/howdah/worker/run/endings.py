@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from howdah.checks import options
 from howdah.checks.context import Context
-from howdah.checks.stored import stored_result
+from howdah.checks.values import stored_json
 from howdah.errors import InvalidInput
 from howdah.handlers.handler import AnyHandler
 from howdah.handlers.outcome import (
@@ -134,7 +134,7 @@ def storable(context: Context, ending: Ending) -> Ending:
     if not isinstance(ending, Completed) or ending.result is None:
         return ending
     try:
-        return Completed(stored_result(context, ending.result))
+        return Completed(stored_json(context, ending.result, "result"))
     except InvalidInput as error:
         return Failed(f"the handler's result cannot be stored: {error}", give_up=True)
     except Exception as error:  # noqa: BLE001

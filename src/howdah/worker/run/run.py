@@ -16,7 +16,7 @@ from howdah.db.plan import Plan
 from howdah.errors import QueueClosed
 from howdah.model.failure import loggable
 from howdah.model.job import Job, bind
-from howdah.verbs import calls as verbs
+from howdah.verbs import claims as verbs
 from howdah.worker.calls import Hold
 from howdah.worker.progress.tracker import Tracker
 

@@ -1,6 +1,5 @@
-"""``howdah demo``: two real workers and a few hundred jobs, to see what a queue goes through.
+"""``howdah demo``: two real workers and a few hundred jobs, one worker of which is killed.
 
-``stage`` is the schema of the demo's own, ``workload`` what is enqueued there, ``handlers`` what the workers
-run, ``team`` their processes. ``show`` leads through it and watches the database; ``board`` holds what it has
-seen, ``view`` shows that live. ``summary`` reads back how it went, and ``promises`` checks it.
+``stage`` is the schema of the demo's own, ``workload`` what is enqueued there, ``handlers`` what the workers run. ``show`` leads
+through the demo and records what it sees in the database; ``view`` draws that, and the table at the end.
 """

@@ -1,15 +1,13 @@
 """What the workers of the demo run, as ``howdah work howdah.cli.commands.demo.handlers`` finds it.
 
-The work is pretended: it waits. Only ``count_primes`` is in earnest.
+The handlers only sleep, as if they worked; ``count_primes`` really computes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import time
-from typing import Any, Final
+from typing import Final
 
 from howdah.handlers.outcome import Fail
 from howdah.model.job import Job
@@ -19,7 +17,7 @@ from howdah.queue import JobQueue
 SCHEMA: Final = "howdah_demo"
 BATCH_SIZE: Final = 25
 FAILURES: Final = 2
-"""How often the partner does not answer."""
+"""Attempts at which the partner does not answer."""
 SCENES: Final = 10
 _SCENE_SECONDS: Final = 0.25
 _LONG_SCENE_SECONDS: Final = 3.0
@@ -55,24 +53,22 @@ async def reindex_page(page: int, seconds: float) -> str:
 
 
 @queue.job(batch_size=BATCH_SIZE)
-async def send_newsletter(jobs: list[Job]) -> list[dict[str, int]]:
+async def send_newsletter(jobs: list[Job]) -> None:  # noqa: ARG001
     """One call for many jobs."""
     await asyncio.sleep(0.1)
-    return [{"together": len(jobs)} for _ in jobs]
 
 
 @queue.job
-def write_report(report: int) -> dict[str, Any]:
+def write_report(report: int) -> str:
     """A plain function runs in a thread, and may block it."""
     time.sleep(0.2)
-    return {"report": report, "main_thread": threading.current_thread() is threading.main_thread()}
+    return f"report {report} is written"
 
 
 @queue.job(process=True)
-def count_primes(below: int) -> dict[str, int]:
-    """What keeps a core busy runs in a child process."""
-    primes = sum(all(number % divisor for divisor in range(2, int(number**0.5) + 1)) for number in range(2, below))
-    return {"primes": primes, "pid": os.getpid()}
+def count_primes(below: int) -> int:
+    """A handler that keeps a core busy runs in a child process."""
+    return sum(all(number % divisor for divisor in range(2, int(number**0.5) + 1)) for number in range(2, below))
 
 
 # What happens to jobs
@@ -102,17 +98,17 @@ async def take_pulse() -> str:
 
 @queue.job
 async def export_everything(job: Job) -> None:
-    """Would take minutes, and is cancelled before."""
+    """Would take half a minute, and is cancelled before."""
     for percent in range(1, 101):
         await asyncio.sleep(0.3)
         job.progress(percent, f"row {1_000 * percent:,}")
 
 
 @queue.job
-async def render_film(job: Job) -> dict[str, int]:
-    """Its worker is killed in the middle; so that there is a middle to be killed in, the first attempt is slow there."""
+async def render_film(job: Job) -> str:
+    """Its worker is killed halfway. The first attempt is slow there, so that there is time to do so."""
     for scene in range(1, SCENES + 1):
         job.progress(100 * (scene - 1) // SCENES, f"scene {scene} of {SCENES}")
         is_slow = not job.crashes and scene > SCENES // 2
         await asyncio.sleep(_LONG_SCENE_SECONDS if is_slow else _SCENE_SECONDS)
-    return {"scenes": SCENES, "pid": os.getpid()}
+    return f"{SCENES} scenes are rendered"

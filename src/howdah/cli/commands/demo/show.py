@@ -1,43 +1,82 @@
-"""The show: what is done to the jobs and to their workers, and what is seen of it in the database."""
+"""What the demo does to the jobs and their workers, and what it sees of that in the database."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from howdah.cli.arguments.datetimes import now
 from howdah.cli.commands.demo import workload
-from howdah.cli.commands.demo.board import Board
-from howdah.cli.commands.demo.team import LEASE, Member, Team
-from howdah.cli.commands.demo.workload import DELAYED, FLAKY, PERIODIC, SPECIAL, TO_CANCEL, TO_SURVIVE
+from howdah.cli.commands.demo.workload import DELAYED, FLAKY, PERIODIC, SPECIAL, TO_CANCEL, TO_SURVIVE, Kind
+from howdah.cli.process.worker_group import WorkerGroup, WorkerProcess
 from howdah.model.job import Job
+from howdah.model.results import Stats, TypeStats
+from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
-from howdah.verbs.workers import WorkerInfo
 
 News: TypeAlias = tuple[str, str]
-"""What it is about, of which there is only one piece of news, and what there is to tell."""
+"""A topic, which is told of only once, and the text."""
 
+WORKERS: Final = 2
+SLOTS: Final = 8
+LEASE: Final = 2.0
+ARGUMENTS: Final = (
+    *("--concurrency", str(SLOTS), "--threads", "4", "--children", "2"),
+    *("--lease", f"{LEASE:g}s", "--heartbeat", "0.5s", "--sweep", "1s", "--poll", "0.5s", "--grace", "1s"),
+)
 PATIENCE: Final = 120.0
-"""How many seconds everything may take, on a machine that has much else to do. It usually takes a tenth of that."""
+"""Seconds that all of it may take on a busy machine. It usually takes a tenth of that."""
 _LOOK_EVERY: Final = 0.05
-_MIDDLE: Final = 50
+_HALFWAY: Final = 50
+_NO_JOBS: Final = TypeStats()
 
 
-@dataclasses.dataclass(slots=True)
-class Facts:
-    """What the show knows and the database does not tell."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, so many seconds after the beginning."""
 
-    victim: str | None = None
-    held: list[uuid.UUID] = dataclasses.field(default_factory=list)
-    """The jobs that the killed worker had in hand."""
-    back_after: float | None = None
-    pids: list[int] = dataclasses.field(default_factory=list)
-    exit_codes: dict[str, int] = dataclasses.field(default_factory=dict)
-    problem: str | None = None
-    """Why the show could not go on, if it could not."""
+    after: float
+    text: str
+    bad: bool = False
+
+
+class Board:
+    """The latest state of the database, and the story until then. The show writes it, and the view reads it."""
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self.kinds = kinds
+        self.stats: Mapping[str, TypeStats] = Stats({})
+        self.special: Mapping[str, Job] = {}
+        self.workers: Sequence[tuple[str, str]] = ()
+        """The name of each worker, and its state."""
+        self.story: list[Event] = []
+        self.on_event: Callable[[Event], None] = lambda _: None
+        self._began = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def add(self, text: str, *, bad: bool = False) -> None:
+        event = Event(self.elapsed, text, bad)
+        self.story.append(event)
+        self.on_event(event)
+
+    def ended(self, job_type: str) -> int:
+        stats = self.stats.get(job_type, _NO_JOBS)
+        return stats.completed + stats.failed + stats.cancelled
+
+    def running(self, job_type: str) -> int:
+        stats = self.stats.get(job_type, _NO_JOBS)
+        return stats.claimed + stats.running
+
+    def live(self, job_type: str) -> int:
+        return self.stats.get(job_type, _NO_JOBS).pending + self.running(job_type)
+
+    def total(self, kind: Kind) -> int:
+        """How many jobs of a kind there are, or will be."""
+        return kind.count if kind.count is not None else self.ended(kind.job_type) + self.live(kind.job_type)
 
 
 class _CannotGoOn(Exception):
@@ -45,94 +84,94 @@ class _CannotGoOn(Exception):
 
 
 class Show:
-    """One performance."""
+    """One run of the demo."""
 
-    def __init__(self, queue: JobQueue, team: Team, board: Board, jobs: int, patience: float = PATIENCE) -> None:
-        self.facts = Facts()
+    def __init__(self, queue: JobQueue, workers: WorkerGroup, board: Board, jobs: int) -> None:
+        self.killed = ""
+        """One sentence about the killed worker, once its jobs are back."""
         self._queue = queue
-        self._team = team
+        self._workers = workers
         self._board = board
         self._jobs = jobs
-        self._deadline = time.monotonic() + patience
+        self._deadline = time.monotonic() + PATIENCE
         self._killed_at = 0.0
         self._known: dict[str, WorkerInfo] = {}
         self._told: set[str] = set()
 
-    def play(self) -> Facts:
-        """Returns when everything has happened, or when something cannot happen any more."""
+    def play(self) -> bool:
+        """Returns True when everything has happened, and False as soon as something cannot happen any more."""
         try:
             self._enqueue()
-            self._workers_come()
-            self._one_job_is_cancelled()
-            self._one_worker_is_killed()
-            self._its_jobs_come_back()
-            self._everything_ends()
+            self._start_workers()
+            self._cancel_one_job()
+            self._kill_one_worker()
+            self._wait_for_all_jobs()
+            self._stop_workers()
         except _CannotGoOn as reason:
-            self.facts.problem = str(reason)
-            self._board.tell(str(reason), bad=True)
-        return self.facts
+            self._board.add(str(reason), bad=True)
+            return False
+        return True
 
-    # The acts
+    # The steps
 
     def _enqueue(self) -> None:
         self._board.special = workload.enqueue_all(self._queue, self._jobs)
         self._look()
         enqueued = sum(kind.count or 0 for kind in self._board.kinds)
-        self._board.tell(f"{enqueued:,} jobs are enqueued, the urgent ones last")
+        self._board.add(f"{enqueued:,} jobs are enqueued, the urgent ones last")
 
-    def _workers_come(self) -> None:
-        self._team.start()
-        self.facts.pids = [member.pid for member in self._team.members]
-        names = {member.name for member in self._team.members}
-        self._until(lambda: names <= self._known.keys(), "the workers come")
+    def _start_workers(self) -> None:
+        names = {self._workers.start(f"demo-{number}").name for number in range(1, WORKERS + 1)}
+        self._until(lambda: names <= self._known.keys(), "the workers to start")
 
-    def _one_job_is_cancelled(self) -> None:
-        self._until(lambda: self._special(TO_CANCEL).percent > 0, f"{TO_CANCEL} runs")
+    def _cancel_one_job(self) -> None:
+        self._until(lambda: self._special(TO_CANCEL).percent > 0, f"{TO_CANCEL} to run")
         job = self._special(TO_CANCEL)
-        self._queue.cancel(job, "nobody needs it any more")
-        self._board.tell(f"{TO_CANCEL}, which runs on {job.worker_id}, is cancelled")
-        self._until(lambda: self._special(TO_CANCEL).ended, f"{TO_CANCEL} stops")
+        self._queue.cancel(job, "no longer needed")
+        self._board.add(f"{TO_CANCEL}, which runs on {job.worker_id}, is cancelled")
+        self._until(lambda: self._special(TO_CANCEL).ended, f"{TO_CANCEL} to stop")
 
-    def _one_worker_is_killed(self) -> None:
-        self._until(self._is_in_the_middle, f"{TO_SURVIVE} is in its middle")
-        film = self._special(TO_SURVIVE)
-        victim = self._team.named(film.worker_id)
+    def _kill_one_worker(self) -> None:
+        self._until(self._is_halfway, f"{TO_SURVIVE} to be halfway")
+        victim = self._workers.named(self._special(TO_SURVIVE).worker_id)
         if victim is None:
-            raise _CannotGoOn(f"{TO_SURVIVE} is held by {film.worker_id}, which is none of the demo's workers")
+            raise _CannotGoOn(f"{TO_SURVIVE} is not held by a worker of the demo")
         victim.kill()
         self._killed_at = time.monotonic()
-        self.facts.victim = victim.name
-        self.facts.held = [job.id for job in self._live_jobs() if job.worker_id == victim.name]
-        held = len(self.facts.held)
-        in_hand = f"with {held} jobs in hand" if held > 1 else "which is all that it has"
-        self._board.tell(f"{victim.name} is killed (SIGKILL) in the middle of {TO_SURVIVE}, {in_hand}")
-
-    def _its_jobs_come_back(self) -> None:
-        self._until(lambda: self._special(TO_SURVIVE).crashes > 0, f"the jobs of {self.facts.victim} come back")
-        self.facts.back_after = time.monotonic() - self._killed_at
-        self._board.tell(f"the jobs of {self.facts.victim} are back, {self.facts.back_after:.1f}s after its death")
-        self._until(lambda: self._special(TO_SURVIVE).ended, f"{TO_SURVIVE} ends")
+        held = sum(job.worker_id == victim.name for job in self._held_jobs())
+        self._board.add(f"{victim.name} is killed (SIGKILL) in the middle of {TO_SURVIVE}, with {held} jobs in hand")
+        self._until(lambda: self._special(TO_SURVIVE).crashes > 0, f"the jobs of {victim.name} to come back")
+        after = time.monotonic() - self._killed_at
+        self._board.add(f"the jobs of {victim.name} are back, {after:.1f}s after it was killed")
+        self._until(lambda: self._special(TO_SURVIVE).ended, f"{TO_SURVIVE} to end")
         film = self._special(TO_SURVIVE)
-        self._board.tell(f"{TO_SURVIVE} has {film.status} on {film.worker_id}, at attempt {film.attempts}")
+        self._board.add(f"{TO_SURVIVE} has {film.status} on {film.worker_id}, at attempt {film.attempts}")
+        self.killed = (
+            f"{victim.name} was killed with {held} jobs in hand; {film.worker_id} took them over {after:.1f}s later."
+        )
 
-    def _everything_ends(self) -> None:
+    def _wait_for_all_jobs(self) -> None:
         others = [kind.job_type for kind in self._board.kinds if kind.job_type != PERIODIC]
-        self._until(lambda: not any(map(self._board.live, others)), "all jobs end")
+        self._until(lambda: not any(map(self._board.live, others)), "all jobs to end")
         self._queue.delete_schedule(PERIODIC)
-        self._until(lambda: not self._board.live(PERIODIC), f"the last {PERIODIC} ends")
-        self._board.tell("every job has ended; the worker that is left is stopped (SIGTERM)")
-        self.facts.exit_codes = self._team.stop()
+        self._until(lambda: not self._board.live(PERIODIC), f"the last {PERIODIC} to end")
 
-    # What it looks at
+    def _stop_workers(self) -> None:
+        self._board.add("every job has ended; the worker that is left is stopped (SIGTERM)")
+        for name, code in self._workers.stop().items():
+            if code:
+                raise _CannotGoOn(f"{name} ended with exit code {code}")
+
+    # The state of the database
 
     def _until(self, happened: Callable[[], bool], what: str) -> None:
-        # What was seen before may be from before what was just done.
+        # The last look may be older than what was just done.
         self._look()
         while not happened():
-            if fallen := self._team.fallen():
-                raise _CannotGoOn(_about(fallen[0]))
+            if ended := self._workers.ended_unasked():
+                raise _CannotGoOn(ended[0].describe_end())
             if time.monotonic() > self._deadline:
-                raise _CannotGoOn(f"waited too long until {what}")
+                raise _CannotGoOn(f"waited too long for {what}")
             time.sleep(_LOOK_EVERY)
             self._look()
 
@@ -140,66 +179,51 @@ class Show:
         self._board.stats = self._queue.stats()
         self._board.special = {job.job_type: job for job in self._queue.list(job_type=SPECIAL, limit=len(SPECIAL))}
         self._known = {worker.worker_id: worker for worker in self._queue.workers()}
-        self._board.workers = [(member.name, self._state_of(member)) for member in self._team.members]
-        for topic, news in self._news():
-            self._tell_once(topic, news)
+        self._board.workers = [(worker.name, self._state_of(worker)) for worker in self._workers.workers]
+        for topic, text in self._news():
+            if topic not in self._told:
+                self._told.add(topic)
+                self._board.add(text)
 
     def _special(self, job_type: str) -> Job:
         return self._board.special[job_type]
 
-    def _is_in_the_middle(self) -> bool:
+    def _is_halfway(self) -> bool:
         film = self._special(TO_SURVIVE)
-        return film.status == "running" and film.percent >= _MIDDLE
+        return film.status == "running" and film.percent >= _HALFWAY
 
-    def _live_jobs(self) -> Iterator[Job]:
+    def _held_jobs(self) -> Iterator[Job]:
         yield from self._queue.list(status=("claimed", "running"), limit=1_000)
 
-    def _state_of(self, member: Member) -> str:
-        worker = self._known.get(member.name)
-        if member.was_killed:
+    def _state_of(self, process: WorkerProcess) -> str:
+        worker = self._known.get(process.name)
+        if process.was_killed:
             silence = f"killed {time.monotonic() - self._killed_at:.1f}s ago"
-            return silence if worker is None else f"{silence}; given up for dead after {LEASE:g}s"
+            return silence if worker is None else f"{silence}; declared dead after {LEASE:g}s"
         if worker is None:
-            return f"pid {member.pid}, starts"
-        return f"pid {member.pid}, {worker.running or 0} running, heartbeat {worker.age:.1f}s ago"
+            return f"pid {process.pid}, starting"
+        return f"pid {process.pid}, {worker.running or 0} running, heartbeat {worker.age:.1f}s ago"
 
-    # What there is to tell
+    # News
 
     def _news(self) -> Iterator[News]:
         for name, worker in self._known.items():
-            yield name, f"{name} (pid {worker.pid}) has begun"
-        yield from self._news_of_priorities()
-        yield from self._news_of_the_flaky_one()
-        export, reminder = self._special(TO_CANCEL), self._special(DELAYED)
-        if export.ended:
-            yield TO_CANCEL, f"{TO_CANCEL} has stopped"
-        if reminder.ended:
-            yield DELAYED, f"{DELAYED} has run, {workload.REMINDER_DELAY:g}s after it was enqueued, as it was told to"
-
-    def _news_of_priorities(self) -> Iterator[News]:
+            yield name, f"{name} (pid {worker.pid}) has started"
         for kind in self._board.kinds[:3]:
             if self._board.ended(kind.job_type) == kind.count:
                 yield kind.job_type, f"all {kind.count} {kind.job_type} (priority {kind.priority}) have ended"
+        yield from self._news_of_the_flaky_job()
+        if self._special(TO_CANCEL).ended:
+            yield TO_CANCEL, f"{TO_CANCEL} has stopped"
+        if self._special(DELAYED).ended:
+            yield DELAYED, f"{DELAYED} has run, {workload.REMINDER_DELAY:g}s after it was enqueued, as planned"
 
-    def _news_of_the_flaky_one(self) -> Iterator[News]:
+    def _news_of_the_flaky_job(self) -> Iterator[News]:
         job = self._special(FLAKY)
         for error in job.errors:
-            is_last = job.status == "pending" and error is job.errors[-1]
-            again = f"; again in {(job.run_at - error.at).total_seconds():.1f}s" if is_last else ""
+            pause = (job.run_at - error.at).total_seconds()
+            is_retried_later = job.status == "pending" and error is job.errors[-1] and pause > 0
+            again = f"; again in {pause:.1f}s" if is_retried_later else ""
             yield f"{FLAKY} {error.attempt}", f"{FLAKY}, attempt {error.attempt}: {error.error}{again}"
         if job.status == "completed":
             yield FLAKY, f"{FLAKY}, attempt {job.attempts}: {job.result}"
-
-    def _tell_once(self, topic: str, text: str) -> None:
-        if topic not in self._told:
-            self._told.add(topic)
-            self._board.tell(text)
-
-
-def _about(member: Member) -> str:
-    return f"{member.name} has ended by itself, with exit code {member.code}"
-
-
-def due_in(job: Job) -> float:
-    """Seconds until a job is due."""
-    return max((job.run_at - now()).total_seconds(), 0.0)

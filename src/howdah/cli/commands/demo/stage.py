@@ -1,4 +1,4 @@
-"""The schema that the demo plays in. It is the demo's own: made by it, cleared by the next one, and by no other hand."""
+"""The schema that the demo runs in: created by a demo, and cleared by the next one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from howdah.queue import JobQueue
 
 
 def set_up(queue: JobQueue) -> None:
-    """An empty queue. What an earlier demo left in the schema is gone; what anybody else has there is not touched."""
+    """An empty queue. Drops what an earlier demo left, and refuses a schema that no demo made."""
     _refuse_beside_others(queue)
     with psycopg.connect(queue.dsn, row_factory=dict_row) as conn:
         found = conn.execute(_script("whose", queue.schema)).fetchone()
         assert found is not None
         if found["is_there"] and not found["is_the_demos"]:
             raise InvalidInput(
-                f"there is a schema {queue.schema} that the demo did not make, and the demo clears the one that it plays"
+                f"there is a schema {queue.schema} that the demo did not make, and the demo clears the one that it runs"
                 " in: name one that does not exist, by --schema, or drop this one"
             )
         conn.execute(_script("clear", queue.schema))
@@ -32,14 +32,14 @@ def set_up(queue: JobQueue) -> None:
 
 
 def clear_away(queue: JobQueue) -> None:
-    """Leaves nothing."""
+    """Drops the schema."""
     with psycopg.connect(queue.dsn) as conn:
         conn.execute(_script("clear", queue.schema))
 
 
 def _refuse_beside_others(queue: JobQueue) -> None:
-    """Two demos in one schema would take each other's jobs, and one of them would clear the other's away."""
-    # There is none yet, or one of another version: nobody can be at work in it either.
+    """Two demos in one schema would claim and drop each other's jobs."""
+    # Without a schema, or with one of another version, no worker can be running in it.
     with contextlib.suppress(SchemaError):
         if any(worker.alive for worker in queue.workers()):
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""How a demo went, read back from the database: what became of the jobs of each type."""
+"""How the jobs of each type ended, read back from the database."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from rich.table import Table
 
 from howdah.cli.arguments.duration import format_span
-from howdah.cli.commands.demo.view import STYLES
-from howdah.cli.commands.demo.workload import Kind
+from howdah.cli.commands.demo.workload import STYLES, Kind
 from howdah.cli.render.output import table, text
 from howdah.model.job import Job
 from howdah.queue import JobQueue
@@ -19,7 +18,7 @@ from howdah.queue import JobQueue
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypeSummary:
-    """How the jobs of one type fared. They waited from when they were due, or from the first start of any job."""
+    """The jobs of one type. A wait counts from when a job was due, or from the first start of any job."""
 
     job_type: str
     priority: int
@@ -32,12 +31,15 @@ class TypeSummary:
     least_wait: timedelta | None
     most_wait: timedelta | None
 
+    @property
+    def left(self) -> int:
+        return self.jobs - self.completed - self.failed - self.cancelled
+
 
 def read_back(queue: JobQueue) -> list[Job]:
     """All jobs of the schema."""
-    jobs: list[Job] = []
     page = queue.list(limit=1_000)
-    jobs.extend(page)
+    jobs = list(page)
     while page.next is not None:
         page = queue.list(limit=1_000, before=page.next)
         jobs.extend(page)
@@ -45,7 +47,6 @@ def read_back(queue: JobQueue) -> list[Job]:
 
 
 def summaries(kinds: Sequence[Kind], jobs: Sequence[Job]) -> list[TypeSummary]:
-    """A summary for each kind, in their order."""
     began = min((job.started_at for job in jobs if job.started_at), default=None)
     return [_summary(kind, [job for job in jobs if job.job_type == kind.job_type], began) for kind in kinds]
 
@@ -54,16 +55,29 @@ def as_table(kinds: Sequence[Kind], made: Sequence[TypeSummary]) -> Table:
     numbers = ("prio", "done", "tries", "waited")
     shown = table("type", "prio", "runs in", "done", "otherwise", "tries", "waited", right=numbers)
     for kind, summary in zip(kinds, made, strict=True):
+        counts = {"failed": summary.failed, "cancelled": summary.cancelled, "not ended": summary.left}
         shown.add_row(
             text(summary.job_type, f"bold {STYLES[kind.priority]}"),
             text(summary.priority),
             text(summary.runs),
             text(f"{summary.completed}/{summary.jobs}", "green"),
-            text(", ".join(_otherwise(summary)), "red" if summary.failed else "magenta"),
+            text(", ".join(f"{n} {how}" for how, n in counts.items() if n), "red" if summary.failed else "magenta"),
             text(summary.attempts, "yellow" if summary.attempts > summary.jobs else ""),
             text(_waited(summary)),
         )
     return shown
+
+
+def conclusion(kinds: Sequence[Kind], made: Sequence[TypeSummary]) -> tuple[bool, str]:
+    """Whether every job is there and has ended, and a sentence about it."""
+    total, completed, failed, cancelled, left = (
+        sum(getattr(each, name) for each in made) for name in ("jobs", "completed", "failed", "cancelled", "left")
+    )
+    missing = sum((kind.count or 0) - each.jobs for kind, each in zip(kinds, made, strict=True) if kind.count)
+    ended = f"{completed:,} completed, {failed} failed for good, {cancelled} cancelled"
+    if missing or left:
+        return False, f"{missing} of the enqueued jobs are missing, and {left} have not ended: {ended}."
+    return True, f"Nothing was lost: all {total:,} jobs have ended, {ended}."
 
 
 def _summary(kind: Kind, jobs: Sequence[Job], began: datetime | None) -> TypeSummary:
@@ -87,15 +101,6 @@ def _waits(jobs: Sequence[Job], began: datetime | None) -> Iterator[timedelta]:
     for job in jobs:
         if job.started_at is not None and began is not None:
             yield max(job.started_at - max(job.run_at, began), timedelta())
-
-
-def _otherwise(summary: TypeSummary) -> Iterator[str]:
-    for count, how in ((summary.failed, "failed"), (summary.cancelled, "cancelled")):
-        if count:
-            yield f"{count} {how}"
-    left = summary.jobs - summary.completed - summary.failed - summary.cancelled
-    if left:
-        yield f"{left} not ended"
 
 
 def _waited(summary: TypeSummary) -> str:

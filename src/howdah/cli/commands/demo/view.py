@@ -1,4 +1,4 @@
-"""The demo as it happens: live bars in a terminal with the story above them, plain lines elsewhere."""
+"""The running demo: bars in a terminal with the story above them, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from howdah.cli.commands.demo.board import Board, Event
-from howdah.cli.commands.demo.show import due_in
-from howdah.cli.commands.demo.workload import Kind
+from howdah.cli.arguments.datetimes import now
+from howdah.cli.commands.demo.show import Board, Event
+from howdah.cli.commands.demo.workload import STYLES, Kind
 from howdah.cli.render.output import text
 from howdah.cli.render.status import STYLES as STATUS_STYLES
 from howdah.model.job import Job
-from howdah.model.priority import Priority
 
-STYLES: Final = {Priority.EXPLICIT: "red", Priority.DISCOVERED: "yellow", Priority.BACKFILL: "blue"}
 _FRAMES_A_SECOND: Final = 10
 _LINE_EVERY_SECONDS: Final = 1.0
 
@@ -29,13 +27,13 @@ _LINE_EVERY_SECONDS: Final = 1.0
 @contextlib.contextmanager
 def shown(board: Board, console: Console) -> Iterator[None]:
     """Shows the board for as long as the block lasts."""
-    board.listener = lambda event: console.print(_told(event), soft_wrap=True)
+    board.on_event = lambda event: console.print(_line(event), soft_wrap=True)
     can_be_redrawn = console.is_terminal and not console.is_dumb_terminal
     with _live(board, console) if can_be_redrawn else _lines(board, console):
         yield
 
 
-def _told(event: Event) -> Text:
+def _line(event: Event) -> Text:
     return Text.assemble((f"{event.after:5.1f}s  ", "dim"), text(event.text, "bold red" if event.bad else ""))
 
 
@@ -46,13 +44,13 @@ def _told(event: Event) -> Text:
 def _lines(board: Board, console: Console) -> Iterator[None]:
     ended = threading.Event()
 
-    def write_now_and_then() -> None:
-        # A reader that has left is noticed by the main thread, with the next thing that it tells.
+    def write_counters() -> None:
+        # The main thread notices a closed pipe when it prints the next event.
         with contextlib.suppress(BrokenPipeError):
             while not ended.wait(_LINE_EVERY_SECONDS):
                 console.print(f"{board.elapsed:5.1f}s  … {_counters(board)}", soft_wrap=True)
 
-    writer = threading.Thread(target=write_now_and_then, name="demo-view", daemon=True)
+    writer = threading.Thread(target=write_counters, name="demo-view", daemon=True)
     writer.start()
     try:
         yield
@@ -65,10 +63,10 @@ def _counters(board: Board) -> str:
     ended = sum(board.ended(kind.job_type) for kind in board.kinds)
     running = sum(board.running(kind.job_type) for kind in board.kinds)
     waiting = sum(board.live(kind.job_type) for kind in board.kinds) - running
-    return f"{ended:,} jobs have ended, {running:,} run, {waiting:,} wait"
+    return f"{ended:,} jobs have ended, {running:,} running, {waiting:,} waiting"
 
 
-# A picture
+# Bars
 
 
 def _live(board: Board, console: Console) -> Live:
@@ -123,7 +121,7 @@ def _note(board: Board, kind: Kind) -> Text:
 
 
 def _state(job: Job) -> str:
-    if job.status == "pending" and (seconds := due_in(job)):
+    if job.status == "pending" and (seconds := (job.run_at - now()).total_seconds()) > 0:
         return f"attempt {job.attempts + 1} in {seconds:.1f}s" if job.attempts else f"in {seconds:.1f}s"
     if job.status == "running":
         where = f"on {job.worker_id}"

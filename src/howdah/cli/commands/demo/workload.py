@@ -1,4 +1,4 @@
-"""What the demo has to do: how many jobs of each type, and what is special about some of them."""
+"""The jobs of the demo: how many of each type, and the options of the special ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from howdah.queue import JobQueue
 FEWEST, USUAL, MOST = 60, 300, 5_000
 _SHARES: Final = (0.15, 0.35)
 _SLOT_SECONDS: Final = 60.0
-"""All pretended work of the three priorities together; two workers share it."""
+"""Seconds of sleep of all jobs of the three priorities together; the slots of two workers share it."""
 _LONGEST_JOB: Final = 0.2
 
 NEWSLETTERS: Final = 4 * BATCH_SIZE
@@ -32,10 +32,12 @@ TO_CANCEL: Final = "export_everything"
 TO_SURVIVE: Final = "render_film"
 SPECIAL: Final = (FLAKY, DELAYED, TO_CANCEL, TO_SURVIVE)
 
+STYLES: Final = {Priority.EXPLICIT: "red", Priority.DISCOVERED: "yellow", Priority.BACKFILL: "blue"}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """One type of job, and how many of them are enqueued; of periodic ones nobody knows beforehand."""
+    """One type of job, and how many of them are enqueued; None for the periodic one."""
 
     job_type: str
     priority: Priority
@@ -50,7 +52,7 @@ class Kind:
 
 
 def kinds(jobs: int) -> tuple[Kind, ...]:
-    """All types, in the order in which they are shown. ``jobs`` is shared out among the three priorities."""
+    """All types, in the order in which they are shown. ``jobs`` are divided among the three priorities."""
     explicit, discovered = (max(1, round(jobs * share)) for share in _SHARES)
     return (
         Kind("send_invoice", Priority.EXPLICIT, explicit),
@@ -68,7 +70,7 @@ def kinds(jobs: int) -> tuple[Kind, ...]:
 
 
 def enqueue_all(queue: JobQueue, jobs: int) -> dict[str, Job]:
-    """Enqueues what may wait first and what is urgent last; returns the special jobs by their type."""
+    """Enqueues the urgent jobs last, so that priorities show; returns the special jobs by their type."""
     special: dict[str, Job] = {}
     for kind in reversed(kinds(jobs)):
         if kind.job_type in SPECIAL:

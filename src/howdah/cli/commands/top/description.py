@@ -23,7 +23,7 @@ from howdah.cli.render.terminal_escape import safe_lines
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
 from howdah.model.progress import Record
-from howdah.verbs.queue_position import Place
+from howdah.model.results import QueuePosition
 
 _MOST_LINES: Final = 60
 _MOST_ERRORS: Final = 3
@@ -35,7 +35,7 @@ class Known:
     """What is known of a job; ``events`` are the last ones."""
 
     job: Job
-    place: Place | None
+    place: QueuePosition | None
     events: Sequence[Event]
 
 
@@ -53,7 +53,7 @@ def describe(known: Known) -> RenderableType:
     )
 
 
-def _standing(job: Job, place: Place | None) -> Iterator[tuple[str, object]]:
+def _standing(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, object]]:
     yield "id", job.id
     yield "priority", describe_priority(job.priority)
     yield "attempt", f"{job.attempts} of {job.max_attempts}"

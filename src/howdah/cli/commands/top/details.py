@@ -58,7 +58,7 @@ class Reader:
 
     def read(self, queue: JobQueue) -> Known:
         job = queue.get(self._id)
-        place = queue.place(job) if job.status == "pending" else None
+        place = queue.queue_position(job) if job.status == "pending" else None
         after = self._events[-1].seq if self._events else 0
         self._events.extend(queue.events(job, after=after, last=_LAST))
         return Known(job, place, tuple(self._events))

@@ -15,7 +15,7 @@ from howdah.cli.commands.top.snapshot import Snapshot
 from howdah.cli.render.output import text
 from howdah.cli.render.status import STYLES
 from howdah.model.results import TypeStats
-from howdah.verbs.workers import Pace, WorkerInfo
+from howdah.model.worker_info import Pace, WorkerInfo
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

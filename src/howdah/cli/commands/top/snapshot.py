@@ -12,8 +12,8 @@ from howdah.cli.arguments.datetimes import now
 from howdah.cli.commands.top.view import View
 from howdah.model.job import Job
 from howdah.model.results import Stats
+from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
-from howdah.verbs.workers import WorkerInfo
 
 SCAN_LIMIT: Final = 10_000
 """One window of the list: what is further back would cost a statement more for each."""

@@ -12,7 +12,7 @@ from howdah.cli.commands.top import figures
 from howdah.cli.commands.top.column import Column
 from howdah.cli.commands.top.snapshot import Snapshot
 from howdah.cli.render.output import text
-from howdah.verbs.workers import WorkerInfo
+from howdah.model.worker_info import WorkerInfo
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 from howdah.cli.render.event_text import is_an_end
 from howdah.cli.render.progress_text import percent
 from howdah.model.job import Job
-from howdah.verbs.queue_position import Place
+from howdah.model.results import QueuePosition
 from howdah.watch.watch import Update
 
 _REMEMBERED: Final = 10_000
@@ -23,7 +23,7 @@ class Bar:
     """A job, and where it stands among others while it waits."""
 
     job: Job
-    place: Place | None = None
+    place: QueuePosition | None = None
 
 
 class Board:
@@ -37,7 +37,7 @@ class Board:
         self._named = {id: n for n, id in enumerate(named)}
         self._ended: collections.OrderedDict[uuid.UUID, int | None] = collections.OrderedDict()
 
-    def take(self, update: Update, place: Place | None = None) -> bool:
+    def take(self, update: Update, place: QueuePosition | None = None) -> bool:
         """Whether it says anything that was not said before."""
         if update.kind == "progress":
             return update.job is not None and self._stands(update.job, place)
@@ -59,7 +59,7 @@ class Board:
         shown = sorted(ranked[: max(most, 0)])
         return [bars[n] for n in shown], len(bars) - len(shown)
 
-    def _stands(self, job: Job, place: Place | None) -> bool:
+    def _stands(self, job: Job, place: QueuePosition | None) -> bool:
         if job.ended:
             return self._ends(job.id, job.token)
         if self._has_ended(job.id, job.token):

@@ -29,7 +29,7 @@ from howdah.cli.render.progress_text import (
     time_left,
 )
 from howdah.model.job import Job
-from howdah.verbs.queue_position import Place
+from howdah.model.results import QueuePosition
 from howdah.watch.watch import Update
 
 _LONGEST: Final = 300
@@ -49,7 +49,7 @@ class _View:
     ) -> None:
         pass
 
-    def show_place(self, job_id: uuid.UUID, place: Place) -> None:
+    def show_place(self, job_id: uuid.UUID, place: QueuePosition) -> None:
         """Where a waiting job stands now."""
 
     def refresh(self) -> None:
@@ -65,7 +65,7 @@ class JsonLines(_View):
     def __init__(self, wanted: Wanted) -> None:
         self._kinds = wanted.kinds
 
-    def show(self, update: Update, place: Place | None) -> None:
+    def show(self, update: Update, place: QueuePosition | None) -> None:
         if update.kind in self._kinds:
             print_json(as_json(update, place))
             # Whoever reads them wants each now.
@@ -80,18 +80,18 @@ class PlainLines(_View):
         self._kinds = wanted.kinds
         self._console = answers()
 
-    def show(self, update: Update, place: Place | None) -> None:
+    def show(self, update: Update, place: QueuePosition | None) -> None:
         if self._board.take(update, place) and update.kind in self._kinds:
             self._console.print(plain_line(update, place), soft_wrap=True)
 
 
-def as_json(update: Update, place: Place | None) -> dict[str, Any]:
+def as_json(update: Update, place: QueuePosition | None) -> dict[str, Any]:
     fields = plain(update)
     fields["job"] = None if update.job is None else job_as_json(update.job)
     return fields if place is None else {**fields, "place": place}
 
 
-def plain_line(update: Update, place: Place | None = None) -> Text:
+def plain_line(update: Update, place: QueuePosition | None = None) -> Text:
     """All that is needed to find it with grep: when, which, what kind, and what."""
     start = f"{stamp(update.at)} UTC {update.job_id} {update.job_type} {update.kind} "
     return text(start) + text(_said(update, place), _style(update))
@@ -108,7 +108,7 @@ def line_above(update: Update) -> Text:
     )
 
 
-def standing(job: Job, place: Place | None = None) -> str:
+def standing(job: Job, place: QueuePosition | None = None) -> str:
     """Where a job stands, on one line."""
     if job.ended:
         return _end(job)
@@ -120,7 +120,7 @@ def standing(job: Job, place: Place | None = None) -> str:
     return ", ".join(each for each in said if each)
 
 
-def _said(update: Update, place: Place | None = None) -> str:
+def _said(update: Update, place: QueuePosition | None = None) -> str:
     if update.job is not None:
         return standing(update.job, place)
     names_attempt = update.kind == "status" and (update.attempt > 1 or (update.name == "pending" and update.attempt))

@@ -30,7 +30,7 @@ from howdah.cli.render.progress_text import (
 )
 from howdah.cli.render.terminal_escape import presentable
 from howdah.model.job import Job
-from howdah.verbs.queue_position import Place
+from howdah.model.results import QueuePosition
 from howdah.watch.watch import Update
 
 _REDRAW_EVERY: Final = 0.5
@@ -71,14 +71,14 @@ class Picture:
         self._draw()
         self._live.__exit__(kind, error, trace)
 
-    def show(self, update: Update, place: Place | None) -> None:
+    def show(self, update: Update, place: QueuePosition | None) -> None:
         is_news = self.board.take(update, place)
         ends = is_an_end(update) or (update.job is not None and update.job.ended)
         if is_news and (ends or (update.kind != "progress" and update.kind in self._kinds)):
             self._lines.append(line_above(update))
         self._is_new = True
 
-    def show_place(self, job_id: uuid.UUID, place: Place) -> None:
+    def show_place(self, job_id: uuid.UUID, place: QueuePosition) -> None:
         if bar := self.board.bars.get(job_id):
             bar.place = place
             self._is_new = True

@@ -19,10 +19,9 @@ from howdah.cli.render.output import remark
 from howdah.db.outage import is_temporary
 from howdah.errors import DatabaseUnavailable, JobNotFound
 from howdah.model.event import EVENT_KINDS
-from howdah.model.results import TypeStats
+from howdah.model.results import QueuePosition, TypeStats
 from howdah.queue import JobQueue
 from howdah.verbs.events import is_behind
-from howdah.verbs.queue_position import Place
 from howdah.watch.watch import KINDS, Update, UpdateKind
 
 TERMINATED: Final = 143
@@ -42,9 +41,9 @@ class View(Protocol):
     @property
     def shows_places(self) -> bool: ...
 
-    def show(self, update: Update, place: Place | None) -> None: ...
+    def show(self, update: Update, place: QueuePosition | None) -> None: ...
 
-    def show_place(self, job_id: uuid.UUID, place: Place) -> None: ...
+    def show_place(self, job_id: uuid.UUID, place: QueuePosition) -> None: ...
 
     def remark(self, said: str) -> None: ...
 
@@ -64,7 +63,7 @@ async def first_look(queue: JobQueue, wanted: Wanted) -> Beginning:
     if wanted.types is None:
         await queue.aget(wanted.ids[0])
         return Beginning()
-    position = await queue.aposition()
+    position = await queue.astream_position()
     stats = await queue.astats()
     for job_type in wanted.types:
         if job_type not in stats:
@@ -168,9 +167,9 @@ class Watcher:
                 if (place := await self._place(job_id)) is not None:
                     self._view.show_place(job_id, place)
 
-    async def _place(self, job_id: uuid.UUID) -> Place | None:
+    async def _place(self, job_id: uuid.UUID) -> QueuePosition | None:
         with contextlib.suppress(JobNotFound), _without_outages():
-            return await self._queue.aplace(job_id)
+            return await self._queue.aqueue_position(job_id)
         return None
 
     async def _until_done(self) -> None:

@@ -6,12 +6,17 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_id uuid;
+    v_settles boolean;
 BEGIN
-    PERFORM FROM howdah.types AS t
+    SELECT t.settling IS NOT NULL INTO v_settles FROM howdah.types AS t
     WHERE t.job_type = p_job_type AND t.ordered AND t.paused_at IS NULL
     FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN '{}';
+    END IF;
+    -- A job that was added while its type became ordered has no order_key yet, and comes before later ones all the same.
+    IF v_settles THEN
+        PERFORM howdah.apply_order(p_job_type);
     END IF;
     SELECT j.id INTO v_id
     FROM howdah.live AS j

@@ -1,0 +1,199 @@
+"""Values as the database stores them: converted to JSON, checked, and through the queue's codec.
+
+PostgreSQL's jsonb is stricter than Python's json: it has no NaN, no NUL and no lone surrogates. Python cannot
+read back numbers of thousands of digits and values nested hundreds of levels deep: a job with such data could
+never run. Each is refused with an error that names the place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta, timezone
+from typing import Any, Final
+
+from msgspec import to_builtins
+from psycopg.types.json import Jsonb
+
+from howdah.checks.context import Context
+from howdah.errors import InvalidOption, InvalidPayload, PayloadTooLarge
+from howdah.model.codec import PLAIN, Codec, Unreadable, encode_text
+
+MAX_DEPTH: Final = 200
+MAX_DIGITS: Final = 4300
+MAX_ERROR_LENGTH: Final = 100_000
+MAX_META_BYTES: Final = 64 * 1024
+_MINUTE: Final = timedelta(minutes=1)
+
+
+def stored_data(context: Context, job_type: str, data: Any, name: str = "data") -> Any:
+    """What a job of this type is to be called with; checked by its handler, where that is known here."""
+    if known := context.known.get(job_type):
+        known.check(data)
+    return stored_json(context, data, name)
+
+
+def stored_json(context: Context, value: Any, name: str = "data") -> Any:
+    value = {} if value is None else value
+    return to_jsonb(value, codec=context.codec, max_bytes=context.max_payload_bytes, name=name)
+
+
+def stored_text(context: Context, text: str | None) -> str | None:
+    return None if text is None else encode_text(context.codec, clean_text(text)[:MAX_ERROR_LENGTH])
+
+
+def stored_mapping(value: Mapping[str, Any], name: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise InvalidOption(f"{name} is a dict, not a {type(value).__name__}")
+    return to_jsonb(dict(value), codec=PLAIN, max_bytes=MAX_META_BYTES, name=name)
+
+
+def to_jsonb(value: Any, *, codec: Codec, max_bytes: int | None, name: str) -> Jsonb:
+    """The value as a parameter of type jsonb."""
+    text = _dump(value, name)
+    if max_bytes is not None and len(text) * 4 > max_bytes:
+        _check_size(text, max_bytes, name)
+    encoded = codec.encode(value)
+    return Jsonb(text if encoded is value else _dump(encoded, name), dumps=_as_it_is)
+
+
+def clean_text(text: str) -> str:
+    """Text that PostgreSQL can store: an error is recorded even if its message is not clean."""
+    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _check_size(text: str, max_bytes: int, name: str) -> None:
+    size = len(text.encode())
+    if size > max_bytes:
+        raise PayloadTooLarge(
+            f"{name} is {size:,} bytes of JSON; the limit is {max_bytes:,}. Store it elsewhere (a table, a"
+            " bucket) and enqueue a reference to it, or raise JobQueue(max_payload_bytes=…)."
+        )
+
+
+def _dump(value: Any, name: str) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        _find_fault(value, name)
+        raise InvalidPayload(f"{name} cannot be stored as JSON: {error}") from error
+    if "\\u0000" in text or text.count("[") + text.count("{") > MAX_DEPTH:
+        _find_fault(value, name)
+    return text
+
+
+def _find_fault(root: Any, name: str) -> None:
+    """Walks without recursion, because the value may be nested deeper than Python's stack."""
+    pending: list[tuple[str, Any, int]] = [(name, root, 0)]
+    while pending:
+        path, value, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise InvalidPayload(f"{name} is nested more than {MAX_DEPTH} levels deep (at {path[:80]}…)")
+        if isinstance(value, Mapping):
+            for key, member in value.items():
+                if not isinstance(key, str | int | float | bool | None):
+                    raise InvalidPayload(f"{path} has a key of type {type(key).__name__}; keys are strings")
+                _check_text(str(key), f"a key of {path}")
+                pending.append((f"{path}.{key}", member, depth + 1))
+        elif isinstance(value, list | tuple):
+            pending.extend((f"{path}[{i}]", member, depth + 1) for i, member in enumerate(value))
+        else:
+            _check_scalar(value, path)
+
+
+def _check_scalar(value: Any, path: str) -> None:
+    if isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidPayload(f"{path} is {value}, which JSON does not have")
+    elif isinstance(value, int):
+        if abs(value) >= 10**MAX_DIGITS:
+            raise InvalidPayload(f"{path} is a number of more than {MAX_DIGITS:,} digits")
+    elif value is not None:
+        raise InvalidPayload(
+            f"{path} is a {type(value).__name__}, which is not JSON: pass a str, number, bool, None, list or dict"
+        )
+
+
+def _check_text(text: str, path: str) -> None:
+    if "\x00" in text:
+        raise InvalidPayload(f"{path} contains a NUL character, which PostgreSQL cannot store")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidPayload(f"{path} contains a lone surrogate, which is not valid Unicode") from error
+
+
+# Python values as JSON
+
+
+class Refused(ValueError):
+    """A reason that holds no value, and the place inside of it."""
+
+    def __init__(self, reason: str, place: str = "") -> None:
+        super().__init__(reason)
+        self.place = place
+
+
+def unreadable_mark(value: Unreadable) -> dict[str, Any]:
+    """What stands for it in JSON: never what somebody might have stored there."""
+    return {"howdah.unreadable": dataclasses.asdict(value)}
+
+
+def as_json(value: Any) -> Any:
+    return _as_builtins(value, str_keys=True)
+
+
+def as_json_with_moments(value: Any) -> Any:
+    return as_json(_in_whole_minutes(_as_builtins(value, builtin_types=(datetime,))))
+
+
+def is_model(kind: Any) -> bool:
+    """Whether it is a pydantic model. Does not import pydantic: without it there is none."""
+    pydantic = sys.modules.get("pydantic.main")
+    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+def _as_builtins(value: Any, **how: Any) -> Any:
+    try:
+        return to_builtins(value, order="deterministic", enc_hook=_plain, **how)
+    except TypeError:  # perhaps only a set that cannot be sorted
+        return to_builtins(value, enc_hook=_plain, **how)
+
+
+def _in_whole_minutes(value: Any) -> Any:
+    """RFC 3339 has no seconds in offsets, as of local mean times: such a moment is written in UTC, or it would shift."""
+    if isinstance(value, dict):
+        return {_in_whole_minutes(key): _in_whole_minutes(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_in_whole_minutes(member) for member in value)
+    if isinstance(value, datetime):
+        offset = value.utcoffset()
+        return value.astimezone(timezone.utc) if offset is not None and offset % _MINUTE else value
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """What msgspec leaves to others: pydantic's models, and subclasses of plain types."""
+    if is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, datetime):
+        return datetime.combine(date(value.year, value.month, value.day), value.timetz())
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise Refused(f"a {type(value).__name__} cannot be stored as JSON")

@@ -1,0 +1,1 @@
+SELECT pg_catalog.count(*) AS jobs FROM howdah.live

@@ -1,0 +1,255 @@
+"""The verbs that show jobs, types and workers, and change what is there."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from howdah.checks import options
+from howdah.checks.context import Connection, Context
+from howdah.checks.options import JobOrId, Seconds
+from howdah.checks.values import clean_text, stored_json, stored_text
+from howdah.db.plan import Pause, Plan, Row, call, read
+from howdah.errors import InvalidOption, JobNotFound, NotPermitted
+from howdah.model.codec import PLAIN
+from howdah.model.job import Job, Status, from_row
+from howdah.model.results import JobPage, PrunedSegment, QueuePosition, Recovered, Stats, TypeStats
+from howdah.model.worker_info import WorkerInfo, worker_info
+
+WINDOW: Final = 10_000
+PAGE_BYTES: Final = 32 << 20
+"""How many bytes a page of whole jobs may have, as the database stores them."""
+
+
+def get(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[Job]:
+    """The job as it is now. Raises JobNotFound."""
+    return from_row((yield from row_of(options.job_id(job))), context.codec, context.home)
+
+
+def row_of(job_id: uuid.UUID) -> Plan[Row]:
+    """The job's row. Raises JobNotFound."""
+    rows = yield from read("get", id=job_id)
+    if not rows:
+        raise not_found(job_id)
+    return rows[0]
+
+
+def not_found(job_id: uuid.UUID) -> JobNotFound:
+    return JobNotFound(f"there is no job {job_id}: it may have been pruned, or be in another schema or database")
+
+
+def list_jobs(
+    context: Context,
+    *,
+    job_type: str | Sequence[str] | None = None,
+    status: Status | Sequence[Status] | None = None,
+    data: Any = None,
+    least_priority: int | None = None,
+    most_priority: int | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    stalled: bool = False,
+    limit: int = 50,
+    before: JobOrId | None = None,
+    scan_limit: int = 100_000,
+    brief: bool = False,
+    conn: Connection | None = None,
+) -> Plan[JobPage]:
+    """A page of jobs, the newest first.
+
+    job_type, status: one or several. data: what the job's data must contain, such as ``{"user": 7}``.
+    since, until: by the time of creation. stalled: only jobs that run, but have stopped to report.
+    before: the job after which the page begins; a page's ``next`` is what to pass for the one after it.
+    brief: without what may be large, which is then not even fetched: ``data``, ``result``, ``resumed``, ``errors`` and ``meta``
+        are empty. If not, a page of large jobs ends when it has 32 MB of these, and may have fewer than ``limit``.
+
+    Only ids and statuses have an index. For the other filters the newest jobs are looked through, at
+    most ``scan_limit`` of them: if more may match, the page says so (``complete`` is False) and its
+    ``next`` goes on from there.
+    """
+    if data is not None and not (yield from read("may_see_data"))[0]["may"]:
+        # It would look through [redacted], find nothing, and not know why.
+        raise NotPermitted(
+            "this login may not see the data of jobs, so that it cannot look for it: that needs SELECT on the table live"
+        )
+    if stalled and status is None:
+        status = "running"  # so that nothing else is looked through
+    filters = {
+        "statuses": None if status is None else options.statuses(status),
+        "job_types": None
+        if job_type is None
+        else options.job_types([job_type] if isinstance(job_type, str) else job_type),
+        "data": None if data is None else _searched(context, data),
+        "least_priority": None if least_priority is None else options.integer(least_priority, "least_priority"),
+        "most_priority": None if most_priority is None else options.integer(most_priority, "most_priority"),
+        "since": None if since is None else options.moment(since, "since"),
+        "until": None if until is None else options.moment(until, "until"),
+        "stalled": bool(stalled),
+    }
+    limit = options.integer(limit, "limit", least=1, most=10_000)
+    scan_limit = options.integer(scan_limit, "scan_limit", least=1)
+    position = None if before is None else options.job_id(before)
+    found: list[Job] = []
+    scanned = 0
+    while True:
+        window = min(WINDOW, scan_limit - scanned)
+        rows = yield from read(
+            "list",
+            **filters,
+            before=position,
+            window=window,
+            limit=limit - len(found),
+            whole=not brief,
+            most_bytes=PAGE_BYTES,
+        )
+        is_full = bool(rows) and [row.pop("is_last") for row in rows][-1]
+        found += [from_row(row, context.codec, context.home) for row in rows]
+        if len(found) == limit or is_full:
+            return JobPage(found, next=found[-1].id, complete=True)
+        ends = yield from read("window_end", statuses=filters["statuses"], before=position, window=window)
+        if not ends:
+            return JobPage(found, next=None, complete=True)
+        scanned += window
+        position = ends[0]["id"]
+        if scanned >= scan_limit:
+            return JobPage(found, next=position, complete=False)
+
+
+def _searched(context: Context, data: Any) -> Any:
+    if context.codec is not PLAIN:
+        raise InvalidOption("data cannot be searched: this queue stores it through a codec")
+    return stored_json(context, data)
+
+
+def cancel(context: Context, job: JobOrId, reason: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
+    """Cancels a job. What waits is cancelled at once; what runs is asked to stop.
+
+    False: nothing changed, because the job has ended or was asked before. Raises JobNotFound.
+    """
+    rows = yield from call(
+        "cancel",
+        ids=[options.job_id(job)],
+        reason=None if reason is None else stored_text(context, options.text(reason, "reason")),
+    )
+    return (yield from _changed(context, job, rows))
+
+
+def retry(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[bool]:
+    """Gives an ended job a new life: pending, with all its attempts; the old errors stay.
+
+    False: nothing changed, because the job has not ended, or a live job has its key. Raises JobNotFound.
+    """
+    rows = yield from call("retry", ids=[options.job_id(job)])
+    return (yield from _changed(context, job, rows))
+
+
+def reschedule(
+    context: Context,
+    job: JobOrId,
+    *,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    conn: Connection | None = None,
+) -> Plan[bool]:
+    """Sets when a pending job becomes due; now if neither is given. False: it is not pending."""
+    rows = yield from call("reschedule", ids=[options.job_id(job)], **options.due(run_at, delay))
+    return (yield from _changed(context, job, rows))
+
+
+def reprioritise(context: Context, job: JobOrId, priority: int, *, conn: Connection | None = None) -> Plan[bool]:
+    """Sets the priority of a pending job. False: it is not pending."""
+    rows = yield from call("reprioritise", ids=[options.job_id(job)], priority=options.integer(priority, "priority"))
+    return (yield from _changed(context, job, rows))
+
+
+def _changed(context: Context, job: JobOrId, rows: list[Row]) -> Plan[bool]:
+    if not rows:
+        yield from get(context, job)
+    return bool(rows)
+
+
+def pause(context: Context, job_type: str, because: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
+    """From now on no job of the type is claimed; what runs goes on. False: it was paused already."""
+    rows = yield from call(
+        "pause_type",
+        job_type=options.job_type(job_type),
+        because=None if because is None else clean_text(options.text(because, "because")),
+    )
+    return bool(rows[0]["pause_type"])
+
+
+def resume(context: Context, job_type: str, *, conn: Connection | None = None) -> Plan[bool]:
+    """Lets jobs of the type be claimed again. False: it was not paused."""
+    rows = yield from call("resume_type", job_type=options.job_type(job_type))
+    return bool(rows[0]["resume_type"])
+
+
+def stats(context: Context, *, conn: Connection | None = None) -> Plan[Stats]:
+    """How many jobs of each type are in each status. Live ones are counted, archived ones are summed up."""
+    rows = yield from read("stats")
+    return Stats({row["job_type"]: TypeStats(**{k: v for k, v in row.items() if k != "job_type"}) for row in rows})
+
+
+def recover(context: Context, *, conn: Connection | None = None) -> Plan[list[Recovered]]:
+    """The sweep: takes back what dead workers and passed leases hold, ends what has timed out or expired."""
+    rows = yield from call("recover")
+    return [Recovered(**row) for row in rows]
+
+
+def recover_stale_jobs(context: Context, timeout: Seconds, *, conn: Connection | None = None) -> Plan[int]:
+    """Takes back jobs claimed longer ago than ``timeout`` by somebody who is not a registered worker,
+    and those of workers that have not beaten for so long. Returns how many."""
+    rows = yield from call("recover_stale_jobs", timeout=options.span(timeout, "timeout"))
+    return int(rows[0]["recover_stale_jobs"])
+
+
+def prune(
+    context: Context, keep: Seconds | None = None, *, tries: int = 10, conn: Connection | None = None
+) -> Plan[list[PrunedSegment]]:
+    """Drops the archive's segments whose jobs all ended longer ago than ``keep`` (14 days, unless the table
+    settings says otherwise), and returns what became of each. Closes the open segment, if it is old enough.
+
+    A segment that is in use is tried again ``tries`` times, each for 100 ms at most. Inside a transaction of
+    the caller's (``conn``), no segment is closed: what ends or reads jobs would wait until that transaction ends.
+    """
+    kept = None if keep is None else options.span(keep, "keep")
+    tries = options.integer(tries, "tries", least=1, most=1_000)
+    dropped: list[PrunedSegment] = []
+    for attempt in range(tries):
+        rotated = [] if conn else (yield from call("rotate", keep=kept))
+        # Added by one call, and validated by another one, which may be that of the next prune.
+        for _ in range(0 if conn else 2):
+            yield from call("bound_segments")
+        segments = [PrunedSegment(**row) for row in (yield from call("prune", keep=kept))]
+        dropped += [segment for segment in segments if segment.dropped]
+        # What is in use now. A segment that was, and is not listed any more, was dropped by another prune.
+        in_use = [segment for segment in segments if not segment.dropped]
+        in_use += [
+            PrunedSegment(row["segment"], None, None, False, row["reason"]) for row in rotated if not row["closed"]
+        ]
+        if not in_use or attempt == tries - 1:
+            break
+        yield Pause(random.uniform(0.1, 0.5))
+    yield from call("compact_counts")
+    return sorted(dropped + in_use, key=lambda segment: segment.segment)
+
+
+def queue_position(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[QueuePosition | None]:
+    """Where a pending job stands in the queue of its type, and when it will start. None: it is not pending.
+
+    Raises JobNotFound.
+    """
+    rows = yield from call("queue_position", id=options.job_id(job))
+    if not rows:
+        yield from get(context, job)
+        return None
+    return QueuePosition(**rows[0])
+
+
+def workers(context: Context, *, conn: Connection | None = None) -> Plan[list[WorkerInfo]]:
+    """The registered workers by name: live ones, and dead ones that no sweep has removed yet."""
+    rows = yield from read("workers")
+    return [worker_info(row) for row in rows]

@@ -1,0 +1,68 @@
+"""What a bench is made of: the choice of scenarios, the size of rounds, the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+import types
+from importlib import metadata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from howdah.cli.commands.bench.scenarios import SCENARIOS, Options, Round, chosen, jobs_of_a_round
+from howdah.worker import event_loop
+
+SIZED = next(each for each in SCENARIOS if each.usual is None)
+FIXED = next(each for each in SCENARIOS if each.usual is not None)
+
+
+# What is chosen
+
+
+def test_the_words_of_the_command_line_choose_in_their_own_order() -> None:
+    assert chosen([]) == list(SCENARIOS)
+    assert [each.what for each in chosen(["pickup", "enqueue", "pickup"])] == ["enqueue"] * 4 + ["pickup"]
+    assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)
+
+
+@given(st.integers(min_value=1, max_value=10**9), st.floats(min_value=1e-3, max_value=1e3))
+def test_a_round_has_as_many_jobs_as_take_some_seconds_here(jobs: int, seconds: float) -> None:
+    warm_up = Round(jobs, seconds, {})
+    found = jobs_of_a_round(SIZED, Options(), warm_up)
+    assert SIZED.few <= found <= SIZED.most
+    if SIZED.few < found < SIZED.most:
+        assert found == pytest.approx(2 * jobs / seconds, abs=1)
+    assert jobs_of_a_round(FIXED, Options(), warm_up) == FIXED.usual
+
+
+def test_a_round_has_as_many_jobs_as_were_asked_for_within_reason() -> None:
+    warm_up = Round(1, 1.0, {})
+    assert jobs_of_a_round(SIZED, Options(jobs=7), warm_up) == 7
+    assert jobs_of_a_round(FIXED, Options(jobs=10**9), warm_up) == FIXED.most
+
+
+def test_the_payload_is_added_to_the_data() -> None:
+    assert list(Options().numbered(2)) == [{"n": 0}, {"n": 1}]
+    assert list(Options(payload=3).numbered(1)) == [{"n": 0, "filler": "xxx"}]
+
+
+# The loop
+
+
+def test_uvloop_is_taken_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert event_loop.loop_factory() is None
+    assert event_loop.loop_name() == "asyncio"
+    fake = types.ModuleType("uvloop")
+    monkeypatch.setattr(fake, "new_event_loop", asyncio.new_event_loop, raising=False)
+    monkeypatch.setitem(sys.modules, "uvloop", fake)
+    monkeypatch.setattr(metadata, "version", lambda name: f"of {name}")
+    assert event_loop.loop_factory() is asyncio.new_event_loop
+    assert event_loop.loop_name() == "uvloop of uvloop"
+
+
+def test_options_are_plain_data() -> None:
+    assert set(dataclasses.asdict(Options())) == {"jobs", "rounds", "processes", "concurrency", "payload"}
