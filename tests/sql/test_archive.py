@@ -145,7 +145,7 @@ def test_a_segment_is_closed_after_a_twelfth_of_what_is_kept_and_five_seconds_at
     assert rotate(db, keep) == [], "the next one is young"
 
 
-def test_the_setting_says_how_long_a_segment_is_open(queue: JobQueue, db: Db, clock: TestClock) -> None:
+def test_the_setting_determines_how_long_a_segment_is_open(queue: JobQueue, db: Db, clock: TestClock) -> None:
     db.execute("UPDATE settings SET archive_retention = '12 minutes'")
     finish_one(queue)
     clock.advance(59)
@@ -248,7 +248,7 @@ def test_a_segment_is_dropped_when_its_last_job_has_been_kept_long_enough(
     assert queue.prune() == []
 
 
-def test_prune_keeps_what_the_setting_says_unless_it_is_told(queue: JobQueue, db: Db, clock: TestClock) -> None:
+def test_prune_keeps_jobs_as_set_unless_keep_is_given(queue: JobQueue, db: Db, clock: TestClock) -> None:
     db.execute("UPDATE settings SET archive_retention = '1 hour'")
     finish_one(queue)
     clock.advance(HOUR - 1)

@@ -52,7 +52,7 @@ def test_the_answer_is_in_the_order_of_the_call(db: Db) -> None:
     ]
 
 
-def test_an_event_says_who_told_it_when_and_what(db: Db, clock: TestClock) -> None:
+def test_an_event_has_its_job_claim_time_and_data(db: Db, clock: TestClock) -> None:
     (first,) = hold(db)
     job = back_again(db, first)
     db.execute("SELECT record_events(ARRAY[%s], ARRAY[%s], ARRAY['loaded'], ARRAY['{\"rows\": 7}'::jsonb])", job)
@@ -79,7 +79,7 @@ def test_logs_are_in_the_same_order_but_are_not_counted_as_events(db: Db) -> Non
     assert (details(db, job)["events_count"], report(db, job)["seq"]) == (2, 4)
 
 
-def test_what_a_library_logs_is_no_sign_of_life_and_what_a_handler_tells_is_one(db: Db, clock: TestClock) -> None:
+def test_an_event_counts_as_activity_of_the_job_and_a_log_line_does_not(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     tell(db, job, kind="log", name="INFO")
     assert report(db, job) == {"seq": 1}
@@ -115,7 +115,7 @@ def test_a_name_that_is_none_is_refused(db: Db, name: str | None) -> None:
 
 
 @pytest.mark.parametrize("kind", ["status", "Event", ""])
-def test_only_the_database_itself_tells_of_statuses(db: Db, kind: str) -> None:
+def test_only_the_database_itself_records_statuses(db: Db, kind: str) -> None:
     (job,) = hold(db)
     with pytest.raises(psycopg.Error, match="kind event or log") as caught:
         tell(db, job, kind=kind)
@@ -137,7 +137,7 @@ def test_of_a_claim_that_is_over_nothing_is_kept_and_the_rest_of_the_batch_is(db
     assert len(tell(db, stale, current)) == 1
 
 
-def test_an_ended_job_has_nothing_more_to_tell(db: Db) -> None:
+def test_an_ended_job_takes_no_more_events(db: Db) -> None:
     (job,) = hold(db)
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
     assert tell(db, job) == []
@@ -154,7 +154,7 @@ def tell_numbered(db: Db, job: Held, *numbers: int | None) -> list[int]:
     return [row["seq"] for row in rows]
 
 
-def test_what_is_told_again_because_the_reply_was_lost_is_kept_once(db: Db) -> None:
+def test_events_that_are_sent_again_after_a_lost_reply_are_stored_once(db: Db) -> None:
     (job,) = hold(db)
     assert tell_numbered(db, job, 1, 2) == [1, 2]
     before = details(db, job)
@@ -168,7 +168,7 @@ def test_what_is_told_again_because_the_reply_was_lost_is_kept_once(db: Db) -> N
     assert (details(db, job)["events_count"], report(db, job)["seq"]) == (6, 6)
 
 
-def test_each_claim_numbers_what_it_tells_anew(db: Db) -> None:
+def test_each_claim_numbers_its_events_anew(db: Db) -> None:
     one, other = hold(db, 2)
     assert (tell_numbered(db, one, 1, 2, 3), tell_numbered(db, other, 1)) == ([1, 2, 3], [1])
     again = back_again(db, one)
@@ -177,7 +177,7 @@ def test_each_claim_numbers_what_it_tells_anew(db: Db) -> None:
     assert tell_numbered(db, again, 2, 3) == [7]
 
 
-def test_two_who_tell_the_same_at_once_because_one_thought_the_other_dead(db: Db, connect: Connect) -> None:
+def test_two_connections_that_send_the_same_events_at_once_store_them_once(db: Db, connect: Connect) -> None:
     (job,) = hold(db)
     slow, again = connect(autocommit=False), connect()
     assert tell_numbered(slow, job, 1, 2) == [1, 2]
@@ -279,7 +279,7 @@ REGISTERED = {"timed out", "worker died", "cancel overdue", "stalled"}
 
 
 @pytest.mark.parametrize("cause", ENDS)
-def test_the_end_of_an_attempt_without_success_is_told_even_of_a_job_that_told_nothing(
+def test_an_unsuccessful_attempt_is_recorded_even_for_a_job_without_events(
     db: Db, clock: TestClock, cause: str
 ) -> None:
     if cause in REGISTERED:
@@ -314,7 +314,7 @@ def moment(db: Db, text: str) -> Any:
     return row["at"]
 
 
-def test_an_attempt_that_never_started_is_not_said_to_have(db: Db) -> None:
+def test_an_attempt_that_never_started_has_no_started_at(db: Db) -> None:
     (first,) = hold(db)
     db.execute("SELECT fail(ARRAY[%s], ARRAY[%s], ARRAY['boom'], p_delays => ARRAY[interval '0'])", first)
     (claimed,) = claim(db, start=0)
@@ -346,7 +346,7 @@ def test_what_a_dead_worker_had_not_begun_is_no_news(db: Db, clock: TestClock) -
 
 
 @pytest.mark.parametrize("statement", [SNOOZE, INTERRUPT], ids=["snooze", "interrupt"])
-def test_but_if_it_was_to_be_cancelled_that_is_its_end_and_is_told(db: Db, statement: str) -> None:
+def test_but_a_requested_cancellation_ends_it_and_is_recorded(db: Db, statement: str) -> None:
     (job,) = hold(db)
     db.execute("SELECT cancel(ARRAY[%s])", (job.id,))
     db.execute(statement.encode(), job)
@@ -356,7 +356,7 @@ def test_but_if_it_was_to_be_cancelled_that_is_its_end_and_is_told(db: Db, state
 
 
 @pytest.mark.parametrize("said", ["nothing", "an event", "a log", "progress", "a checkpoint", "a failure"])
-def test_the_success_of_a_job_is_told_only_if_something_was_told_before(db: Db, said: str) -> None:
+def test_a_success_is_recorded_only_if_something_was_recorded_before(db: Db, said: str) -> None:
     (job,) = hold(db)
     match said:
         case "an event":
@@ -404,7 +404,7 @@ def ways_to_end_while_it_waits(db: Db, clock: TestClock, way: str) -> None:
     ],
 )
 @pytest.mark.parametrize("spoke", [True, False])
-def test_the_end_of_a_job_that_waits_is_told_only_if_something_was_told_before(
+def test_the_end_of_a_pending_job_is_recorded_only_if_something_was_recorded_before(
     db: Db, clock: TestClock, way: str, cause: str, error: str | None, spoke: bool
 ) -> None:
     db.execute("SELECT enqueue('x', p_expires_at => clock() + interval '1 hour')")
@@ -424,7 +424,7 @@ def test_the_end_of_a_job_that_waits_is_told_only_if_something_was_told_before(
         assert (events(db, job), details(db, job)["progress_report"]) == ([], None)
 
 
-def test_a_new_life_is_told_and_goes_on_counting(db: Db) -> None:
+def test_a_retry_is_recorded_and_continues_the_numbers(db: Db) -> None:
     (silent,) = hold(db, job_type="silent")
     (job,) = hold(db)
     tell(db, job)
@@ -444,7 +444,7 @@ def test_a_new_life_is_told_and_goes_on_counting(db: Db) -> None:
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_a_plain_fail_is_told_as_of_the_attempt_that_failed(db: Db, attempts: int) -> None:
+def test_a_plain_fail_is_recorded_for_the_attempt_that_failed(db: Db, attempts: int) -> None:
     db.execute("SELECT enqueue('x', p_max_attempts => %s)", (attempts,))
     (job,) = claim(db)
     db.execute(
@@ -464,7 +464,7 @@ def test_a_plain_fail_is_told_as_of_the_attempt_that_failed(db: Db, attempts: in
     assert report(db, job)["seq"] == 1
 
 
-def test_a_stale_end_is_told_by_nobody(db: Db) -> None:
+def test_a_stale_end_is_not_recorded(db: Db) -> None:
     (stale,) = hold(db)
     job = back_again(db, stale)
     before = told(db, job)

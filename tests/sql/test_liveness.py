@@ -69,7 +69,7 @@ def wait_for_lock(db: Db, table: str, waiters: list[Future[Any]]) -> None:
             return
 
 
-def test_who_stops_beating_is_taken_back_by_a_worker_that_goes_on(crew: Db, clock: TestClock) -> None:
+def test_jobs_of_a_silent_worker_are_recovered_by_a_live_one(crew: Db, clock: TestClock) -> None:
     live_on(crew, clock, "w1", seconds=LEASE - BEAT)
     assert sweep(crew, "w1") == []
     live_on(crew, clock, "w1", seconds=2 * BEAT)
@@ -77,7 +77,7 @@ def test_who_stops_beating_is_taken_back_by_a_worker_that_goes_on(crew: Db, cloc
     assert "worker w2 died" in reason
 
 
-def test_a_stall_in_which_nobody_could_beat_kills_nobody(
+def test_a_stall_that_stops_all_heartbeats_declares_no_worker_dead(
     crew: Db, connect: Connect, clock: TestClock, pool: ThreadPoolExecutor
 ) -> None:
     stall, swept = connect(autocommit=False), [connect(), connect()]
@@ -94,7 +94,7 @@ def test_a_stall_in_which_nobody_could_beat_kills_nobody(
     assert crew.execute("SELECT status FROM live").fetchall() == [{"status": "running"}] * 2
 
 
-def test_a_stall_of_the_jobs_kills_nobody(
+def test_a_stall_of_the_jobs_declares_no_worker_dead(
     crew: Db, connect: Connect, clock: TestClock, pool: ThreadPoolExecutor
 ) -> None:
     stall = connect(autocommit=False)
@@ -119,7 +119,7 @@ def test_the_first_to_beat_after_a_stall_gives_the_others_a_lease(crew: Db, cloc
     assert "worker w2 died" in reason
 
 
-def test_who_does_not_beat_itself_does_not_judge(crew: Db, clock: TestClock) -> None:
+def test_a_worker_without_heartbeats_declares_no_other_dead(crew: Db, clock: TestClock) -> None:
     live_on(crew, clock, "w1")
     clock.advance(LEASE / 2 + 1)
     assert sweep(crew, "w1") == []
@@ -171,7 +171,7 @@ def test_a_sweep_waits_where_a_heartbeat_would_have_to_wait(
     assert waiting.result() == []
 
 
-def test_a_heartbeat_tells_how_the_worker_is_and_keeps_what_it_does_not_mention(crew: Db, clock: TestClock) -> None:
+def test_a_heartbeat_records_the_state_of_the_worker_and_keeps_what_it_leaves_out(crew: Db, clock: TestClock) -> None:
     crew.execute(
         "SELECT heartbeat('w1', %s, p_running => 7, p_since_claim => '2 s', p_loop_lag => '30 ms', p_leaked => 1)",
         (BOOTS["w1"],),
@@ -189,7 +189,7 @@ def words(db: Db, worker: str, held: list[dict[str, Any]]) -> dict[tuple[uuid.UU
     return {(row["id"], row["token"]): row["state"] for row in rows}
 
 
-def test_a_worker_hears_what_to_stop_what_it_has_lost_and_what_it_forgot(db: Db) -> None:
+def test_a_worker_finds_out_what_to_stop_what_it_has_lost_and_what_it_does_not_list(db: Db) -> None:
     asked, released, ended, forgotten, *fine = hold(db, "w", 8, start=5)
     others = hold(db, "other", 1)
     db.execute("SELECT cancel(ARRAY[%s])", (asked["id"],))
@@ -228,7 +228,7 @@ def test_a_crash_is_only_of_what_runs(db: Db) -> None:
     assert db.execute("SELECT status, attempts FROM live").fetchall() == [{"status": "claimed", "attempts": 1}]
 
 
-def test_a_worker_may_give_up_what_it_holds_as_cancelled_and_say_why(db: Db, queue: JobQueue) -> None:
+def test_a_worker_may_end_its_jobs_as_cancelled_with_a_reason(db: Db, queue: JobQueue) -> None:
     held = hold(db, "w", 2, start=1)
     rows = db.execute("SELECT status FROM cancel_held(%s, %s, ARRAY['no longer wanted', NULL])", lists(held)).fetchall()
     assert rows == [{"status": "cancelled"}] * 2

@@ -57,7 +57,7 @@ SIGN_UP = [("add_sleeper", "remove_sleeper", 0), ("add_watcher", "remove_watcher
 
 
 @pytest.mark.parametrize(("begin", "end", "first"), SIGN_UP)
-def test_who_cannot_share_a_lock_is_told_so_and_has_none(db: Db, hold: Hold, begin: str, end: str, first: int) -> None:
+def test_a_session_that_cannot_share_a_lock_gets_an_empty_answer_and_holds_none(db: Db, hold: Hold, begin: str, end: str, first: int) -> None:
     types = [f"type {n}" for n in range(40)]
     row = db.execute(f"SELECT {begin}(%s) AS buckets".encode(), (types,)).fetchone()
     assert row is not None
@@ -75,7 +75,7 @@ def test_who_cannot_share_a_lock_is_told_so_and_has_none(db: Db, hold: Hold, beg
 
 
 @pytest.mark.parametrize(("begin", "end", "first"), SIGN_UP)
-def test_who_shares_them_already_keeps_its_own(db: Db, connect: Connect, begin: str, end: str, first: int) -> None:
+def test_a_session_that_shares_them_already_keeps_its_own(db: Db, connect: Connect, begin: str, end: str, first: int) -> None:
     """Two sleepers of one session: what one of them is refused is not taken from the other."""
     row = db.execute(f"SELECT {begin}(ARRAY['a']) AS buckets".encode()).fetchone()
     other = (
@@ -95,7 +95,7 @@ def test_who_shares_them_already_keeps_its_own(db: Db, connect: Connect, begin: 
     assert held_by(db) == 0
 
 
-def test_whoever_only_looks_whether_somebody_sleeps_refuses_nobody(db: Db, connect: Connect) -> None:
+def test_a_look_for_sleepers_refuses_no_sleeper(db: Db, connect: Connect) -> None:
     """Producers have the lock of a bucket for a moment, at each enqueue."""
     producers = [connect() for _ in range(3)]
     look = "SELECT count(has_sleeper('a')) FROM generate_series(1, 20000)"
@@ -180,7 +180,7 @@ def recover(db: Db) -> None:
 
 @pytest.mark.parametrize("isolation", [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_an_open_producer_holds_up_nobody_and_its_jobs_follow(
+def test_an_open_producer_blocks_nothing_and_its_jobs_follow(
     queue: JobQueue, db: Db, connect: Connect, isolation: IsolationLevel, ordered: bool
 ) -> None:
     if not ordered:
@@ -233,7 +233,7 @@ def test_a_transaction_that_begins_before_the_declaration_is_committed_counts(db
     assert db.execute("SELECT order_key FROM live").fetchall() == [{"order_key": ""}]
 
 
-def test_a_row_that_somebody_has_locked_follows_when_it_is_free(db: Db, connect: Connect) -> None:
+def test_a_locked_row_follows_when_it_is_free(db: Db, connect: Connect) -> None:
     db.execute("SELECT enqueue('o')")
     plain = connect(autocommit=False)
     plain.execute("SELECT FROM jobs FOR UPDATE")
@@ -248,7 +248,7 @@ def test_a_row_that_somebody_has_locked_follows_when_it_is_free(db: Db, connect:
     assert db.execute("SELECT order_key FROM live").fetchall() == [{"order_key": ""}]
 
 
-def test_jobs_that_follow_wake_those_who_sleep(db: Db, connect: Connect) -> None:
+def test_jobs_that_follow_wake_sleepers(db: Db, connect: Connect) -> None:
     adding = connect(autocommit=False)
     adding.execute("SELECT enqueue('o')")
     declare(db)

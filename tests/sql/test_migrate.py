@@ -140,7 +140,7 @@ def test_nothing_of_ours_names_the_default_schema_when_installed_elsewhere(db: D
         ("CREATE RULE lost AS ON INSERT TO events DO INSTEAD NOTHING", "rule", "events.lost"),
     ],
 )
-def test_check_finds_what_somebody_changed(db: Db, queue: JobQueue, statement: str, kind: str, name: str) -> None:
+def test_check_finds_changes_by_hand(db: Db, queue: JobQueue, statement: str, kind: str, name: str) -> None:
     queue.migrate()
     db.execute(f"SET search_path = {SCHEMA}".encode())
     db.execute(statement.encode())
@@ -170,7 +170,7 @@ def test_closed_segments_are_compared_too(db: Db, queue: JobQueue) -> None:
     assert found == {("index", "archive_1.id"), ("trigger", "archive_2.archive_unchanged"), ("column", "events_2.data")}
 
 
-def test_an_older_schema_and_a_newer_one_say_what_to_run(server_dsn: str, db: Db, queue: JobQueue) -> None:
+def test_an_older_and_a_newer_schema_raise_what_to_run(server_dsn: str, db: Db, queue: JobQueue) -> None:
     queue.migrate()
     for version, oldest_client, error, command in (
         (0, 0, SchemaOutdated, "howdah migrate --schema migrate_test"),
@@ -185,7 +185,7 @@ def test_an_older_schema_and_a_newer_one_say_what_to_run(server_dsn: str, db: Db
         queue.migrate()
 
 
-def test_a_newer_schema_that_still_knows_this_client_serves_it(server_dsn: str, db: Db, queue: JobQueue) -> None:
+def test_a_newer_schema_that_still_supports_this_client_serves_it(server_dsn: str, db: Db, queue: JobQueue) -> None:
     queue.migrate()
     db.execute(f"UPDATE {SCHEMA}.schema_version SET version = 99".encode())
     with JobQueue(server_dsn, SCHEMA) as client:
@@ -274,7 +274,7 @@ def test_what_depends_on_an_adopted_table_is_named(plain_jobs: Db, queue: JobQue
     }
 
 
-def test_types_of_somebody_elses_are_never_converted(db: Db, queue: JobQueue) -> None:
+def test_types_of_other_owners_are_never_converted(db: Db, queue: JobQueue) -> None:
     """The conversion would run with the rights of the login that migrates."""
     db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
     db.execute(f"SET search_path = {SCHEMA}".encode())
@@ -374,7 +374,7 @@ def test_a_schema_that_a_stranger_owns_is_refused_and_not_touched(db: Db, server
         db.execute("DROP ROLE schema_login, schema_stranger")
 
 
-def test_a_schema_that_an_administrator_has_made_is_nobody_elses(db: Db, server_dsn: str) -> None:
+def test_a_schema_that_an_administrator_has_created_is_accepted(db: Db, server_dsn: str) -> None:
     try:
         db.execute("CREATE ROLE schema_login LOGIN")
         db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
@@ -418,7 +418,7 @@ def test_migrations_and_work_at_the_same_time(server_dsn: str, db: Db, queue: Jo
     assert queue.check_schema() == []
 
 
-def test_operators_that_somebody_put_in_the_way_are_neither_used_nor_depended_on(server_dsn: str, db: Db) -> None:
+def test_planted_operators_are_neither_used_nor_depended_on(server_dsn: str, db: Db) -> None:
     """varchar = varchar is nowhere in PostgreSQL itself, so one in the search path would be the best match."""
     db.execute("CREATE SCHEMA hostile")
     try:
@@ -463,7 +463,7 @@ def test_a_schema_of_a_development_version_is_refused_and_not_touched(
     assert db.execute(f"SELECT job_type FROM {SCHEMA}.jobs".encode()).fetchall() == [{"job_type": "old"}]
 
 
-def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(
+def test_readers_of_unchanged_views_are_not_waited_for(
     server_dsn: str, db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.migrate()
@@ -483,7 +483,7 @@ def test_who_reads_the_views_is_not_waited_for_where_they_stay_as_they_are(
             asyncio.run(queue.amigrate())
 
 
-def test_who_holds_the_lock_of_migrations_is_named(
+def test_the_session_that_holds_the_lock_of_migrations_is_named(
     server_dsn: str, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any login can, before there is a schema, too."""
@@ -518,7 +518,7 @@ def at_pauses(plan: Plan[T], meanwhile: Callable[[], None]) -> Plan[T]:
 
 
 @pytest.mark.parametrize("roles", [False, True])
-def test_who_is_in_the_way_holds_up_the_migration_and_nobody_else(
+def test_a_session_in_the_way_delays_the_migration_and_nothing_else(
     server_dsn: str, db: Db, queue: JobQueue, roles: bool
 ) -> None:
     pauses = 0

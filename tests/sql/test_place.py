@@ -65,7 +65,7 @@ def test_those_come_before_it_that_a_claim_would_take_before_it(db: Db, clock: T
     assert ahead(db, *jobs) == [None, None, 0, 1, 2]
 
 
-def test_a_job_that_has_no_attempts_left_is_in_nobodys_way(db: Db) -> None:
+def test_a_job_without_attempts_left_does_not_count_as_ahead(db: Db) -> None:
     spent = enqueue(db)
     db.execute("UPDATE live SET attempts = max_attempts WHERE id = %s", (spent,))
     assert ahead(db, enqueue(db)) == [0]
@@ -91,7 +91,7 @@ def test_it_starts_when_those_before_it_are_done_at_the_pace_of_all_workers(db: 
     assert place(db, last) == (29, True, 6.0, clock.now + timedelta(seconds=29 / 6), None)
 
 
-def test_a_worker_that_beats_no_more_is_not_counted_on(db: Db, clock: TestClock) -> None:
+def test_a_dead_worker_does_not_count(db: Db, clock: TestClock) -> None:
     jobs = [enqueue(db) for _ in range(11)]
     work(db, "dead", {"x": 4.0})
     clock.advance(10)
@@ -131,7 +131,7 @@ def test_what_is_scheduled_starts_no_earlier(db: Db, clock: TestClock) -> None:
     assert ahead(db, enqueue(db)) == [0]
 
 
-def test_why_it_cannot_be_said_when(db: Db) -> None:
+def test_why_the_start_is_unknown(db: Db) -> None:
     waits = enqueue(db, "y")
     db.execute("UPDATE live SET run_at = 'infinity' WHERE id = %s", (waits,))
     job = enqueue(db)
@@ -150,7 +150,7 @@ def test_why_it_cannot_be_said_when(db: Db) -> None:
     assert found.starts_at is not None
 
 
-def test_so_slow_that_nobody_will_see_it(db: Db) -> None:
+def test_a_start_in_the_far_future_is_limited(db: Db) -> None:
     enqueue(db)
     last = enqueue(db)
     for pace in (1e-5, 1e-300, 5e-324):

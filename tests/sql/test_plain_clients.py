@@ -244,7 +244,7 @@ RECOVERIES = {"sets last_error": SAYING_WHY, "looks at last_error": LOOKING_AT_I
 
 @pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_recovery_never_takes_a_running_job_from_a_worker_that_beats(
+def test_a_recovery_never_takes_a_running_job_from_a_live_worker(
     db: Db, queue: JobQueue, form: str, recovery: str
 ) -> None:
     held = running_under(db, queue, "beats")
@@ -260,7 +260,7 @@ def test_a_recovery_never_takes_a_running_job_from_a_worker_that_beats(
     ["pending", "CASE WHEN attempts >= max_attempts THEN 'failed' ELSE 'pending' END"],
     ids=["pending", "CASE"],
 )
-def test_deviation_6_a_fail_by_another_never_takes_a_job_from_a_worker_that_beats(
+def test_deviation_6_a_fail_by_another_never_takes_a_job_from_a_live_worker(
     db: Db, queue: JobQueue, status: str
 ) -> None:
     held = running_under(db, queue, "beats")
@@ -407,7 +407,7 @@ def test_an_update_of_three_thousand_ended_jobs_changes_none_without_a_notice(db
     assert notices == []
 
 
-def test_returning_says_failed_of_a_job_that_ended_as_failed(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_returning_shows_failed_for_a_job_that_ended_as_failed(db: Db, queue: JobQueue, clock: TestClock) -> None:
     held = running_under(db, queue, "dies", max_attempts=1)
     clock.advance(16)
     answer = one(db, "UPDATE jobs SET status = 'pending', worker_id = NULL WHERE id = $1 RETURNING *", held.id)
@@ -416,7 +416,7 @@ def test_returning_says_failed_of_a_job_that_ended_as_failed(db: Db, queue: JobQ
     assert row_of(db, held.id) == answer
 
 
-def test_deviation_6_a_recovery_without_an_attempt_left_ends_the_job_and_returning_says_so(db: Db) -> None:
+def test_deviation_6_a_recovery_without_an_attempt_left_ends_the_job_and_returning_shows_it(db: Db) -> None:
     job_id = running(db)
     change(db, "UPDATE jobs SET max_attempts = 1 WHERE id = $1", job_id)
     answer = one(db, "UPDATE jobs SET status = 'pending', worker_id = NULL WHERE id = $1 RETURNING *", job_id)
@@ -667,7 +667,7 @@ def test_deviation_4_a_job_that_ends_is_archived_as_it_was_written(db: Db, queue
     assert getattr(queue.stats()["x"], status) == 1
 
 
-def test_deviation_5_to_cancel_a_job_that_runs_under_a_worker_that_beats_asks_the_worker(
+def test_deviation_5_cancelling_a_job_that_runs_under_a_live_worker_asks_the_worker(
     db: Db, queue: JobQueue
 ) -> None:
     """RETURNING says 'running', until the worker has stopped."""
@@ -896,7 +896,7 @@ def test_deviation_12_copy_to_reads_jobs_by_a_query(db: Db) -> None:
     assert copied(b"(SELECT * FROM jobs)") == 3
 
 
-def test_deviation_12_a_ctid_alone_does_not_tell_jobs_apart(db: Db) -> None:
+def test_deviation_12_a_ctid_alone_does_not_identify_a_job(db: Db) -> None:
     """A live job and an ended one can have the same; with tableoid, or by id, there is one."""
     db.execute("TRUNCATE live, archive_open")
     insert(db)

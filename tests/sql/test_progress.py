@@ -35,14 +35,14 @@ def shown(db: Db, job: Held) -> tuple[int, str | None]:
 
 
 @pytest.mark.parametrize("status", ["claimed", "running"])
-def test_who_holds_a_job_says_how_far_it_is(db: Db, status: str) -> None:
+def test_the_holder_of_a_job_reports_its_progress(db: Db, status: str) -> None:
     (job,) = hold(db, start=int(status == "running"))
     assert say(db, job, 42, "load")
     assert shown(db, job) == (42, "load")
     assert details(db, job)["status"] == status
 
 
-def test_who_holds_it_no_more_changes_nothing(db: Db) -> None:
+def test_a_former_holder_changes_nothing(db: Db) -> None:
     (stale,) = hold(db)
     db.execute("SELECT release(ARRAY[%s], ARRAY[%s], true)", stale)
     pending = details(db, stale)
@@ -56,7 +56,7 @@ def test_who_holds_it_no_more_changes_nothing(db: Db) -> None:
     assert details(db, job) == held
 
 
-def test_what_is_not_said_stays_as_it_was(db: Db) -> None:
+def test_values_that_are_not_reported_stay_as_they_were(db: Db) -> None:
     (job,) = hold(db)
     say(db, job, 30.4, "load")
     say(db, job, stage="store")
@@ -144,7 +144,7 @@ def test_numbers_beyond_reason_are_no_reason_to_fail_least_of_all_for_others(
     assert all(isinstance(value, (int, float)) and math.isfinite(value) for value in numbers)
 
 
-def test_a_stage_may_be_said_at_length_but_is_kept_short(db: Db) -> None:
+def test_a_long_stage_is_truncated(db: Db) -> None:
     (job,) = hold(db)
     say(db, job, stage="ü" * 150)
     assert shown(db, job)[1] == "ü" * 100
@@ -161,7 +161,7 @@ def test_of_several_words_about_one_job_the_last_counts(db: Db) -> None:
     assert len(report(db, one)["points"]) == 1
 
 
-def test_a_plain_client_that_writes_the_column_has_said_it_too(db: Db, clock: TestClock) -> None:
+def test_a_plain_client_reports_by_writing_the_column(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     db.execute("UPDATE jobs SET progress = 20 WHERE id = %s", (job.id,))
     clock.advance(10)
@@ -234,7 +234,7 @@ def test_a_stage_of_another_pace_is_soon_believed(db: Db, clock: TestClock) -> N
     assert left == pytest.approx(40, rel=0.1), "at one percent in a second"
 
 
-def test_a_steady_job_is_done_when_it_was_said_to_be(db: Db, clock: TestClock) -> None:
+def test_a_steady_job_is_done_at_its_eta(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     end = clock.now.timestamp() + 100
     for percent in range(0, 100, 7):
@@ -276,7 +276,7 @@ def test_a_job_that_goes_back_has_no_rate_until_it_goes_on(db: Db, clock: TestCl
     assert measured(db, job, now) == (2, 2, 30)
 
 
-def test_a_clock_that_goes_back_stops_nobody(db: Db, clock: TestClock) -> None:
+def test_a_clock_that_goes_back_stops_no_report(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     say(db, job, done=10, total=100)
     for step in (10, -5, -90 * 24 * 3600, 0, 7):
@@ -317,7 +317,7 @@ def test_a_long_job_is_remembered_from_its_beginning_to_its_end_in_forty_points(
     assert max(steps) <= 6000 / 20
 
 
-def test_a_completed_job_is_done_whatever_it_said_last(db: Db, clock: TestClock) -> None:
+def test_a_completed_job_is_at_100_percent_whatever_it_reported_last(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     say(db, job, 10)
     clock.advance(10)
@@ -328,7 +328,7 @@ def test_a_completed_job_is_done_whatever_it_said_last(db: Db, clock: TestClock)
     assert details(db, job)["stalls_at"] is None
 
 
-def test_a_job_that_says_nothing_has_no_record(db: Db) -> None:
+def test_a_job_that_reports_nothing_has_no_progress_report(db: Db) -> None:
     done, waiting = hold(db, 2)
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", done)
     assert (details(db, done)["progress_report"], details(db, waiting)["progress_report"]) == (None, None)
@@ -371,7 +371,7 @@ def test_a_checkpoint_of_a_claim_that_is_over_is_refused(db: Db) -> None:
 
 
 @pytest.mark.parametrize("sign", ["progress", "checkpoint", "event"])
-def test_what_is_said_renews_the_lease_of_who_is_not_registered(db: Db, clock: TestClock, sign: str) -> None:
+def test_a_report_renews_the_lease_of_an_unregistered_holder(db: Db, clock: TestClock, sign: str) -> None:
     (job,) = hold(db)
     for _ in range(3):
         clock.advance(500)

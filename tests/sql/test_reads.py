@@ -54,5 +54,5 @@ def test_a_write_is_where_it_belongs(name: str) -> None:
         (Call("enqueue", {}, repeatable=True), True),
     ],
 )
-def test_only_what_says_so_is_sent_once_more(step: Call | Read | Write, repeated: bool) -> None:
+def test_only_repeatable_steps_are_sent_once_more(step: Call | Read | Write, repeated: bool) -> None:
     assert _can_be_repeated(step, psycopg.OperationalError("server closed the connection unexpectedly")) is repeated

@@ -68,7 +68,7 @@ def test_a_worker_that_comes_back_under_its_name_gets_nothing_of_its_earlier_lif
     assert queue.recover() == []
 
 
-def test_a_worker_of_which_a_part_was_taken_back_is_told(
+def test_a_worker_that_lost_some_of_its_jobs_finds_out(
     db: Db, connect: Connect, queue: JobQueue, clock: TestClock
 ) -> None:
     db.execute("SELECT register_worker('w', %s)", (OLD,))
@@ -82,7 +82,7 @@ def test_a_worker_of_which_a_part_was_taken_back_is_told(
     assert [recovered.id for recovered in queue.recover()] == [first]
 
 
-def test_a_deadline_that_has_passed_is_a_failure_also_where_the_worker_beats(
+def test_a_passed_deadline_is_a_failure_even_if_the_worker_is_alive(
     db: Db, queue: JobQueue, clock: TestClock
 ) -> None:
     db.execute("SELECT register_worker('w', %s)", (OLD,))

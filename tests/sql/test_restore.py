@@ -123,7 +123,7 @@ def test_nothing_differs_in_a_newer_server(major: int, server_dsn: str, target: 
     is_sound(target)
 
 
-def test_a_restore_without_data_says_what_to_do_and_is_mended_by_it(source: str, target: str) -> None:
+def test_a_restore_without_data_raises_what_to_do_and_is_repaired_by_it(source: str, target: str) -> None:
     assert move(source, target, "--schema-only") == []
     with JobQueue(target) as queue:
         for ask in (lambda: queue.enqueue("a"), queue.stats, queue.check_schema, lambda: queue.claim(["a"])):
@@ -178,7 +178,7 @@ def test_where_roles_were_missing_a_migration_closes_what_a_restore_has_opened(
         drop_roles(target)
 
 
-def test_a_hand_that_grants_to_everybody_is_seen_by_the_next_migration(source: str) -> None:
+def test_a_grant_to_public_is_detected_by_the_next_migration(source: str) -> None:
     with psycopg.connect(source, autocommit=True) as conn:
         conn.execute("GRANT EXECUTE ON FUNCTION howdah.prune TO PUBLIC")
     with JobQueue(source) as queue:
@@ -186,7 +186,7 @@ def test_a_hand_that_grants_to_everybody_is_seen_by_the_next_migration(source: s
     is_sound(source)
 
 
-def test_a_schema_that_was_renamed_says_what_to_do_and_is_mended_by_it(source: str, target: str) -> None:
+def test_a_renamed_schema_raises_what_to_do_and_is_repaired_by_it(source: str, target: str) -> None:
     move(source, target)
     with psycopg.connect(target, autocommit=True) as conn:
         conn.execute("ALTER SCHEMA howdah RENAME TO elsewhere")
@@ -239,7 +239,7 @@ def test_events_of_another_cluster_are_put_in_order_and_none_comes_as_new(source
         assert queue.get(work_left.id) is not None
 
 
-def test_a_stranger_in_the_schema_is_told(server_dsn: str, source: str) -> None:
+def test_objects_of_a_foreign_owner_are_reported(server_dsn: str, source: str) -> None:
     name = restoring.name_of(source)
     with psycopg.connect(source, autocommit=True) as conn, JobQueue(source) as queue:
         conn.execute(f"CREATE ROLE {name}_stranger".encode())

@@ -395,7 +395,7 @@ def usual_value(name: str, kind: str, secrets: dict[str, list[Any]], job_id: Any
     return sql.SQL("{}::" + kind).format(sql.Literal(names[name] if name in names else values[kind]))
 
 
-def test_neither_an_error_over_a_null_nor_an_answer_tells_a_secret(
+def test_neither_an_error_over_a_null_nor_an_answer_reveals_a_secret(
     tenant: Tenant, secrets: dict[str, list[Any]]
 ) -> None:
     told = set[str]()
@@ -458,14 +458,14 @@ def deployer(tenant: Tenant, options: str) -> str:
     return psycopg.conninfo.make_conninfo(tenant.admin_dsn, user=name, password="only for tests")
 
 
-def test_who_may_not_create_roles_is_told_whom_to_ask_and_nothing_is_done(vacant: Tenant) -> None:
+def test_without_the_right_to_create_roles_the_error_names_what_to_run_and_nothing_is_done(vacant: Tenant) -> None:
     with JobQueue(deployer(vacant, ""), vacant.schema) as queue:
         with pytest.raises(NotPermitted, match="howdah migrate --schema roles_vacant --roles --sql"):
             queue.migrate(roles=True)
         assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}
 
 
-def test_who_may_create_roles_needs_nothing_else_and_goes_on_as_before(vacant: Tenant) -> None:
+def test_the_right_to_create_roles_is_enough_and_the_login_works_as_before(vacant: Tenant) -> None:
     with JobQueue(deployer(vacant, "CREATEROLE"), vacant.schema) as queue:
         queue.migrate()
         before = queue.enqueue("a", {"n": 1})
@@ -490,7 +490,7 @@ def test_a_role_that_may_log_in_is_not_taken_for_ours(vacant: Tenant) -> None:
     assert vacant.admin.execute("SELECT to_regnamespace('roles_vacant') AS there").fetchone() == {"there": None}
 
 
-def test_a_group_that_somebody_uses_is_not_taken_for_ours_unless_it_is_said_so(vacant: Tenant) -> None:
+def test_a_group_in_use_is_not_adopted_unless_it_is_marked(vacant: Tenant) -> None:
     vacant.execute("CREATE ROLE {} LOGIN", "roles_vacant_app")
     vacant.execute("CREATE ROLE {}", "roles_vacant_owner")
     vacant.execute("CREATE ROLE {}", "roles_vacant_viewer")
@@ -551,7 +551,7 @@ def test_what_a_stranger_put_into_the_schema_stays_the_strangers(vacant: Tenant,
         ).fetchone() == {"member": False, "deployer": True}
 
 
-def test_the_public_schema_is_nobodys(server_dsn: str) -> None:
+def test_the_schema_public_is_refused(server_dsn: str) -> None:
     with JobQueue(server_dsn, "public") as queue, pytest.raises(SchemaConflict, match="schema of their own"):
         queue.migrate(roles=True, adopt=False)
 
@@ -571,7 +571,7 @@ def test_all_roles_are_tried() -> None:
     assert set(CALLERS) == {*ROLES, NOBODY} - {"owner"}
 
 
-def test_a_check_of_the_schema_says_which_right_it_needs(tenant: Tenant) -> None:
+def test_a_check_of_the_schema_names_the_right_that_it_needs(tenant: Tenant) -> None:
     with tenant.queue("owner") as queue:
         with pytest.raises(NotPermitted, match=r"GRANT CREATE ON DATABASE .* TO \"roles_test_owner_login\""):
             queue.check_schema()

@@ -82,7 +82,7 @@ def test_a_fire_adds_a_job_for_each_instant_and_moves_on(db: Db) -> None:
     assert row["last_job_id"] == added[-1]["id"]
 
 
-def test_what_the_schedule_does_not_say_the_type_does(db: Db) -> None:
+def test_options_that_the_schedule_lacks_come_from_the_type(db: Db) -> None:
     db.execute("SELECT declare_type('report', p_priority => 42, p_max_attempts => 5)")
     create(db)
     fire(db, FIRST, [FIRST], FIRST + HOUR)
@@ -131,7 +131,7 @@ def test_jobs_of_a_schedule_without_overlap_wait_for_the_earlier_one_to_end(db: 
 # Once
 
 
-def test_who_comes_second_waits_and_finds_that_it_was_done(db: Db, connect: Connect) -> None:
+def test_a_second_caller_waits_and_finds_that_it_was_done(db: Db, connect: Connect) -> None:
     create(db)
     one, two = connect(autocommit=False), connect()
     assert len(fire(one, FIRST, [FIRST], FIRST + HOUR)) == 1
@@ -143,7 +143,7 @@ def test_who_comes_second_waits_and_finds_that_it_was_done(db: Db, connect: Conn
     assert len(jobs(db)) == 1
 
 
-def test_who_comes_second_does_it_if_the_first_one_dies(db: Db, connect: Connect) -> None:
+def test_a_second_caller_does_it_if_the_first_one_dies(db: Db, connect: Connect) -> None:
     create(db)
     one, two = connect(autocommit=False), connect()
     assert len(fire(one, FIRST, [FIRST], FIRST + HOUR)) == 1
@@ -370,7 +370,7 @@ def test_how_long_it_is_until_the_next_one(db: Db, clock: TestClock) -> None:
 # The other verbs
 
 
-def test_pause_and_resume_say_whether_they_changed_anything(db: Db, clock: TestClock) -> None:
+def test_pause_and_resume_return_whether_they_changed_anything(db: Db, clock: TestClock) -> None:
     create(db)
 
     def answer(call: str) -> bool:

@@ -133,7 +133,7 @@ def test_the_seed_leaves_a_last_attempt_claimed_for_ever_and_the_sweep_does_not(
     assert "lease of worker w passed" in (queue.get(claimed["id"]).last_error or "")
 
 
-def test_recover_stale_jobs_never_takes_the_job_of_a_worker_that_beats(send: Send, db: Db, clock: TestClock) -> None:
+def test_recover_stale_jobs_never_takes_the_job_of_a_live_worker(send: Send, db: Db, clock: TestClock) -> None:
     boot = uuid.uuid4()
     db.execute("SELECT register_worker('beats', %s)", (boot,))
     send(seed.INSERT, "long")
@@ -236,7 +236,7 @@ def test_the_types_own_defaults_reach_plain_inserts(send: Send, db: Db) -> None:
     assert (row["priority"], row["max_attempts"]) == (5, 8)
 
 
-def test_cancelling_by_update_asks_a_worker_that_beats_and_a_completion_that_comes_first_wins(
+def test_cancelling_by_update_asks_a_live_worker_and_a_completion_that_comes_first_wins(
     send: Send, db: Db, queue: JobQueue
 ) -> None:
     db.execute("SELECT register_worker('beats', %s)", (uuid.uuid4(),))

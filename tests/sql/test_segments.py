@@ -461,7 +461,7 @@ def test_what_ended_jobs_before_a_rotation_ends_them_in_the_new_segment(db: Db, 
             close(db)
 
 
-def test_what_told_and_read_events_before_a_rotation_goes_on_after_it(db: Db, connect: Connect) -> None:
+def test_sessions_that_wrote_and_read_events_before_a_rotation_continue_after_it(db: Db, connect: Connect) -> None:
     veteran = connect()
     (job,) = hold(db)
     position = now(db)

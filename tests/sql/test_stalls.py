@@ -65,7 +65,7 @@ def test_half_a_minute_is_never_a_stall(db: Db, clock: TestClock) -> None:
     assert stalled(db) == set()
 
 
-def test_who_reports_seldom_may_be_silent_for_five_times_as_long(db: Db, clock: TestClock) -> None:
+def test_a_job_that_reports_seldom_may_be_silent_for_five_times_as_long(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     for _ in range(30):
         clock.advance(60)
@@ -90,14 +90,14 @@ def test_the_habit_follows_what_a_job_does_lately(db: Db, clock: TestClock) -> N
         assert lead == pytest.approx(max(5 * gap, 30), abs=0.005)
 
 
-def test_the_first_word_says_how_long_a_job_takes_to_speak(db: Db, clock: TestClock) -> None:
+def test_the_first_report_shows_how_often_a_job_reports(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     clock.advance(100)
     say(db, job)
     assert details(db, job)["stalls_at"] == clock.now + timedelta(seconds=500)
 
 
-def test_who_has_not_spoken_is_not_stalled(db: Db, clock: TestClock) -> None:
+def test_a_job_that_has_not_reported_is_not_stalled(db: Db, clock: TestClock) -> None:
     silent, logs, claimed = [*hold(db, 2), *hold(db, start=0)]
     tell(db, logs, kind="log")
     say(db, claimed)
@@ -122,7 +122,7 @@ def test_a_new_attempt_is_not_stalled_by_the_words_of_the_old_one(db: Db, clock:
 
 
 @pytest.mark.parametrize("verb", ["SELECT complete(ARRAY[%s], ARRAY[%s])", "SELECT snooze(ARRAY[%s], ARRAY[%s])"])
-def test_who_runs_no_more_is_not_stalled(db: Db, clock: TestClock, verb: str) -> None:
+def test_a_job_that_is_not_running_is_not_stalled(db: Db, clock: TestClock, verb: str) -> None:
     (job,) = hold(db)
     say(db, job)
     db.execute(verb.encode(), job)
@@ -145,7 +145,7 @@ def test_other_signs_of_life_count_too(db: Db, clock: TestClock, sign: str) -> N
     assert stalled(db) == {job.id}
 
 
-def test_a_stall_ends_nothing_unless_the_type_says_so(db: Db, clock: TestClock) -> None:
+def test_a_stall_ends_nothing_without_fail_stalled(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     say(db, job)
     clock.advance(1_000)
@@ -157,7 +157,7 @@ def test_a_stall_ends_nothing_unless_the_type_says_so(db: Db, clock: TestClock) 
 
 
 @pytest.mark.parametrize("attempts", [1, 2])
-def test_where_the_type_says_so_a_stall_is_a_failure(db: Db, clock: TestClock, attempts: int) -> None:
+def test_with_fail_stalled_a_stall_is_a_failure(db: Db, clock: TestClock, attempts: int) -> None:
     db.execute("SELECT declare_type('x', p_fail_stalled => true)")
     policy = '{"kind": "fixed", "delay": 5}'
     db.execute("SELECT enqueue('x', p_max_attempts => %s, p_retry_policy => %s::jsonb)", (attempts, policy))
@@ -188,7 +188,7 @@ def test_a_stalled_job_that_was_asked_to_stop_is_cancelled(db: Db, clock: TestCl
     assert [status for _, status, _ in sweep(db)] == ["cancelled"]
 
 
-def test_whoever_may_not_have_been_heard_is_spared(db: Db, clock: TestClock) -> None:
+def test_a_job_whose_reports_may_not_have_arrived_is_spared(db: Db, clock: TestClock) -> None:
     db.execute("SELECT declare_type('x', p_fail_stalled => true)")
     (job,) = hold(db)
     say(db, job)

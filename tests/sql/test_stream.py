@@ -66,7 +66,7 @@ def test_each_row_has_the_position_behind_it(db: Db, jobs: list[Held]) -> None:
         assert [each["stream_no"] for each in rest] == [each["stream_no"] for each in everything[place:]]
 
 
-def test_who_goes_on_from_a_row_gets_the_rest_and_in_the_same_call_what_has_come_since(
+def test_reading_on_from_a_row_returns_the_rest_and_in_the_same_call_what_has_come_since(
     db: Db, jobs: list[Held]
 ) -> None:
     start = now(db)
@@ -271,7 +271,7 @@ def test_nothing_is_read_that_was_not_there_yet(db: Db, connect: Connect, jobs: 
     assert names(read(db, first, until=until)[0]) == ["b"]
 
 
-def test_who_resumes_in_the_middle_of_what_is_long_past_reads_on_until_then(db: Db, jobs: list[Held]) -> None:
+def test_resuming_in_the_middle_of_an_old_page_reads_on_until_then(db: Db, jobs: list[Held]) -> None:
     start = now(db)
     tell(db, *jobs, name="a")
     middle = read(db, start)[0][1]["position"]
@@ -316,7 +316,7 @@ def test_what_is_deleted_meanwhile_hides_nothing(db: Db, connect: Connect, jobs:
             assert read(db, behind)[0] == []
 
 
-def test_after_a_crash_transactions_may_be_numbered_as_others_were_that_somebody_seemed_to_see(
+def test_after_a_crash_transactions_may_reuse_ids_that_an_old_snapshot_seems_to_see(
     db: Db, jobs: list[Held]
 ) -> None:
     """What was committed, but not yet on the disk, is gone, and so is its number, which then comes again."""

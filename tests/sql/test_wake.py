@@ -73,7 +73,7 @@ HELD_WAYS_TO_BE_DUE = {
 
 
 @pytest.mark.parametrize("way", WAYS_TO_BE_DUE)
-def test_a_job_that_becomes_due_wakes_who_sleeps_on_its_type_once(db: Db, listen: Listen, way: str) -> None:
+def test_a_job_that_becomes_due_wakes_a_sleeper_on_its_type_once(db: Db, listen: Listen, way: str) -> None:
     before, statement = WAYS_TO_BE_DUE[way]
     for one in before:
         db.execute(one.encode())
@@ -83,7 +83,7 @@ def test_a_job_that_becomes_due_wakes_who_sleeps_on_its_type_once(db: Db, listen
 
 
 @pytest.mark.parametrize("way", HELD_WAYS_TO_BE_DUE)
-def test_a_job_that_comes_back_wakes_who_sleeps_on_its_type_once(db: Db, listen: Listen, way: str) -> None:
+def test_a_released_job_wakes_a_sleeper_on_its_type_once(db: Db, listen: Listen, way: str) -> None:
     db.execute("SELECT enqueue('x')")
     mine = held(db)
     sleeper = listen("x", "y")
@@ -91,7 +91,7 @@ def test_a_job_that_comes_back_wakes_who_sleeps_on_its_type_once(db: Db, listen:
     assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
 
 
-def test_the_jobs_of_a_dead_worker_wake_who_sleeps(db: Db, listen: Listen, clock: TestClock) -> None:
+def test_the_jobs_of_a_dead_worker_wake_a_sleeper(db: Db, listen: Listen, clock: TestClock) -> None:
     db.execute("SELECT register_worker('w', gen_random_uuid())")
     db.execute("SELECT enqueue('x')")
     held(db)
@@ -119,14 +119,14 @@ def test_the_jobs_of_a_dead_worker_wake_who_sleeps(db: Db, listen: Listen, clock
         "SELECT recover()",
     ],
 )
-def test_what_makes_nothing_due_wakes_nobody(db: Db, listen: Listen, statement: str) -> None:
+def test_a_call_that_makes_nothing_due_wakes_no_sleeper(db: Db, listen: Listen, statement: str) -> None:
     db.execute("SELECT enqueue('x', p_key => 'k')")
     sleeper = listen("x")
     db.execute(statement.encode())
     assert heard(sleeper, db) == []
 
 
-def test_a_failure_that_is_tried_again_later_wakes_nobody(db: Db, listen: Listen) -> None:
+def test_a_failure_that_is_tried_again_later_wakes_no_sleeper(db: Db, listen: Listen) -> None:
     db.execute("SELECT enqueue('x')")
     sleeper = listen("x")
     db.execute(
@@ -135,20 +135,20 @@ def test_a_failure_that_is_tried_again_later_wakes_nobody(db: Db, listen: Listen
     assert heard(sleeper, db) == []
 
 
-def test_where_nobody_sleeps_nobody_is_notified(db: Db, listen: Listen) -> None:
+def test_without_a_sleeper_nothing_is_notified(db: Db, listen: Listen) -> None:
     awake = listen()
     db.execute("SELECT enqueue('x')")
     db.execute("SELECT enqueue_many('x', ARRAY['{}']::jsonb[])")
     assert heard(awake, db) == []
 
 
-def test_who_sleeps_on_other_types_is_not_woken(db: Db, listen: Listen) -> None:
+def test_a_sleeper_on_other_types_is_not_woken(db: Db, listen: Listen) -> None:
     sleeper = listen(elsewhere(db, "x"))
     db.execute("SELECT enqueue('x')")
     assert heard(sleeper, db) == []
 
 
-def test_who_has_woken_up_is_not_woken_again(db: Db, listen: Listen) -> None:
+def test_a_sleeper_that_has_woken_up_is_not_woken_again(db: Db, listen: Listen) -> None:
     sleeper = listen("x")
     db.execute("SELECT enqueue('x')")
     assert len(heard(sleeper, db)) == 1
@@ -157,7 +157,7 @@ def test_who_has_woken_up_is_not_woken_again(db: Db, listen: Listen) -> None:
     assert heard(sleeper, db) == []
 
 
-def test_a_sleeper_whose_connection_dies_sleeps_no_more(db: Db, listen: Listen) -> None:
+def test_a_sleeper_whose_connection_ends_is_removed(db: Db, listen: Listen) -> None:
     sleeper, awake = listen("x"), listen()
     pid = sleeper.info.backend_pid
     db.execute("SELECT pg_terminate_backend(%s)", (pid,))
@@ -203,7 +203,7 @@ def test_many_types_of_one_bucket_wake_once(db: Db, listen: Listen) -> None:
     assert all(0 <= bucket(db, job_type) < 32 for job_type in job_types)
 
 
-def test_who_was_not_asleep_may_stay_awake_without_a_warning(db: Db) -> None:
+def test_a_session_that_was_not_asleep_may_call_remove_sleeper_without_a_warning(db: Db) -> None:
     notices: list[str | None] = []
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary))
     db.execute("SELECT remove_sleeper(ARRAY['x', 'y'])")
@@ -233,7 +233,7 @@ def test_an_ended_job_of_an_ordered_type_wakes_for_the_next(
 @pytest.mark.parametrize(
     "statement", ["SELECT cancel(ARRAY[%(id)s])", "UPDATE jobs SET status = 'cancelled' WHERE id = %(id)s"]
 )
-def test_a_running_job_that_is_asked_to_stop_is_told_to_its_worker_once(db: Db, listen: Listen, statement: str) -> None:
+def test_a_request_to_stop_a_running_job_notifies_its_worker_once(db: Db, listen: Listen, statement: str) -> None:
     db.execute("SELECT register_worker('w', gen_random_uuid())")
     db.execute("SELECT enqueue('x')")
     mine, worker = held(db), listen()
@@ -242,7 +242,7 @@ def test_a_running_job_that_is_asked_to_stop_is_told_to_its_worker_once(db: Db, 
     assert heard(worker, db) == [f"cancel {mine['id']}"]
 
 
-def test_a_cancelled_job_that_did_not_run_is_told_to_nobody(db: Db, listen: Listen) -> None:
+def test_a_cancelled_job_that_did_not_run_notifies_no_worker(db: Db, listen: Listen) -> None:
     db.execute("SELECT enqueue_many('x', array_fill('{}'::jsonb, ARRAY[2]))")
     held(db, start=0)
     worker = listen()
@@ -258,7 +258,7 @@ def test_thousands_that_are_asked_to_stop_do_not_flood_the_channel(db: Db, liste
     assert len(heard(worker, db)) == 1000
 
 
-def test_while_one_tells_others_do_not_queue_up_to_say_the_same(listen: Listen, connect: Connect, db: Db) -> None:
+def test_while_one_call_notifies_others_do_not_wait_to_send_the_same(listen: Listen, connect: Connect, db: Db) -> None:
     sleeper = listen("x")
     teller = connect(autocommit=False)
     # As an enqueue does between its call and the end of its commit.
@@ -274,7 +274,7 @@ def test_while_one_tells_others_do_not_queue_up_to_say_the_same(listen: Listen, 
     assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
 
 
-def test_an_open_transaction_keeps_nobody_from_being_woken(listen: Listen, connect: Connect, db: Db) -> None:
+def test_an_open_transaction_suppresses_no_notification(listen: Listen, connect: Connect, db: Db) -> None:
     sleeper = listen("x")
     theirs = connect(autocommit=False)
     theirs.execute("SELECT")

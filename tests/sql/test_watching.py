@@ -69,7 +69,7 @@ NEWS_OF_WHAT_WAITS = {
 
 
 @pytest.mark.parametrize("news", NEWS)
-def test_who_watches_is_told_once_and_who_does_not_is_not(db: Db, watch: Watch, news: str) -> None:
+def test_a_watcher_is_notified_once_and_other_sessions_are_not(db: Db, watch: Watch, news: str) -> None:
     told, untold = hold(db, 2)
     listener = watch()
     db.execute(NEWS[news].encode(), untold._asdict())
@@ -82,7 +82,7 @@ def test_who_watches_is_told_once_and_who_does_not_is_not(db: Db, watch: Watch, 
 
 
 @pytest.mark.parametrize("news", NEWS_OF_WHAT_WAITS)
-def test_who_watches_is_told_of_the_end_of_what_waits(db: Db, watch: Watch, clock: TestClock, news: str) -> None:
+def test_a_watcher_is_notified_of_the_end_of_a_pending_job(db: Db, watch: Watch, clock: TestClock, news: str) -> None:
     db.execute("SELECT enqueue('x', p_expires_at => clock() + interval '1 s')")
     clock.advance(2)
     watcher = watch("x")
@@ -107,7 +107,7 @@ def test_what_changes_nothing_is_no_news(db: Db, watch: Watch, news: str) -> Non
     assert heard(watcher, db) == []
 
 
-def test_who_watches_all_types_is_told_of_each(db: Db, watch: Watch) -> None:
+def test_a_watcher_of_all_types_is_notified_of_each(db: Db, watch: Watch) -> None:
     watcher = watch(None)
     for job_type in ("x", elsewhere(db, "x")):
         (job,) = hold(db, job_type=job_type)
@@ -117,7 +117,7 @@ def test_who_watches_all_types_is_told_of_each(db: Db, watch: Watch) -> None:
     assert row == {"buckets": list(range(32))}
 
 
-def test_who_watches_other_types_is_not_told(db: Db, watch: Watch) -> None:
+def test_a_watcher_of_other_types_is_not_notified(db: Db, watch: Watch) -> None:
     watcher = watch(elsewhere(db, "x"))
     tell(db, *hold(db))
     assert heard(watcher, db) == []
@@ -134,14 +134,14 @@ def test_a_batch_of_many_is_one_notification_for_each_bucket(db: Db, watch: Watc
     assert sorted(heard(watcher, db)) == sorted(f"news {bucket(db, job_type)}" for job_type in types)
 
 
-def test_a_session_does_not_tell_itself(db: Db, watch: Watch) -> None:
+def test_a_session_does_not_notify_itself(db: Db, watch: Watch) -> None:
     (job,) = hold(db)
     watcher = watch("x")
     tell(watcher, job)
     assert heard(watcher, db) == []
 
 
-def test_who_stops_watching_is_told_no_more_unless_it_began_twice(db: Db, watch: Watch) -> None:
+def test_a_former_watcher_is_not_notified_unless_it_began_twice(db: Db, watch: Watch) -> None:
     (job,) = hold(db)
     watcher = watch("x", "x")
     watcher.execute("SELECT add_watcher(ARRAY['x'])")
@@ -186,7 +186,7 @@ def test_news_comes_when_it_is_committed_and_not_if_it_is_not(db: Db, connect: C
     assert len(heard(watcher, db)) == 1
 
 
-def test_who_writes_keeps_no_lock_and_does_not_wait_for_who_watches(db: Db, connect: Connect, watch: Watch) -> None:
+def test_a_writer_keeps_no_lock_and_does_not_wait_for_watchers(db: Db, connect: Connect, watch: Watch) -> None:
     (watched,), (unwatched,) = hold(db), hold(db, job_type=elsewhere(db, "x"))
     watch("x")
     writer = connect(autocommit=False)
@@ -207,7 +207,7 @@ def test_watching_and_sleeping_are_two_things(db: Db, watch: Watch) -> None:
     assert heard(watcher, db) == []
 
 
-def test_who_was_not_watching_may_stop_without_a_warning(db: Db) -> None:
+def test_a_session_that_was_not_watching_may_stop_without_a_warning(db: Db) -> None:
     notices: list[str | None] = []
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary))
     db.execute("SELECT remove_watcher(ARRAY['x', 'y', NULL])")
