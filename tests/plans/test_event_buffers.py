@@ -14,7 +14,7 @@ from howdah.db.statements import read_statement
 from tests.conftest import Connect, Db
 from tests.plans.test_claim_buffers import buffers
 from tests.size import FULL
-from tests.sql.holding import hold, tell
+from tests.sql.holding import hold, record
 from tests.sql.streaming import now, read
 
 EACH = 1_000_000 if FULL else 50_000
@@ -81,10 +81,10 @@ def used(connect: Connect, statement: str, *arguments: Any) -> dict[str, int]:
 def test_what_is_new_is_found_without_a_look_at_what_is_old(crowded: Db, connect: Connect) -> None:
     held = hold(crowded, 10)
     slow = connect(autocommit=False)
-    tell(slow, held[0])
+    record(slow, held[0])
     position = now(crowded)
     slow.commit()
-    tell(crowded, *held)
+    record(crowded, *held)
     assert len(read(crowded, position)[0]) == 11
     for named in ("", ", p_job_types => ARRAY['x']", ", p_kinds => ARRAY['event']"):
         found = used(connect, f"SELECT * FROM read_events(%s{named})", position)
@@ -104,7 +104,7 @@ def test_a_watcher_that_began_while_there_was_nothing_reads_no_more_when_there_i
         read(veteran)
     crowd(roomy, 1)
     position = now(roomy)
-    tell(roomy, *hold(roomy, 10))
+    record(roomy, *hold(roomy, 10))
     assert buffers(veteran, "SELECT * FROM read_events(%s)", position) <= FEW
     assert buffers(veteran, "SELECT * FROM read_events(p_limit => 100)") <= A_PAGE
 

@@ -1,4 +1,4 @@
-"""What clients of the table jobs have beside it: a schema of their own, a role."""
+"""A schema and a role of plain clients, beside the table jobs."""
 
 from __future__ import annotations
 

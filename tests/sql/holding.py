@@ -1,4 +1,4 @@
-"""Jobs that somebody holds, and what the database says of them."""
+"""Held jobs, and their rows in the database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Held(NamedTuple):
 
 
 def hold(db: Db, count: int = 1, job_type: str = "x", *, worker: str = "w", start: int | None = None) -> list[Held]:
-    """So many new jobs, claimed; all of them running unless said otherwise."""
+    """New jobs, claimed; all of them running unless start is given."""
     db.execute("SELECT enqueue_many(%s, array_fill('{}'::jsonb, ARRAY[%s::int]))", (job_type, count))
     return claim(db, count, job_type, worker=worker, start=count if start is None else start)
 
@@ -24,12 +24,12 @@ def claim(db: Db, count: int = 1, job_type: str = "x", *, worker: str = "w", sta
     return [Held(**row) for row in rows]
 
 
-def tell(db: Db, *told: Held, name: str = "e", kind: str = "event") -> list[int]:
-    """Records one event of each, and returns their sequences."""
-    ids, tokens = [job.id for job in told], [job.token for job in told]
+def record(db: Db, *jobs: Held, name: str = "e", kind: str = "event") -> list[int]:
+    """Record one event for each job, and return their sequences."""
+    ids, tokens = [job.id for job in jobs], [job.token for job in jobs]
     rows = db.execute(
         "SELECT seq FROM record_events(%s, %s, %s, p_kinds => %s)",
-        (ids, tokens, [name] * len(told), [kind] * len(told)),
+        (ids, tokens, [name] * len(jobs), [kind] * len(jobs)),
     )
     return [row["seq"] for row in rows]
 
@@ -51,7 +51,7 @@ def events(db: Db, job: Held) -> list[dict[str, Any]]:
 
 
 def back_again(db: Db, job: Held) -> Held:
-    """The job's next attempt, after a failure of this one."""
+    """Fail this attempt of the job, and return the next."""
     db.execute("SELECT fail(ARRAY[%s], ARRAY[%s], ARRAY['boom'], p_delays => ARRAY[interval '0'])", job)
     (again,) = claim(db, job_type=details(db, job)["job_type"])
     assert again.id == job.id

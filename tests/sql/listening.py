@@ -1,6 +1,6 @@
-"""Connections that listen, and what they heard.
+"""Connections that listen, and the notifications that they received.
 
-That nothing came is seen by a sentinel: notifications arrive in the order of their commits.
+A sentinel shows that nothing else came: notifications arrive in the order of their commits.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def listener(connect: Connect) -> Db:
     return conn
 
 
-def heard(listener: Db, db: Db) -> list[str]:
-    """What it was notified of up to now."""
+def received(listener: Db, db: Db) -> list[str]:
+    """The notifications up to now."""
     sentinel = str(uuid.uuid4())
     db.execute("SELECT pg_notify(channel(), %s)", (sentinel,))
     payloads: list[str] = []

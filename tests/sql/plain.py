@@ -24,7 +24,7 @@ WHERE id = $2"""
 
 
 def send(conn: Db, statement: str, *arguments: Any) -> list[dict[str, Any]]:
-    """Sends a statement as a Go or JavaScript client does, with $1 and $2 in it, and returns its rows."""
+    """Send a statement as a Go or JavaScript client does, with $1 and $2 in it, and return its rows."""
     cursor = RawCursor(conn, row_factory=dict_row)
     cursor.execute(statement.encode(), arguments)
     # A SELECT of no column has rows, and an empty description.
@@ -32,7 +32,7 @@ def send(conn: Db, statement: str, *arguments: Any) -> list[dict[str, Any]]:
 
 
 def change(conn: Db, statement: str, *arguments: Any) -> int:
-    """Sends a statement that writes, and returns its row count."""
+    """Send a statement that writes, and return its row count."""
     return RawCursor(conn).execute(statement.encode(), arguments).rowcount
 
 
@@ -42,7 +42,7 @@ def one(conn: Db, statement: str, *arguments: Any) -> dict[str, Any]:
 
 
 def run_together(*loops: Callable[[], None]) -> None:
-    """Runs them in threads of their own; the first error of any of them is the test's."""
+    """Run each in a thread of its own; the first error fails the test."""
     with ThreadPoolExecutor(len(loops)) as pool:
         for future in [pool.submit(loop) for loop in loops]:
             future.result()
@@ -54,7 +54,7 @@ def run_connected(connect: Connect, *loops: Callable[[Db], None]) -> None:
 
 
 def until_blocked(db: Db, conn: Db) -> None:
-    """Returns when the statement of another connection waits for a lock."""
+    """Return when the statement of another connection waits for a lock."""
     deadline = time.monotonic() + PATIENCE
     while not is_blocked(db, conn):
         assert time.monotonic() < deadline, "it did not wait for a lock"
@@ -97,7 +97,7 @@ def register(db: Db, worker: str) -> None:
 
 
 def running_under(db: Db, queue: JobQueue, worker: str, **options: Any) -> Job[Any]:
-    """A job that runs under a registered worker. Its heartbeat is fresh unless the clock moves."""
+    """A job that runs under a registered worker, whose heartbeat is fresh until the clock moves."""
     register(db, worker)
     queue.enqueue("x", **options)
     (held,) = queue.claim(["x"], worker_id=worker)
@@ -109,7 +109,7 @@ MADE = {"pending": lambda db: insert(db)[0], "claimed": claimed, "running": runn
 
 
 def loop_over(conn: Db, relation: str, most: int = 50) -> list[uuid.UUID]:
-    """A two-statement client that takes one job at a time, until there is none or it has looked often enough."""
+    """A client with two statements that takes one job at a time, until there is none or the limit is reached."""
     got: list[uuid.UUID] = []
     for _ in range(most):
         with conn.transaction():

@@ -1,4 +1,4 @@
-"""One statement in the many forms in which clients send it. What it does must not depend on the form."""
+"""One statement in the many forms in which clients send it. Its effect must not depend on the form."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def as_a_merge(text: str) -> str:
 
 
 def _parts(text: str) -> tuple[list[str], list[str], str]:
-    """The columns that an UPDATE names, what they become, and its condition."""
+    """The columns of an UPDATE, their new values, and its condition."""
     assigned, condition = text.split("SET", 1)[1].split("WHERE", 1)
     pairs = [part.split("=", 1) for part in re.split(r",\s*\n", assigned)]
     return [name.strip() for name, _ in pairs], [value.strip() for _, value in pairs], condition

@@ -84,7 +84,7 @@ class DjangoJob(models.Model):  # type: ignore[misc]
 
 @contextmanager
 def django_database(dsn: str) -> Iterator[str]:
-    """The alias under which Django knows it: DjangoJob.objects.using(alias). Connections are of the thread."""
+    """The alias for Django: DjangoJob.objects.using(alias). Each thread has its own connections."""
     alias = f"plain-{uuid.uuid4()}"
     options = conninfo_to_dict(dsn)
     connections.databases[alias] = connections.configure_settings(

@@ -1,4 +1,4 @@
-"""Something that is done again and again while something else goes on."""
+"""An action that is repeated while other work runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 def beside(work: Callable[[], R], act: Callable[[], object], *, least: int = 20) -> R:
-    """Acts while the work is done in another thread, and at least so often. Returns what the work does."""
+    """Repeat an action while the work runs in another thread, and at least this often. Return the result of the work."""
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(work)
         times = 0

@@ -10,7 +10,7 @@ Rows = list[dict[str, Any]]
 
 
 def read(db: Db, after: str | None = None, **options: Any) -> tuple[Rows, str]:
-    """The events since then, and where to go on."""
+    """The events since a position, and the next position."""
     named = "".join(f", p_{name} => %({name})s" for name in options)
     rows = db.execute(f"SELECT * FROM read_events(%(after)s{named})".encode(), {"after": after, **options}).fetchall()
     *events, last = rows

@@ -1,4 +1,4 @@
-"""The archive: ended jobs are added to one open segment, which is closed now and then and dropped whole when it is old."""
+"""The archive: ended jobs are added to one open segment, which is closed at intervals and dropped as a whole when it is old."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def db(server_dsn: str, queue: JobQueue) -> Iterator[Db]:
 
 @pytest.fixture
 def clock(server_dsn: str, queue: JobQueue, db: Db) -> Iterator[TestClock]:
-    """It stands at the moment at which the open segment was opened."""
+    """A clock that stands still, at the time when the open segment was opened."""
     with TestClock(server_dsn, SCHEMA) as clock:
         db.execute("UPDATE segments SET opened_at = clock()")
         yield clock
@@ -55,7 +55,7 @@ def clock(server_dsn: str, queue: JobQueue, db: Db) -> Iterator[TestClock]:
 
 @pytest.fixture
 def reader(server_dsn: str, queue: JobQueue) -> Iterator[Db]:
-    """Its transactions stay open, as those of a report that was forgotten."""
+    """A connection whose transactions stay open, like those of a forgotten report."""
     with connect(server_dsn, autocommit=False, application_name="forgotten report") as conn:
         conn.commit()
         conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -76,7 +76,7 @@ def finish_one(queue: JobQueue, job_type: str = "a") -> UUID:
 
 
 def tables(db: Db) -> list[str]:
-    """Of the segments but the next one, which is always there and always empty."""
+    """The tables of all segments except the next one, which always exists and is always empty."""
     rows = db.execute(
         "SELECT c.relname FROM pg_class AS c JOIN pg_inherits ON inhrelid = c.oid"
         " WHERE inhparent = 'archive'::regclass AND relname <> 'archive_next' ORDER BY c.oid"
@@ -198,7 +198,7 @@ def test_a_large_segment_is_closed_early_until_there_are_four(queue: JobQueue, d
 
 
 def blow_up(db: Db, table: str) -> None:
-    """Makes a table's files as large as 4 GB, of holes: they take no room."""
+    """Make the files of a table as large as 4 GB, by holes that take no space."""
     (row,) = db.execute("SELECT pg_relation_filepath(%s) AS path", (table,)).fetchall()
     parts = " ".join(row["path"] + part for part in ("", ".1", ".2", ".3"))
     # What reads nothing may be gone before COPY has written.
@@ -411,7 +411,7 @@ def test_a_completion_that_waited_for_a_rotation_goes_to_the_new_segment(
 
 
 def wait_for_lock(db: Db, table: str) -> None:
-    """Until a session waits for a table that had this name when it was asked for."""
+    """Return when a session waits for a table that had this name when it was requested."""
     waits = "SELECT FROM pg_locks WHERE NOT granted AND relation = to_regclass(%s)"
     until(lambda: db.execute(waits, (table,)).fetchall(), f"a session waits for {table}")
 
@@ -438,7 +438,7 @@ def counted(db: Db) -> dict[int, int]:
 
 
 def assert_counted(queue: JobQueue, db: Db) -> None:
-    """What stats say, and what is counted for each segment, is what there is."""
+    """Assert that the figures of stats, and the counts of each segment, match the rows."""
     there: Counter[tuple[str, str]] = Counter()
     by_segment: Counter[int] = Counter()
     for row in db.execute("SELECT tableoid::regclass::text AS home, job_type, status FROM archive"):
@@ -624,7 +624,7 @@ def bounds(db: Db) -> dict[str, bool]:
 
 
 def scanned(db: Db, where: str, *arguments: Any) -> set[str]:
-    """The segments that the planner does not leave out."""
+    """The segments that the planner does not skip."""
     plan = psycopg.ClientCursor(db).execute(f"EXPLAIN SELECT * FROM archive WHERE {where}", arguments)
     lines = " ".join(str(line) for row in plan.fetchall() for line in dict(row).values())
     return {table for table in tables(db) if f" on {table} " in f"{lines} "}

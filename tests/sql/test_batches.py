@@ -1,4 +1,4 @@
-"""One bad row never fails its batch, and every batch says which rows it changed."""
+"""One bad row never fails its batch, and every batch returns the rows that it changed."""
 
 from __future__ import annotations
 

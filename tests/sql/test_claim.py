@@ -1,4 +1,4 @@
-"""What a claim returns, in which order, and what it leaves alone."""
+"""What a claim returns, in which order, and what it leaves unchanged."""
 
 from __future__ import annotations
 

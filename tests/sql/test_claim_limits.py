@@ -1,4 +1,4 @@
-"""What a worker asks of a claim beyond order: limits for each type, its boot, suspects, the oldest first, the next due."""
+"""The options of a claim: limits for each type, the incarnation, crashed jobs, the oldest first; and the next due time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE_AFTER_THE_OTHER = [(job_type, 100, -5, 0) for job_type in "a" * 30 + "b" * 2
 
 
 def due_jobs(db: Db, *, ordered: str | None = None, oldest: bool = False) -> list[Row]:
-    """What may be claimed, in the order in which it should be."""
+    """The jobs that may be claimed, in the expected order."""
     rows = db.execute(
         "SELECT id, job_type, priority, run_at, run_at <= now() AND attempts < max_attempts AS is_due FROM live"
         " WHERE status = 'pending' ORDER BY CASE WHEN NOT %s THEN -priority::bigint END, run_at, id",
@@ -44,7 +44,7 @@ def due_jobs(db: Db, *, ordered: str | None = None, oldest: bool = False) -> lis
 
 
 def picked(due: list[Row], wanted: Limits, batch_size: int, held: Sequence[uuid.UUID] = ()) -> list[uuid.UUID]:
-    """The model: one look at each job, in order."""
+    """The model: one pass over all jobs, in order."""
     room: dict[str, int] = {}
     for job_type, most in wanted:
         room[job_type] = min(room.get(job_type, batch_size), batch_size if most is None else most)
@@ -156,7 +156,7 @@ def test_only_the_registered_boot_of_a_worker_gets_jobs(queue: JobQueue, db: Db)
         assert refused.value.sqlstate == "JQ006"
         assert queue.stats()["a"].pending == 2
     (job,) = db.execute(statement, (new,)).fetchall()
-    # It lives by the worker's heartbeat.
+    # It has no lease of its own: the heartbeat of the worker counts.
     assert (job["worker_id"], job["lease_until"]) == ("w", None)
 
 

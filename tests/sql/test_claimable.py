@@ -150,7 +150,7 @@ def test_writes_through_claimable_are_refused(db: Db, statement: str) -> None:
 
 
 def test_a_job_that_was_added_after_the_transaction_began_can_be_claimed_in_it(db: Db, connect: Connect) -> None:
-    """It is seen, and locked, by the client: refused, the client would run it all the same."""
+    """The client sees it and locks it: if its claim were refused, the client would run it nevertheless."""
     client = connect(autocommit=False)
     client.execute("SELECT")
     job = db.execute("INSERT INTO jobs (job_type) VALUES ('a') RETURNING id").fetchone()

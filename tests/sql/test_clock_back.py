@@ -1,4 +1,4 @@
-"""The server's clock goes back: no job of a live worker is taken, one of a dead worker comes back, and what was due is due."""
+"""The server's clock goes back: no job of a live worker is taken, one of a dead worker is recovered, and due jobs stay due."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ HOUR = 3600
 A, B, C = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
 
 
-def beat(db: Db, **boots: uuid.UUID) -> None:
-    for worker, boot in boots.items():
-        assert db.execute("SELECT heartbeat(%s, %s) AS ok", (worker, boot)).fetchone() == {"ok": True}
+def beat(db: Db, **incarnations: uuid.UUID) -> None:
+    for worker, incarnation in incarnations.items():
+        assert db.execute("SELECT heartbeat(%s, %s) AS ok", (worker, incarnation)).fetchone() == {"ok": True}
 
 
 def sweep(db: Db, worker: str) -> list[str]:
     return [row["reason"] for row in db.execute("SELECT reason FROM recover(p_worker_id => %s)", (worker,))]
 
 
-def steady(db: Db, clock: TestClock, **boots: uuid.UUID) -> None:
-    """Workers that have been there for longer than a lease, with a sweep every time that they beat."""
-    for worker, boot in boots.items():
-        db.execute("SELECT register_worker(%s, %s)", (worker, boot))
+def steady(db: Db, clock: TestClock, **incarnations: uuid.UUID) -> None:
+    """Workers that have been registered for longer than a lease, with a sweep at each heartbeat."""
+    for worker, incarnation in incarnations.items():
+        db.execute("SELECT register_worker(%s, %s)", (worker, incarnation))
     for _ in range(6):
         clock.advance(3)
-        beat(db, **boots)
-        assert sweep(db, next(iter(boots))) == []
+        beat(db, **incarnations)
+        assert sweep(db, next(iter(incarnations))) == []
 
 
 def run_one(queue: JobQueue, worker: str) -> uuid.UUID:
@@ -72,7 +72,7 @@ def test_a_dead_workers_job_is_back_within_a_lease_and_can_be_claimed(
 
 
 def test_no_worker_is_given_up_earlier_than_after_a_lease(db: Db, queue: JobQueue, clock: TestClock) -> None:
-    """A worker that has not beaten since the clock went back is silent for no longer than that."""
+    """A worker without a heartbeat since the clock went back has been silent for no longer than that."""
     steady(db, clock, a=A, b=B)
     job = run_one(queue, "b")
     clock.advance(-HOUR)
@@ -174,7 +174,7 @@ def test_two_sweeps_at_once_and_small_steps_move_nothing(
 
 
 def test_a_token_grows_and_is_of_the_time_of_its_claim(db: Db, queue: JobQueue, clock: TestClock) -> None:
-    """Two servers that were one do not give out the same token: each counts by its clock."""
+    """Two servers that have diverged never assign the same token: each uses its clock."""
     queue.enqueue("x")
     tokens = []
     for step in (0, 5, -HOUR, 1):

@@ -1,4 +1,4 @@
-"""Every check of the doctor can be asked on every version."""
+"""Every check of the doctor runs on every version of PostgreSQL."""
 
 from __future__ import annotations
 

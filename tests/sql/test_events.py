@@ -1,4 +1,4 @@
-"""What happened to a job: told by who holds it, or by the database itself, and kept in order."""
+"""Events of a job: recorded by its holder, or by the database itself, and stored in order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
-from tests.sql.holding import Held, back_again, claim, details, events, hold, report, tell
+from tests.sql.holding import Held, back_again, claim, details, events, hold, record, report
 
 
-def told(db: Db, job: Held) -> list[tuple[int, str, str]]:
+def brief(db: Db, job: Held) -> list[tuple[int, str, str]]:
     return [(event["seq"], event["kind"], event["name"]) for event in events(db, job)]
 
 
@@ -25,7 +25,7 @@ def statuses(db: Db, job: Held) -> list[tuple[int, str, str]]:
     return [(event["attempt"], event["name"], event["data"]["cause"]) for event in events(db, job)]
 
 
-# Told by who holds the job
+# Recorded by the holder of the job
 
 
 def test_events_keep_their_order_within_a_call_and_over_calls(db: Db) -> None:
@@ -35,8 +35,8 @@ def test_events_keep_their_order_within_a_call_and_over_calls(db: Db) -> None:
         tokens = [job.token for _ in letters for job in (one, other)]
         names = [f"{letter}{n}" for letter in letters for n in (1, 2)]
         db.execute("SELECT record_events(%s, %s, %s)", (ids, tokens, names))
-    assert told(db, one) == [(n, "event", f"{letter}1") for n, letter in enumerate("abcde", start=1)]
-    assert told(db, other) == [(n, "event", f"{letter}2") for n, letter in enumerate("abcde", start=1)]
+    assert brief(db, one) == [(n, "event", f"{letter}1") for n, letter in enumerate("abcde", start=1)]
+    assert brief(db, other) == [(n, "event", f"{letter}2") for n, letter in enumerate("abcde", start=1)]
     assert details(db, one)["events_count"] == details(db, other)["events_count"] == 5
 
 
@@ -75,22 +75,22 @@ def test_logs_are_in_the_same_order_but_are_not_counted_as_events(db: Db) -> Non
         " p_kinds => ARRAY['event', 'log', NULL, 'log'])",
         job,
     )
-    assert told(db, job) == [(1, "event", "a"), (2, "log", "INFO"), (3, "event", "b"), (4, "log", "INFO")]
+    assert brief(db, job) == [(1, "event", "a"), (2, "log", "INFO"), (3, "event", "b"), (4, "log", "INFO")]
     assert (details(db, job)["events_count"], report(db, job)["seq"]) == (2, 4)
 
 
 def test_an_event_counts_as_activity_of_the_job_and_a_log_line_does_not(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
-    tell(db, job, kind="log", name="INFO")
+    record(db, job, kind="log", name="INFO")
     assert report(db, job) == {"seq": 1}
     assert details(db, job)["stalls_at"] is None
-    tell(db, job)
+    record(db, job)
     stalls_at = details(db, job)["stalls_at"]
     assert stalls_at == clock.now + timedelta(seconds=30)
     clock.advance(20)
-    tell(db, job, kind="log", name="INFO")
+    record(db, job, kind="log", name="INFO")
     assert details(db, job)["stalls_at"] == stalls_at
-    tell(db, job)
+    record(db, job)
     assert details(db, job)["stalls_at"] > stalls_at
 
 
@@ -118,7 +118,7 @@ def test_a_name_that_is_none_is_refused(db: Db, name: str | None) -> None:
 def test_only_the_database_itself_records_statuses(db: Db, kind: str) -> None:
     (job,) = hold(db)
     with pytest.raises(psycopg.Error, match="kind event or log") as caught:
-        tell(db, job, kind=kind)
+        record(db, job, kind=kind)
     assert caught.value.sqlstate == "JQ001"
     assert events(db, job) == []
 
@@ -130,22 +130,22 @@ def test_of_a_claim_that_is_over_nothing_is_kept_and_the_rest_of_the_batch_is(db
     assert current.id == stale.id
     before = details(db, current)
     late = [stale, Held(pending.id, pending.token + 1), Held(uuid.uuid4(), 1), Held(None, None), good]  # type: ignore[arg-type]
-    seqs = tell(db, *late)
+    seqs = record(db, *late)
     assert seqs == [1]
     assert details(db, current) == before
     assert {row["job_id"] for row in db.execute("SELECT job_id FROM events WHERE kind <> 'status'")} == {good.id}
-    assert len(tell(db, stale, current)) == 1
+    assert len(record(db, stale, current)) == 1
 
 
 def test_an_ended_job_takes_no_more_events(db: Db) -> None:
     (job,) = hold(db)
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
-    assert tell(db, job) == []
+    assert record(db, job) == []
     assert events(db, job) == []
 
 
-def tell_numbered(db: Db, job: Held, *numbers: int | None) -> list[int]:
-    """Events that are named by their numbers; the sequences of those that were kept."""
+def record_numbered(db: Db, job: Held, *numbers: int | None) -> list[int]:
+    """Record events that are named by their numbers; return the sequences of those that were stored."""
     count = len(numbers)
     rows = db.execute(
         "SELECT seq FROM record_events(%s, %s, %s, p_numbers => %s)",
@@ -156,33 +156,33 @@ def tell_numbered(db: Db, job: Held, *numbers: int | None) -> list[int]:
 
 def test_events_that_are_sent_again_after_a_lost_reply_are_stored_once(db: Db) -> None:
     (job,) = hold(db)
-    assert tell_numbered(db, job, 1, 2) == [1, 2]
+    assert record_numbered(db, job, 1, 2) == [1, 2]
     before = details(db, job)
-    assert tell_numbered(db, job, 1, 2) == []
+    assert record_numbered(db, job, 1, 2) == []
     assert details(db, job) == before
     db.execute("SELECT progress(ARRAY[%s], ARRAY[%s], ARRAY[5])", job)
-    tell(db, job, name="not numbered")
+    record(db, job, name="not numbered")
     db.execute("SELECT checkpoint(%s, %s, '1')", job)
-    assert tell_numbered(db, job, 2, 3, 4, None) == [4, 5, 6]
+    assert record_numbered(db, job, 2, 3, 4, None) == [4, 5, 6]
     assert [event["name"] for event in events(db, job)] == ["1", "2", "not numbered", "3", "4", "None"]
     assert (details(db, job)["events_count"], report(db, job)["seq"]) == (6, 6)
 
 
 def test_each_claim_numbers_its_events_anew(db: Db) -> None:
     one, other = hold(db, 2)
-    assert (tell_numbered(db, one, 1, 2, 3), tell_numbered(db, other, 1)) == ([1, 2, 3], [1])
+    assert (record_numbered(db, one, 1, 2, 3), record_numbered(db, other, 1)) == ([1, 2, 3], [1])
     again = back_again(db, one)
-    assert tell_numbered(db, one, 4) == []
-    assert tell_numbered(db, again, 1, 2) == [5, 6]
-    assert tell_numbered(db, again, 2, 3) == [7]
+    assert record_numbered(db, one, 4) == []
+    assert record_numbered(db, again, 1, 2) == [5, 6]
+    assert record_numbered(db, again, 2, 3) == [7]
 
 
 def test_two_connections_that_send_the_same_events_at_once_store_them_once(db: Db, connect: Connect) -> None:
     (job,) = hold(db)
     slow, again = connect(autocommit=False), connect()
-    assert tell_numbered(slow, job, 1, 2) == [1, 2]
+    assert record_numbered(slow, job, 1, 2) == [1, 2]
     with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(tell_numbered, again, job, 1, 2, 3)
+        second = pool.submit(record_numbered, again, job, 1, 2, 3)
         waits = "SELECT FROM pg_locks WHERE NOT granted AND pid = %s"
         while db.execute(waits, (again.info.backend_pid,)).fetchone() is None and not second.done():
             pass
@@ -196,7 +196,7 @@ def test_writers_of_different_jobs_do_not_wait_for_each_other(db: Db, connect: C
     writers = [connect(autocommit=False) for _ in jobs]
     for writer, job in zip(writers, jobs, strict=True):
         writer.execute("SET lock_timeout = '60s'")
-        assert [tell(writer, job) for _ in range(3)] == [[1], [2], [3]]
+        assert [record(writer, job) for _ in range(3)] == [[1], [2], [3]]
     for writer in reversed(writers):
         writer.commit()
     assert [len(events(db, job)) for job in jobs] == [3] * 4
@@ -207,7 +207,7 @@ def test_writers_of_one_job_take_turns(db: Db, connect: Connect) -> None:
     writers = [connect() for _ in range(4)]
 
     def write(writer: Db) -> list[int]:
-        return [seq for _ in range(25) for seq in tell(writer, job, job)]
+        return [seq for _ in range(25) for seq in record(writer, job, job)]
 
     with ThreadPoolExecutor(4) as pool:
         seqs = list(pool.map(write, writers))
@@ -223,7 +223,7 @@ def test_batches_that_overlap_do_not_wait_for_each_other_in_a_circle(db: Db, con
     def write(backwards: bool) -> None:
         writer = connect()
         for _ in range(5):
-            tell(writer, *(reversed(held) if backwards else held))
+            record(writer, *(reversed(held) if backwards else held))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, [True, False, True, False]))
@@ -232,14 +232,14 @@ def test_batches_that_overlap_do_not_wait_for_each_other_in_a_circle(db: Db, con
 
 def test_a_deleted_job_takes_its_events_along(db: Db) -> None:
     gone, kept = hold(db, 2)
-    tell(db, gone, kept)
+    record(db, gone, kept)
     db.execute("SELECT complete(%s, %s)", ([gone.id, kept.id], [gone.token, kept.token]))
     db.execute("DELETE FROM jobs WHERE id = %s", (gone.id,))
     assert events(db, gone) == []
     assert len(events(db, kept)) == 2
 
 
-# Told by the database itself
+# Recorded by the database itself
 
 End = Callable[[Db, Held, TestClock], Any]
 
@@ -338,11 +338,11 @@ def test_what_was_handed_back_or_put_off_is_no_news(db: Db, statement: str, runn
 def test_what_a_dead_worker_had_not_begun_is_no_news(db: Db, clock: TestClock) -> None:
     db.execute("SELECT register_worker('w', gen_random_uuid())")
     (job,) = hold(db, start=0)
-    tell(db, job)
+    record(db, job)
     clock.advance(16)
     db.execute("SELECT recover()")
     assert details(db, job)["status"] == "pending"
-    assert told(db, job) == [(1, "event", "e")]
+    assert brief(db, job) == [(1, "event", "e")]
 
 
 @pytest.mark.parametrize("statement", [SNOOZE, INTERRUPT], ids=["snooze", "interrupt"])
@@ -351,7 +351,7 @@ def test_but_a_requested_cancellation_ends_it_and_is_recorded(db: Db, statement:
     db.execute("SELECT cancel(ARRAY[%s])", (job.id,))
     db.execute(statement.encode(), job)
     assert details(db, job)["status"] == "cancelled"
-    assert told(db, job) == [(1, "status", "cancelled")]
+    assert brief(db, job) == [(1, "status", "cancelled")]
     assert report(db, job)["seq"] == 1
 
 
@@ -360,9 +360,9 @@ def test_a_success_is_recorded_only_if_something_was_recorded_before(db: Db, sai
     (job,) = hold(db)
     match said:
         case "an event":
-            tell(db, job)
+            record(db, job)
         case "a log":
-            tell(db, job, kind="log")
+            record(db, job, kind="log")
         case "progress":
             db.execute("SELECT progress(ARRAY[%s], ARRAY[%s], ARRAY[5])", job)
         case "a checkpoint":
@@ -410,7 +410,7 @@ def test_the_end_of_a_pending_job_is_recorded_only_if_something_was_recorded_bef
     db.execute("SELECT enqueue('x', p_expires_at => clock() + interval '1 hour')")
     (job,) = claim(db)
     if spoke:
-        tell(db, job)
+        record(db, job)
     db.execute(SNOOZE.encode(), job)
     ways_to_end_while_it_waits(db, clock, way)
     status = "failed" if way == "no attempts left" else "cancelled"
@@ -427,12 +427,12 @@ def test_the_end_of_a_pending_job_is_recorded_only_if_something_was_recorded_bef
 def test_a_retry_is_recorded_and_continues_the_numbers(db: Db) -> None:
     (silent,) = hold(db, job_type="silent")
     (job,) = hold(db)
-    tell(db, job)
+    record(db, job)
     db.execute("SELECT complete(%s, %s)", ([job.id, silent.id], [job.token, silent.token]))
     db.execute("SELECT retry(%s)", ([job.id, silent.id],))
     (again,) = claim(db)
-    tell(db, again)
-    assert told(db, job) == [
+    record(db, again)
+    assert brief(db, job) == [
         (1, "event", "e"),
         (2, "status", "completed"),
         (3, "status", "pending"),
@@ -467,7 +467,7 @@ def test_a_plain_fail_is_recorded_for_the_attempt_that_failed(db: Db, attempts: 
 def test_a_stale_end_is_not_recorded(db: Db) -> None:
     (stale,) = hold(db)
     job = back_again(db, stale)
-    before = told(db, job)
+    before = brief(db, job)
     for statement in (FAIL, GIVE_UP, INTERRUPT, SNOOZE, "SELECT complete(ARRAY[%s], ARRAY[%s])"):
         db.execute(statement.encode(), stale)
-    assert told(db, job) == before
+    assert brief(db, job) == before

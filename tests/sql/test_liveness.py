@@ -1,4 +1,4 @@
-"""Who is judged dead, and by whom; and what a worker and its jobs say of each other."""
+"""Which workers are declared dead, and by which; and how a worker and its jobs are compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.clock import TestClock
 from tests.conftest import Connect, Db
 
 LEASE, BEAT = 15, 3
-BOOTS = {"w1": uuid.uuid4(), "w2": uuid.uuid4()}
+INCARNATIONS = {"w1": uuid.uuid4(), "w2": uuid.uuid4()}
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def beat(conn: Db, *workers: str) -> None:
     for worker in workers:
-        row = conn.execute("SELECT heartbeat(%s, %s) AS alive", (worker, BOOTS[worker])).fetchone()
+        row = conn.execute("SELECT heartbeat(%s, %s) AS alive", (worker, INCARNATIONS[worker])).fetchone()
         assert row == {"alive": True}
 
 
@@ -51,16 +51,16 @@ def lists(held: list[dict[str, Any]]) -> tuple[list[uuid.UUID], list[int]]:
 
 @pytest.fixture
 def crew(db: Db, clock: TestClock) -> Db:
-    """Two workers that have beaten for a lease, each with a running job."""
-    for worker, boot in BOOTS.items():
-        db.execute("SELECT register_worker(%s, %s, %s)", (worker, boot, timedelta(seconds=LEASE)))
+    """Two workers that have sent heartbeats for a lease, each with a running job."""
+    for worker, incarnation in INCARNATIONS.items():
+        db.execute("SELECT register_worker(%s, %s, %s)", (worker, incarnation, timedelta(seconds=LEASE)))
         hold(db, worker, start=1)
-    live_on(db, clock, *BOOTS)
+    live_on(db, clock, *INCARNATIONS)
     return db
 
 
 def wait_for_lock(db: Db, table: str, waiters: list[Future[Any]]) -> None:
-    """Returns when all of them wait for the table, or are through."""
+    """Return when all of them wait for the table, or are done."""
     waiting = "SELECT count(*) AS n FROM pg_locks WHERE relation = %s::regclass AND NOT granted"
     while True:
         row = db.execute(waiting, (table,)).fetchone()
@@ -82,15 +82,15 @@ def test_a_stall_that_stops_all_heartbeats_declares_no_worker_dead(
 ) -> None:
     stall, swept = connect(autocommit=False), [connect(), connect()]
     stall.execute("LOCK TABLE workers")
-    sweeps = [pool.submit(sweep, conn, worker) for conn, worker in zip(swept, BOOTS, strict=True)]
-    beats = [pool.submit(beat, connect(), worker) for worker in BOOTS]
+    sweeps = [pool.submit(sweep, conn, worker) for conn, worker in zip(swept, INCARNATIONS, strict=True)]
+    beats = [pool.submit(beat, connect(), worker) for worker in INCARNATIONS]
     wait_for_lock(crew, "workers", [*sweeps, *beats])
     clock.advance(3 * LEASE)
     stall.rollback()
     assert [one.result() for one in sweeps] == [[], []]
     for one in beats:
         one.result()
-    assert [sweep(crew, worker) for worker in BOOTS] == [[], []]
+    assert [sweep(crew, worker) for worker in INCARNATIONS] == [[], []]
     assert crew.execute("SELECT status FROM live").fetchall() == [{"status": "running"}] * 2
 
 
@@ -99,9 +99,9 @@ def test_a_stall_of_the_jobs_declares_no_worker_dead(
 ) -> None:
     stall = connect(autocommit=False)
     stall.execute("LOCK TABLE live")
-    sweeps = [pool.submit(sweep, connect(), worker) for worker in BOOTS]
+    sweeps = [pool.submit(sweep, connect(), worker) for worker in INCARNATIONS]
     wait_for_lock(crew, "live", [*sweeps])
-    live_on(crew, clock, *BOOTS, seconds=3 * LEASE)
+    live_on(crew, clock, *INCARNATIONS, seconds=3 * LEASE)
     stall.rollback()
     assert [one.result() for one in sweeps] == [[], []]
     assert crew.execute("SELECT status FROM live").fetchall() == [{"status": "running"}] * 2
@@ -123,7 +123,7 @@ def test_a_worker_without_heartbeats_declares_no_other_dead(crew: Db, clock: Tes
     live_on(crew, clock, "w1")
     clock.advance(LEASE / 2 + 1)
     assert sweep(crew, "w1") == []
-    assert sweep(crew, "nobody") == []
+    assert sweep(crew, "unregistered") == []
     assert len(sweep(crew)) == 1
 
 
@@ -145,7 +145,7 @@ def test_registering_again_takes_back_the_earlier_life_at_once_but_judges_no_oth
 
 def test_registering_again_in_the_same_life_keeps_the_right_to_judge(crew: Db, clock: TestClock) -> None:
     live_on(crew, clock, "w1")
-    crew.execute("SELECT register_worker('w1', %s, %s)", (BOOTS["w1"], timedelta(seconds=LEASE)))
+    crew.execute("SELECT register_worker('w1', %s, %s)", (INCARNATIONS["w1"], timedelta(seconds=LEASE)))
     assert len(sweep(crew, "w1")) == 1
 
 
@@ -174,7 +174,7 @@ def test_a_sweep_waits_where_a_heartbeat_would_have_to_wait(
 def test_a_heartbeat_records_the_state_of_the_worker_and_keeps_what_it_leaves_out(crew: Db, clock: TestClock) -> None:
     crew.execute(
         "SELECT heartbeat('w1', %s, p_running => 7, p_since_claim => '2 s', p_loop_lag => '30 ms', p_leaked => 1)",
-        (BOOTS["w1"],),
+        (INCARNATIONS["w1"],),
     )
     beat(crew, "w1")
     row = crew.execute("SELECT running, last_claim_at, loop_lag, leaked FROM workers WHERE worker_id = 'w1'").fetchone()

@@ -1,6 +1,6 @@
-"""Locks that others hold, and do not give back: what needs them goes on, or gives up soon, and waits for nobody for ever.
+"""Locks that other sessions hold for long: calls that need them continue without, or give up soon, and never wait for ever.
 
-A wait that has no bound would be ended by the connection's own statement_timeout, and fail the test.
+The statement_timeout of the connection would end an unbounded wait, and fail the test.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def db(db: Db) -> Db:
 
 @pytest.fixture
 def hold(connect: Connect) -> Hold:
-    """Makes sessions that hold advisory locks, given as the arguments of pg_advisory_lock."""
+    """Open sessions that hold advisory locks, given as the arguments of pg_advisory_lock."""
 
     def hold(arguments: str, form: str = "") -> Db:
         conn = connect()
@@ -57,7 +57,9 @@ SIGN_UP = [("add_sleeper", "remove_sleeper", 0), ("add_watcher", "remove_watcher
 
 
 @pytest.mark.parametrize(("begin", "end", "first"), SIGN_UP)
-def test_a_session_that_cannot_share_a_lock_gets_an_empty_answer_and_holds_none(db: Db, hold: Hold, begin: str, end: str, first: int) -> None:
+def test_a_session_that_cannot_share_a_lock_gets_an_empty_answer_and_holds_none(
+    db: Db, hold: Hold, begin: str, end: str, first: int
+) -> None:
     types = [f"type {n}" for n in range(40)]
     row = db.execute(f"SELECT {begin}(%s) AS buckets".encode(), (types,)).fetchone()
     assert row is not None
@@ -75,8 +77,10 @@ def test_a_session_that_cannot_share_a_lock_gets_an_empty_answer_and_holds_none(
 
 
 @pytest.mark.parametrize(("begin", "end", "first"), SIGN_UP)
-def test_a_session_that_shares_them_already_keeps_its_own(db: Db, connect: Connect, begin: str, end: str, first: int) -> None:
-    """Two sleepers of one session: what one of them is refused is not taken from the other."""
+def test_a_session_that_shares_them_already_keeps_its_own(
+    db: Db, connect: Connect, begin: str, end: str, first: int
+) -> None:
+    """Two sleepers of one session: a lock that one is refused is not taken from the other."""
     row = db.execute(f"SELECT {begin}(ARRAY['a']) AS buckets".encode()).fetchone()
     other = (
         "SELECT t FROM unnest(ARRAY['b', 'c', 'd']) AS t WHERE abs(hashtext(t) % 32) <> abs(hashtext('a') % 32) LIMIT 1"
@@ -96,7 +100,7 @@ def test_a_session_that_shares_them_already_keeps_its_own(db: Db, connect: Conne
 
 
 def test_a_look_for_sleepers_refuses_no_sleeper(db: Db, connect: Connect) -> None:
-    """Producers have the lock of a bucket for a moment, at each enqueue."""
+    """Producers hold the lock of a bucket for a moment, at each enqueue."""
     producers = [connect() for _ in range(3)]
     look = "SELECT count(has_sleeper('a')) FROM generate_series(1, 20000)"
     with ThreadPoolExecutor(len(producers)) as pool:
@@ -153,7 +157,7 @@ def test_a_bulk_waits_for_one_that_adds_jobs_however_long(queue: JobQueue, conne
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(bulk, queue, second, BULK_SIZE + 2)
         seen: set[Any] = set()
-        # It waits again and again, and is not through.
+        # It waits again and again, and has not ended.
         while len(seen) < 3:
             assert not waiting.done()
             seen |= {row["waitstart"] for row in db.execute(waits, (pid,)).fetchall() if row["waitstart"]}
@@ -191,7 +195,7 @@ def test_an_open_producer_blocks_nothing_and_its_jobs_follow(
     adding.isolation_level = isolation
     adding.execute("SELECT enqueue('o')")
     declare(db, ordered=ordered)
-    # What it adds from now on is by what it saw as it began, if it is stricter.
+    # If it is stricter, it adds jobs by the state of the type when it began.
     adding.execute("SELECT enqueue('o')")
     impatient = connect()
     impatient.execute("SET lock_timeout = '1s'")
@@ -265,7 +269,7 @@ def test_jobs_that_follow_wake_sleepers(db: Db, connect: Connect) -> None:
 
 @pytest.fixture
 def autovacuum(db: Db) -> Iterator[Callable[[], bool]]:
-    """A process of autovacuum that is busy with a table of this database, and takes long. Tells whether it still is."""
+    """A process of autovacuum that is busy with a table of this database for long. Yields a check whether it still is."""
     busy = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'autovacuum: VACUUM%public.slow%'"
     db.execute(
         "CREATE TABLE public.slow (line text) WITH (autovacuum_vacuum_threshold = 1, autovacuum_vacuum_cost_delay = 100,"
@@ -314,19 +318,19 @@ def test_a_type_that_does_not_change_is_declared_beside_an_open_pause(db: Db, op
 @pytest.mark.parametrize(
     "call",
     [
-        "heartbeat('w', %(boot)s)",
+        "heartbeat('w', %(incarnation)s)",
         "register_worker('w', gen_random_uuid())",
-        "unregister_worker('w', %(boot)s)",
+        "unregister_worker('w', %(incarnation)s)",
     ],
 )
 def test_a_worker_gives_up_soon_where_its_row_is_locked(db: Db, operator: Db, call: str) -> None:
-    boot = "00000000-0000-0000-0000-000000000001"
-    db.execute("SELECT register_worker('w', %s)", (boot,))
+    incarnation = "00000000-0000-0000-0000-000000000001"
+    db.execute("SELECT register_worker('w', %s)", (incarnation,))
     operator.execute("SELECT FROM workers FOR UPDATE")
     with pytest.raises(errors.LockNotAvailable):
-        db.execute(f"SELECT {call}".encode(), {"boot": boot})
+        db.execute(f"SELECT {call}".encode(), {"incarnation": incarnation})
     operator.rollback()
-    db.execute(f"SELECT {call}".encode(), {"boot": boot})
+    db.execute(f"SELECT {call}".encode(), {"incarnation": incarnation})
 
 
 def test_the_sweep_gives_up_soon_where_the_workers_are_locked(db: Db, operator: Db) -> None:

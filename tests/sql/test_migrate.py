@@ -71,7 +71,7 @@ def test_many_migrations_at_once_and_one_of_them_killed(server_dsn: str, db: Db,
     code = f"import howdah; howdah.JobQueue({server_dsn!r}, {SCHEMA!r}).migrate(); print('done')"
     processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(many)]
     victim = random.choice(processes)
-    # As soon as anybody holds the lock, migrations are under way.
+    # As soon as a session holds the lock, migrations are running.
     waiting = "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'"
     while all(process.poll() is None for process in processes) and db.execute(waiting).fetchone() == {"n": 0}:
         pass
@@ -343,7 +343,7 @@ def test_a_superuser_installs_nothing_in_a_schema_that_another_can_change(db: Db
 
 
 def test_a_schema_that_a_stranger_owns_is_refused_and_not_touched(db: Db, server_dsn: str) -> None:
-    """Its owner could replace what is in it, and would be called with the rights of every login."""
+    """Its owner could replace its functions, and these would run with the rights of every login."""
     database = db.info.dbname
     try:
         for statement in (
@@ -364,7 +364,7 @@ def test_a_schema_that_a_stranger_owns_is_refused_and_not_touched(db: Db, server
             assert queue.migrate().changed
             assert queue.check_schema() == []
             db.execute("REVOKE schema_stranger FROM schema_login")
-            # What is up to date stays so, for whoever asks.
+            # An installation that is up to date stays so, whichever login checks.
             assert not queue.migrate().changed
             with pytest.raises(NotPermitted, match="belongs to role schema_stranger"):
                 queue.migrate(reinstall=True)
@@ -422,7 +422,7 @@ def test_planted_operators_are_neither_used_nor_depended_on(server_dsn: str, db:
     """varchar = varchar is nowhere in PostgreSQL itself, so one in the search path would be the best match."""
     db.execute("CREATE SCHEMA hostile")
     try:
-        db.execute("CREATE TABLE hostile.loot (who text)")
+        db.execute("CREATE TABLE hostile.loot (login text)")
         db.execute(
             "CREATE FUNCTION hostile.equal(varchar, varchar) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
             " INSERT INTO hostile.loot VALUES (current_user); RETURN $1::text = $2::text; END $$"
@@ -486,7 +486,7 @@ def test_readers_of_unchanged_views_are_not_waited_for(
 def test_the_session_that_holds_the_lock_of_migrations_is_named(
     server_dsn: str, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any login can, before there is a schema, too."""
+    """Any login can hold it, even before there is a schema."""
     monkeypatch.setattr(migrate, "PATIENCE", 0.2)
     with psycopg.connect(server_dsn, autocommit=True, application_name="intruder") as holder:
         holder.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f'"{SCHEMA}".migrate',))
@@ -500,7 +500,7 @@ def test_the_session_that_holds_the_lock_of_migrations_is_named(
 
 
 def at_pauses(plan: Plan[T], meanwhile: Callable[[], None]) -> Plan[T]:
-    """A plan that does something else where it would pause."""
+    """A plan with an action in place of its pauses."""
     answer, failure = None, None
     while True:
         try:

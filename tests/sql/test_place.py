@@ -1,4 +1,4 @@
-"""Where a job stands in its lane, and when it will start, as far as that can be said."""
+"""The place of a job in its lane, and when it will start, if that can be estimated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def enqueue(db: Db, job_type: str = "x", **options: Any) -> uuid.UUID:
 
 
 def work(db: Db, worker: str, pace: dict[str, float] | None = None, job_types: tuple[str, ...] = ("x",)) -> None:
-    """A worker that lives, and goes through so many jobs of a type in a second."""
+    """Register a live worker with this throughput for each type."""
     boot = uuid.uuid4()
     db.execute("SELECT register_worker(%s, %s, '15 s', p_job_types => %s::varchar[])", (worker, boot, list(job_types)))
     measured = {job_type: {"per_second": rate, "run": 1, "wait": 1} for job_type, rate in (pace or {}).items()}
@@ -161,7 +161,7 @@ def test_a_start_in_the_far_future_is_limited(db: Db) -> None:
 
 
 def test_of_an_ordered_type_all_before_it_are_waited_for(db: Db, clock: TestClock) -> None:
-    """Whether they run, or back off: none is overtaken."""
+    """Running or backing off: none is overtaken."""
     db.execute("SELECT declare_type('x', p_ordered => true)")
     first, second, third = enqueue(db), enqueue(db), enqueue(db)
     work(db, "w", {"x": 0.5})

@@ -1,6 +1,6 @@
-"""Clients that use jobs as a plain table: what each of them has a right to expect, and the deviations from a plain table.
+"""Clients that use jobs as a plain table: what they may expect, and the deviations from a plain table.
 
-They know the seed's columns and nothing else. Some of them share a type with Howdah's own workers. test_deviation_N… is about row N
+They use the columns of the seed and nothing else. Some of them share a type with Howdah's own workers. test_deviation_N… is about row N
 of the table in docs/how-to/plain-sql.md. Refused means 0 rows there, as where the WHERE does not match.
 """
 
@@ -325,7 +325,7 @@ def test_a_fail_by_an_orm_with_the_same_error_twice_keeps_its_backoff_and_its_er
 
 
 def taken_over(db: Db) -> tuple[uuid.UUID, dict[str, Any]]:
-    """A job of which one client has a stale row: it was taken back, and is another's now. And the row as it is now."""
+    """A job of which one client has a stale row: it was recovered, and another client holds it. Also returns the current row."""
     job_id = running(db, worker="first")
     assert change(db, seed.RECOVER_STALE_JOBS, "-1 hour") == 1
     assert change(db, CLAIM_BY_ID, "second", job_id) == 1
@@ -560,7 +560,7 @@ def test_null_in_a_column_that_may_not_be_null_is_refused(db: Db, column: str) -
 
 
 def test_deviation_11_the_id_that_is_filled_in_is_a_uuid_of_version_7(db: Db) -> None:
-    """In the order of time, where the seed's ids are by chance."""
+    """Ordered by time, while the ids of the seed are random."""
     assert [job_id.version for job_id in insert(db, 3)] == [7] * 3
 
 
@@ -622,7 +622,7 @@ def test_a_refused_claim_does_not_hold_up_an_ordered_type(db: Db, connect: Conne
 def test_deviation_2_a_claim_by_an_unregistered_holder_has_a_lease_of_ten_minutes(
     db: Db, queue: JobQueue, clock: TestClock
 ) -> None:
-    """Without a sign of life for so long, the job is recovered."""
+    """After that time without a write, the job is recovered."""
     job_id = claimed(db)
     assert queue.get(job_id).token > 0
     clock.advance(599)
@@ -667,10 +667,8 @@ def test_deviation_4_a_job_that_ends_is_archived_as_it_was_written(db: Db, queue
     assert getattr(queue.stats()["x"], status) == 1
 
 
-def test_deviation_5_cancelling_a_job_that_runs_under_a_live_worker_asks_the_worker(
-    db: Db, queue: JobQueue
-) -> None:
-    """RETURNING says 'running', until the worker has stopped."""
+def test_deviation_5_cancelling_a_job_that_runs_under_a_live_worker_asks_the_worker(db: Db, queue: JobQueue) -> None:
+    """RETURNING shows 'running' until the worker has stopped."""
     held = running_under(db, queue, "beats")
     answer = one(db, "UPDATE jobs SET status = 'cancelled', worker_id = NULL WHERE id = $1 RETURNING *", held.id)
     assert (answer["status"], answer["worker_id"]) == ("running", "beats")
@@ -766,7 +764,7 @@ def test_a_pending_job_can_be_cancelled(db: Db, queue: JobQueue) -> None:
     ["status = 'pending', attempts = 0", "status = 'completed'", "data = '{}'", "last_error = 'late'", "priority = 1"],
 )
 def test_deviation_9_an_ended_job_does_not_change(db: Db, status: str, assigned: str) -> None:
-    """Retry gives it a new life."""
+    """Retry makes it pending again."""
     job_id = one(db, "INSERT INTO jobs (job_type, status) VALUES ('x', $1) RETURNING id", status)["id"]
     before = details_of(db, job_id)
     assert change(db, f"UPDATE jobs SET {assigned} WHERE id = $1", job_id) == 0

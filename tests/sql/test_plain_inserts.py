@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Connect, Db
 from tests.sql import seed
-from tests.sql.listening import heard, listener
+from tests.sql.listening import listener, received
 from tests.sql.plain import change, insert, one, row_of, running, send, until_blocked
 
 
@@ -23,7 +23,7 @@ def sleeper(connect: Connect, *job_types: str) -> Db:
 def test_an_insert_of_fifty_thousand_jobs_in_one_statement_wakes_once(db: Db, connect: Connect) -> None:
     asleep = sleeper(connect, "x")
     assert change(db, "INSERT INTO jobs (job_type) SELECT 'x' FROM generate_series(1, 50000)") == 50_000
-    assert len(heard(asleep, db)) == 1
+    assert len(received(asleep, db)) == 1
     assert one(db, "SELECT count(DISTINCT id) AS jobs FROM jobs WHERE status = 'pending'") == {"jobs": 50_000}
     assert len(send(db, seed.CLAIM, "w", ["x"], 1000)) == 1000
 
@@ -43,7 +43,7 @@ INSERT_MANY_ENDED = f"INSERT INTO jobs (job_type, status) SELECT 'x', 'failed' F
     ids=["cancel", "complete", "ended"],
 )
 def test_statements_of_many_jobs_end_where_those_before_were_of_one(db: Db, statements: list[str]) -> None:
-    """A plan that was made for one row is kept by the connection. With two loops in it, these would take minutes."""
+    """The connection keeps a plan that was made for one row. With nested loops, these statements would take minutes."""
     for _ in range(7):
         job_id = running(db)
         change(db, seed.COMPLETE, job_id)
@@ -61,13 +61,13 @@ def test_two_inserts_of_one_transaction_wake_once(db: Db, connect: Connect) -> N
     with db.transaction():
         insert(db, 3)
         insert(db, 3)
-    assert len(heard(asleep, db)) == 1
+    assert len(received(asleep, db)) == 1
 
 
 def test_an_insert_of_ended_jobs_wakes_none(db: Db, connect: Connect) -> None:
     asleep = sleeper(connect, "x")
     send(db, "INSERT INTO jobs (job_type, status) VALUES ('x', 'completed'), ('x', 'running')")
-    assert heard(asleep, db) == []
+    assert received(asleep, db) == []
 
 
 def test_copy_into_jobs_adds_jobs_with_the_defaults_and_wakes_once(db: Db, connect: Connect) -> None:
@@ -75,7 +75,7 @@ def test_copy_into_jobs_adds_jobs_with_the_defaults_and_wakes_once(db: Db, conne
     with db.cursor().copy("COPY jobs (job_type, data) FROM STDIN") as copy:
         for n in range(1000):
             copy.write_row(("x", f'{{"n": {n}}}'))
-    assert len(heard(asleep, db)) == 1
+    assert len(received(asleep, db)) == 1
     rows = send(db, "SELECT * FROM jobs")
     assert sorted(row["data"]["n"] for row in rows) == list(range(1000))
     assert {(row["status"], row["priority"], row["max_attempts"], row["attempts"]) for row in rows} == {
@@ -159,7 +159,7 @@ def test_an_id_of_ones_own_is_refused_where_an_end_cannot_be_seen(
 
 
 def own_trigger(db: Db, schema: str, moment: str, body: str) -> None:
-    """A trigger of the client's own, which goes with its schema. Its name comes after those of Howdah's."""
+    """A trigger of the client, dropped with its schema. Its name sorts after those of Howdah."""
     db.execute(
         f"CREATE FUNCTION {schema}.own() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$".encode(),
     )

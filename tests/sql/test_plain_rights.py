@@ -1,4 +1,4 @@
-"""Roles that use jobs as a plain table: what is granted on it suffices, and no more than that is possible."""
+"""Roles that use jobs as a plain table: the grants on it are enough, and allow nothing else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The seed's statements in other words: in functions, by ORMs, from other languages.
+"""The statements of the seed in other forms: in functions, by ORMs, from other languages.
 
-Where a plain table of the seed is at hand, it is the oracle: the same statement has the same answer, and leaves the same row.
+A plain table of the seed is the oracle: the same statement must give the same answer, and leave the same row.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def on(conn: Db, before: list[str], act: Callable[[Db, uuid.UUID], int]) -> tupl
         assert change(conn, statement, job_id) == 1
     answer = act(conn, job_id)
     row = one(conn, "SELECT * FROM jobs WHERE id = $1", job_id)
-    # By chance, or of the moment.
+    # Random, or dependent on the time.
     for name in ("id", "created_at", "claimed_at", "started_at", "completed_at"):
         row[name] = row[name] is not None
     return answer, row
@@ -351,7 +351,7 @@ def test_clients_of_all_kinds_at_once_get_each_job_once(dsn: str, db: Db, connec
     assert len(got) == len(set(got)) == 400
 
 
-# A whole life, by ORMs and from Ruby
+# From insert to end, by ORMs and from Ruby
 
 
 def test_the_life_of_a_job_by_sqlalchemy(dsn: str, db: Db, queue: JobQueue) -> None:

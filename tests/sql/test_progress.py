@@ -1,4 +1,4 @@
-"""What a job says of its progress: how far it is, how fast it goes and when it will be done, and where to resume from."""
+"""The progress of a job: percent, rate, estimated end, and the checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from tests.clock import TestClock
 from tests.conftest import Db
-from tests.sql.holding import Held, back_again, claim, details, events, hold, report, tell
+from tests.sql.holding import Held, back_again, claim, details, events, hold, record, report
 
 
-def say(
+def send_report(
     db: Db,
     job: Held,
     percent: float | None = None,
@@ -21,7 +21,7 @@ def say(
     done: float | None = None,
     total: float | None = None,
 ) -> bool:
-    """Reports for one job; whether it was taken."""
+    """Report progress for one job; return whether it was accepted."""
     rows = db.execute(
         "SELECT * FROM progress(ARRAY[%s], ARRAY[%s], ARRAY[%s]::float8[], ARRAY[%s], ARRAY[%s]::float8[], ARRAY[%s]::float8[])",
         (*job, percent, stage, done, total),
@@ -37,7 +37,7 @@ def shown(db: Db, job: Held) -> tuple[int, str | None]:
 @pytest.mark.parametrize("status", ["claimed", "running"])
 def test_the_holder_of_a_job_reports_its_progress(db: Db, status: str) -> None:
     (job,) = hold(db, start=int(status == "running"))
-    assert say(db, job, 42, "load")
+    assert send_report(db, job, 42, "load")
     assert shown(db, job) == (42, "load")
     assert details(db, job)["status"] == status
 
@@ -46,28 +46,28 @@ def test_a_former_holder_changes_nothing(db: Db) -> None:
     (stale,) = hold(db)
     db.execute("SELECT release(ARRAY[%s], ARRAY[%s], true)", stale)
     pending = details(db, stale)
-    assert not say(db, stale, 42, "load", 1, 2)
-    assert not say(db, Held(stale.id, pending["token"]), 42)
+    assert not send_report(db, stale, 42, "load", 1, 2)
+    assert not send_report(db, Held(stale.id, pending["token"]), 42)
     assert details(db, stale) == pending
     (job,) = claim(db)
-    assert say(db, job, 10, "new")
+    assert send_report(db, job, 10, "new")
     held = details(db, job)
-    assert not say(db, stale, 42, "load", 1, 2)
+    assert not send_report(db, stale, 42, "load", 1, 2)
     assert details(db, job) == held
 
 
 def test_values_that_are_not_reported_stay_as_they_were(db: Db) -> None:
     (job,) = hold(db)
-    say(db, job, 30.4, "load")
-    say(db, job, stage="store")
+    send_report(db, job, 30.4, "load")
+    send_report(db, job, stage="store")
     assert (*shown(db, job), report(db, job)["percent"]) == (30, "store", 30.4)
-    say(db, job, 60)
+    send_report(db, job, 60)
     assert (*shown(db, job), report(db, job)["percent"]) == (60, "store", 60)
 
 
 def test_counts_are_percent_too(db: Db) -> None:
     (job,) = hold(db)
-    say(db, job, done=1, total=3)
+    send_report(db, job, done=1, total=3)
     assert shown(db, job)[0] == 33
     assert {name: report(db, job)[name] for name in ("percent", "done", "total")} == {
         "percent": 33.33,
@@ -78,23 +78,23 @@ def test_counts_are_percent_too(db: Db) -> None:
 
 def test_a_stage_may_count_while_the_percent_are_those_of_the_whole_job(db: Db) -> None:
     (job,) = hold(db)
-    say(db, job, 70, "store", 1, 10)
+    send_report(db, job, 70, "store", 1, 10)
     said = report(db, job)
     assert (said["percent"], said["done"], said["total"]) == (70, 1, 10)
 
 
 def test_counts_of_nothing_known_leave_the_percent_alone(db: Db) -> None:
     (job,) = hold(db)
-    say(db, job, 20)
+    send_report(db, job, 20)
     for total in (None, 0):
-        say(db, job, done=7, total=total)
+        send_report(db, job, done=7, total=total)
         assert (shown(db, job)[0], report(db, job)["percent"], report(db, job)["done"]) == (20, 20, 7)
 
 
 def test_counts_do_not_outlive_the_stage_that_they_are_of(db: Db) -> None:
     (job,) = hold(db)
-    say(db, job, 50, "load", 5, 10)
-    say(db, job, 60, "store")
+    send_report(db, job, 50, "load", 5, 10)
+    send_report(db, job, 60, "store")
     assert report(db, job).keys().isdisjoint({"done", "total"})
 
 
@@ -127,7 +127,7 @@ def test_numbers_beyond_reason_are_no_reason_to_fail_least_of_all_for_others(
 ) -> None:
     odd, other = hold(db, 2)
     for _ in range(3):
-        say(db, odd, 10)
+        send_report(db, odd, 10)
         rows = db.execute(
             "SELECT id FROM progress(%s, %s, %s, p_dones => %s, p_totals => %s)",
             (
@@ -146,7 +146,7 @@ def test_numbers_beyond_reason_are_no_reason_to_fail_least_of_all_for_others(
 
 def test_a_long_stage_is_truncated(db: Db) -> None:
     (job,) = hold(db)
-    say(db, job, stage="ü" * 150)
+    send_report(db, job, stage="ü" * 150)
     assert shown(db, job)[1] == "ü" * 100
 
 
@@ -170,13 +170,13 @@ def test_a_plain_client_reports_by_writing_the_column(db: Db, clock: TestClock) 
     assert (said["percent"], said["pace"], said["eta"]) == (40, 2, clock.now.timestamp() + 30)
 
 
-# The record
+# The progress report
 
 
 def test_the_first_word_is_the_beginning_of_the_record(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     now = clock.advance(4).timestamp()
-    say(db, job, done=0, total=200)
+    send_report(db, job, done=0, total=200)
     assert report(db, job) == {
         "seq": 0,
         "token": job.token,
@@ -204,32 +204,32 @@ def measured(db: Db, job: Held, now: float) -> tuple[Any, ...]:
 
 def test_rate_and_end_are_of_what_came_lately(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
-    say(db, job, done=0, total=200)
+    send_report(db, job, done=0, total=200)
     assert measured(db, job, clock.now.timestamp()) == (None, None, None)
     now = clock.advance(10).timestamp()
-    say(db, job, done=50, total=200)
+    send_report(db, job, done=50, total=200)
     assert measured(db, job, now) == (5, 2.5, 30)
     now = clock.advance(10).timestamp()
-    say(db, job, done=150, total=200)
+    send_report(db, job, done=150, total=200)
     weight = 1 - math.exp(-2 * 10 / 20)
     rate, pace = 5 + weight * (10 - 5), 2.5 + weight * (5 - 2.5)
     assert measured(db, job, now) == pytest.approx((rate, pace, 25 / pace), abs=0.001)
     now = clock.advance(10).timestamp()
-    say(db, job, done=150, total=200)
+    send_report(db, job, done=150, total=200)
     assert measured(db, job, now)[0] == pytest.approx(rate * (1 - weight), abs=0.001)
-    say(db, job, done=200, total=200)
+    send_report(db, job, done=200, total=200)
     assert measured(db, job, now)[2] == 0
 
 
 def test_a_stage_of_another_pace_is_soon_believed(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     for percent in range(0, 50, 10):
-        say(db, job, percent, stage="quick")
+        send_report(db, job, percent, stage="quick")
         clock.advance(0.4)
     for percent in range(50, 60):
-        say(db, job, percent, stage="slow")
+        send_report(db, job, percent, stage="slow")
         clock.advance(1)
-    say(db, job, 60, stage="slow")
+    send_report(db, job, 60, stage="slow")
     left = report(db, job)["eta"] - clock.now.timestamp()
     assert left == pytest.approx(40, rel=0.1), "at one percent in a second"
 
@@ -238,7 +238,7 @@ def test_a_steady_job_is_done_at_its_eta(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     end = clock.now.timestamp() + 100
     for percent in range(0, 100, 7):
-        say(db, job, percent)
+        send_report(db, job, percent)
         if percent:
             assert report(db, job)["eta"] == pytest.approx(end, abs=0.01)
         clock.advance(7)
@@ -246,19 +246,19 @@ def test_a_steady_job_is_done_at_its_eta(db: Db, clock: TestClock) -> None:
 
 def test_what_happens_meanwhile_moves_neither_the_end_nor_the_rate(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
-    say(db, job, done=0, total=100)
+    send_report(db, job, done=0, total=100)
     clock.advance(10)
-    say(db, job, done=50, total=100)
+    send_report(db, job, done=50, total=100)
     before = report(db, job)
     now = clock.advance(4).timestamp()
-    tell(db, job)
-    say(db, job, stage="here")
+    record(db, job)
+    send_report(db, job, stage="here")
     after = report(db, job)
     unmoved = ("rate", "pace", "eta", "percent", "done", "total", "points", "moved", "first")
     assert {name: after[name] for name in unmoved} == {name: before[name] for name in unmoved}
     assert after["at"] == now
     now = clock.advance(3600).timestamp()
-    tell(db, job)
+    record(db, job)
     assert report(db, job)["eta"] == now
 
 
@@ -266,36 +266,36 @@ def test_a_job_that_goes_back_has_no_rate_until_it_goes_on(db: Db, clock: TestCl
     (job,) = hold(db)
     for done in (0, 80):
         clock.advance(10)
-        say(db, job, done=done, total=100)
+        send_report(db, job, done=done, total=100)
     now = clock.advance(10).timestamp()
-    say(db, job, done=20, total=100)
+    send_report(db, job, done=20, total=100)
     assert measured(db, job, now) == (None, None, None)
     assert shown(db, job)[0] == 20
     now = clock.advance(10).timestamp()
-    say(db, job, done=40, total=100)
+    send_report(db, job, done=40, total=100)
     assert measured(db, job, now) == (2, 2, 30)
 
 
 def test_a_clock_that_goes_back_stops_no_report(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
-    say(db, job, done=10, total=100)
+    send_report(db, job, done=10, total=100)
     for step in (10, -5, -90 * 24 * 3600, 0, 7):
         clock.advance(step)
-        assert say(db, job, done=20, total=100)
-        assert tell(db, job)
+        assert send_report(db, job, done=20, total=100)
+        assert record(db, job)
     assert report(db, job)["at"] == clock.now.timestamp()
 
 
 def test_the_next_attempt_begins_anew_and_keeps_the_history(db: Db, clock: TestClock) -> None:
     (first,) = hold(db)
     then = clock.now.timestamp()
-    say(db, first, done=0, total=10)
+    send_report(db, first, done=0, total=10)
     clock.advance(5)
-    say(db, first, done=5, total=10)
+    send_report(db, first, done=5, total=10)
     clock.advance(5)
     second = back_again(db, first)
     now = clock.advance(3).timestamp()
-    say(db, second, done=1, total=10)
+    send_report(db, second, done=1, total=10)
     said = report(db, second)
     assert said["points"] == [[then, 0, 1], [then + 5, 50, 1], [now, 10, 2]]
     assert (said["attempt"], said["token"], said["first"], said["gap"]) == (2, second.token, now, 3)
@@ -307,7 +307,7 @@ def test_a_long_job_is_remembered_from_its_beginning_to_its_end_in_forty_points(
     (job,) = hold(db)
     begin = clock.now.timestamp()
     for percent in range(101):
-        say(db, job, percent)
+        send_report(db, job, percent)
         clock.advance(60)
     points = report(db, job)["points"]
     assert len(points) <= 40
@@ -319,9 +319,9 @@ def test_a_long_job_is_remembered_from_its_beginning_to_its_end_in_forty_points(
 
 def test_a_completed_job_is_at_100_percent_whatever_it_reported_last(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
-    say(db, job, 10)
+    send_report(db, job, 10)
     clock.advance(10)
-    say(db, job, 40)
+    send_report(db, job, 40)
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
     said = report(db, job)
     assert (shown(db, job)[0], said["percent"], said.get("eta"), len(said["points"])) == (100, 100, None, 2)
@@ -377,11 +377,11 @@ def test_a_report_renews_the_lease_of_an_unregistered_holder(db: Db, clock: Test
         clock.advance(500)
         match sign:
             case "progress":
-                assert say(db, job)
+                assert send_report(db, job)
             case "checkpoint":
                 assert keep(db, job, "1")
             case _:
-                assert tell(db, job)
+                assert record(db, job)
         assert db.execute("SELECT * FROM recover()").fetchall() == []
     clock.advance(601)
     assert len(db.execute("SELECT * FROM recover()").fetchall()) == 1

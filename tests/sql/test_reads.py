@@ -1,4 +1,4 @@
-"""What is sent once more after a lost connection changes nothing: the statements of sql/reads only read."""
+"""Statements that are sent again after a lost connection change nothing: those of sql/reads only read."""
 
 from __future__ import annotations
 

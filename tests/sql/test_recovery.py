@@ -1,4 +1,4 @@
-"""The sweep: what dead workers held comes back, once, and nothing of the living is taken."""
+"""The sweep: jobs of dead workers are recovered, once, and none of live workers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_job_that_kills_its_worker_every_time_ends_as_failed_with_the_reason(
 def test_a_worker_that_comes_back_under_its_name_gets_nothing_of_its_earlier_life(
     db: Db, connect: Connect, queue: JobQueue, clock: TestClock
 ) -> None:
-    """Also not what was locked at that moment, or being claimed: nobody would ever give it up, as the name beats."""
+    """Not even jobs that were locked or being claimed at that moment: they would never be recovered, as the name sends heartbeats again."""
     db.execute("SELECT register_worker('w', %s)", (OLD,))
     ((locked, token),) = run_jobs(db, "w", 1)
     db.execute("SELECT enqueue('x')")
@@ -82,9 +82,7 @@ def test_a_worker_that_lost_some_of_its_jobs_finds_out(
     assert [recovered.id for recovered in queue.recover()] == [first]
 
 
-def test_a_passed_deadline_is_a_failure_even_if_the_worker_is_alive(
-    db: Db, queue: JobQueue, clock: TestClock
-) -> None:
+def test_a_passed_deadline_is_a_failure_even_if_the_worker_is_alive(db: Db, queue: JobQueue, clock: TestClock) -> None:
     db.execute("SELECT register_worker('w', %s)", (OLD,))
     job = queue.enqueue("x", timeout=10, max_attempts=1)
     (held,) = queue.claim(["x"], worker_id="w")
@@ -106,7 +104,7 @@ def test_a_lease_that_would_break_the_sweep_is_refused(db: Db, lease: str) -> No
 def test_a_job_that_was_added_before_its_type_had_a_timeout_is_stopped_by_it(
     db: Db, queue: JobQueue, clock: TestClock
 ) -> None:
-    """As its worker would: but that may be blocked by the very handler, and go on beating."""
+    """Usually its worker stops it: but the handler may block the worker, whose heartbeats continue."""
     db.execute("SELECT register_worker('w', %s)", (OLD,))
     ((job, _),) = run_jobs(db, "w", 1)
     db.execute("SELECT declare_type('x', p_timeout => '10 seconds')")

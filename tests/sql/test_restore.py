@@ -1,4 +1,4 @@
-"""A queue that was dumped and restored is the same queue: nothing differs, nothing is open to everybody, and nothing old is new."""
+"""A queue that was dumped and restored is the same queue: nothing differs, nothing is granted to PUBLIC, and no old event is new."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fill(dsn: str, *, roles: bool = False) -> None:
 
 
 def work(queue: JobQueue) -> None:
-    """One job that says something, one that fails."""
+    """Run one job that records an event, and one that fails."""
     queue.enqueue_many("a", [{}, {}])
     first, second = queue.claim(["a"], 2)
     queue.progress(first, 50)

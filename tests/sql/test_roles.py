@@ -1,4 +1,4 @@
-"""Who may do what, by really trying it: every function, table, view and sequence, as a member of every role."""
+"""The rights of each role, by trying every function, table, view and sequence as a member of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
     return {name: decision for decision, names in decisions for name in names.split()}
 
 
-# A new function needs a decision here, and a line in roles/3_grant.sql unless it is nobody's.
+# A new function needs a decision here, and a line in roles/3_grant.sql unless it is internal.
 FUNCTIONS = decided(
     (PRODUCER | WORKER, "enqueue enqueue_many lock_type_for_bulk"),
     (
@@ -67,7 +67,7 @@ FUNCTIONS = decided(
         ),
     ),
 )
-# Of each relation: who may select, insert, update. Nobody may delete or truncate any.
+# Of each relation: the roles that may select, insert, update. No role may delete or truncate any.
 RELATIONS = decided(
     ((PRODUCER | WORKER | READERS, NOBODYS, NOBODYS), "schema_version"),
     ((READERS, PRODUCER | WORKER, NOBODYS), "jobs"),
@@ -92,7 +92,7 @@ COLUMNS = {
 
 
 REDACTED = {"data", "last_error"}
-"""Columns of jobs that are for those alone who may read the table behind it."""
+"""Columns of jobs for roles that may read the underlying table only."""
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def tenant(server_dsn: str) -> Iterator[Tenant]:
 
 
 def is_denied(conn: Db, statement: sql.Composed) -> bool:
-    """Whether the database refuses it, or nobody could do it at all; whatever else becomes of it is undone."""
+    """Whether the database refuses it, or no role could do it at all; all effects are rolled back."""
     try:
         with conn.transaction(force_rollback=True):
             conn.execute("SET LOCAL client_min_messages = error")
@@ -113,7 +113,7 @@ def is_denied(conn: Db, statement: sql.Composed) -> bool:
 
 
 def calls(tenant: Tenant) -> dict[str, sql.Composed]:
-    """A call of every function there is, with a NULL for every argument, at which the planner cannot guess."""
+    """A call of every function, with a NULL for every argument that the planner cannot see through."""
     rows = tenant.admin.execute(
         "SELECT p.proname, ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, n) ORDER BY n)"
         " AS types FROM pg_proc AS p WHERE p.pronamespace = %s::regnamespace",
@@ -308,7 +308,7 @@ def test_a_migration_again_keeps_it_all_and_mends_what_was_changed(tenant: Tenan
         assert (done.changed, done.roles) == (True, migrate.role_names(tenant.schema))
     with JobQueue(tenant.admin_dsn, tenant.schema) as queue:
         assert queue.check_schema() == []
-    # What somebody gave to a login of their own is theirs to take back.
+    # Grants to other logins stay until they are revoked by hand.
     with tenant.connect(NOBODY) as conn:
         tenant.execute("GRANT USAGE ON SCHEMA {} TO {}", tenant.schema, tenant.login(NOBODY))
         assert not is_denied(conn, sql.SQL("SELECT * FROM {}.live").format(schema))
@@ -409,7 +409,7 @@ def test_neither_an_error_over_a_null_nor_an_answer_reveals_a_secret(
                 try:
                     with conn.transaction(force_rollback=True):
                         rows = conn.execute(call).fetchall()
-                    # A worker gets the data of what it claims. No answer tells them to anybody else either.
+                    # A worker gets the data of the jobs that it claims. No other answer contains them.
                     if role != "worker" and CANARY in str(rows):
                         told.add(f"{name} answers {role}")
                 except psycopg.Error as error:
@@ -509,7 +509,7 @@ def test_a_group_in_use_is_not_adopted_unless_it_is_marked(vacant: Tenant) -> No
         vacant.execute("GRANT roles_vacant_owner TO roles_vacant_app")
         vacant.execute("COMMENT ON ROLE roles_vacant_owner IS 'A role of Howdah''s'")
         assert queue.migrate(roles=True).changed
-        # What this made is known again: by its mark in other databases, and by the schema where that is gone.
+        # Roles of an earlier migration are recognised: by their mark in other databases, and by the schema if the mark is missing.
         vacant.execute("GRANT roles_vacant_worker TO roles_vacant_app")
         vacant.execute("COMMENT ON ROLE roles_vacant_owner IS 'our own words'")
         assert queue.migrate(roles=True, reinstall=True).changed
@@ -536,7 +536,7 @@ def test_what_a_stranger_put_into_the_schema_stays_the_strangers(vacant: Tenant,
             conn.execute("GRANT SELECT ON scratch TO PUBLIC")
             conn.execute(sql.SQL(peek).format(sql.Identifier("peek")))
             conn.execute("GRANT EXECUTE ON FUNCTION peek TO PUBLIC")
-            # By its name it could be ours.
+            # Its name is one of Howdah.
             conn.execute(sql.SQL(peek).format(sql.Identifier("end_attempt")))
             with pytest.raises(SchemaConflict, match=r"end_attempt\(\) belongs to roles_vacant_app"):
                 queue.migrate(roles=True)

@@ -1,4 +1,4 @@
-"""Schedules as SQL sees them: one row each, and a fence through which every fire passes once."""
+"""Schedules in SQL: one row each, and a fence that lets each fire happen once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 
 def look(queue: JobQueue) -> FireReport:
-    """What a worker does."""
+    """Fire what is due, as a worker does."""
     return queue._database.run(fire_due(queue._context))
 
 
@@ -121,7 +121,7 @@ def test_jobs_of_a_schedule_without_overlap_wait_for_the_earlier_one_to_end(db: 
     assert first["job_id"] == second["job_id"]
     (job,) = queue.claim(["report"])
     assert [each["created"] for each in fire(db, FIRST + 2 * HOUR, [FIRST + 2 * HOUR], FIRST + 3 * HOUR)] == [False]
-    # What was left out did not run.
+    # Skipped instants did not run.
     assert stored(db)["last_run_at"] == FIRST
     queue.complete(job)
     assert [each["created"] for each in fire(db, FIRST + 3 * HOUR, [FIRST + 3 * HOUR], FIRST + 4 * HOUR)] == [True]
@@ -244,7 +244,7 @@ def test_any_other_change_leaves_the_rhythm_alone(db: Db) -> None:
         "all",
         False,
     )
-    # What is not said is not kept: a schedule is declared as a whole.
+    # Options that are left out are reset: a schedule is declared as a whole.
     assert create(db)["priority"] is None
 
 
@@ -290,7 +290,7 @@ def test_what_no_schedule_can_be_is_refused(db: Db, arguments: dict[str, Any], s
 
 
 def test_a_span_is_kept_in_seconds_whatever_it_was_written_in(db: Db) -> None:
-    """A day of the calendar has 23 or 25 hours where clocks change: a span of 24 hours has not."""
+    """A calendar day has 23 or 25 hours when clocks change; an interval of 24 hours does not."""
     db.execute("SELECT schedule('a', 'x', p_every => '1 day 2 hours')")
     assert db.execute("SELECT every::text FROM schedules").fetchall() == [{"every": "26:00:00"}]
 
@@ -303,7 +303,7 @@ def test_sql_alone_may_leave_the_first_fire_to_a_worker(db: Db, queue: JobQueue,
     db.execute("SELECT schedule('on the hour', 'x', p_cron => '0 * * * *')")
     assert [each.next_run_at for each in queue.schedules()] == [None, None]
     clock.advance(3)
-    # From the moment at which it was made, and not from the first look.
+    # From its creation, not from the first check.
     report = look(queue)
     assert report.fired in (3, 4)
     assert report.next_in is not None
@@ -326,14 +326,14 @@ def test_sql_alone_may_resume(db: Db, queue: JobQueue, clock: TestClock) -> None
         db.execute("SELECT pause_schedule(name) FROM schedules")
         clock.advance(seconds)
         db.execute("SELECT resume_schedule(name) FROM schedules")
-        # On its beat, whether it was due meanwhile or not.
+        # In phase, whether it was due meanwhile or not.
         beat = begin + timedelta(seconds=60 if seconds == 10 else 120)
         assert (stored(db, "span")["next_run_at"], stored(db, "span")["next_run_known"]) == (beat, True)
     clock.advance(2)
     assert look(queue).fired == 2
 
 
-# The look
+# Due schedules
 
 
 def test_the_look_finds_what_is_due_the_longest_first(db: Db, clock: TestClock) -> None:

@@ -1,4 +1,4 @@
-"""The seed's contract: its table, its statements and its function, from a client that knows nothing of Howdah."""
+"""The contract of the seed: its table, its statements and its function, for a client unaware of Howdah."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Send = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture
 def send(connect: Connect) -> Send:
-    """Sends a statement as a Go or JavaScript client would: with $1, $2 in it."""
+    """Send a statement as a Go or JavaScript client would: with $1, $2 in it."""
     conn = connect(cursor_factory=RawCursor)
 
     def send(statement: str, *arguments: Any) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ FAIL_ALL = "SELECT FROM fail($1::uuid[], $2::bigint[], array_fill('boom'::text, 
 
 @pytest.fixture
 def finals(db: Db) -> Iterator[Callable[[], Counter[uuid.UUID]]]:
-    """Counts final transitions with a trigger of the test's own."""
+    """Count final transitions with a trigger of the test."""
     db.execute("CREATE TABLE final_transitions (id uuid, status text)")
     db.execute(
         "CREATE FUNCTION note_final() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
@@ -83,7 +83,7 @@ def test_seed_clients_and_howdah_live_together(
             send(conn, "SELECT * FROM recover()")
         drained.set()
 
-    # A test's end must not wait for loops whose fellow has died.
+    # The end of a test must not wait for a loop whose counterpart has failed.
     def guarded(loop: Callable[..., None], *arguments: Any) -> Callable[[], None]:
         def run() -> None:
             try:
@@ -105,7 +105,7 @@ def test_seed_clients_and_howdah_live_together(
 
 
 def in_batches(conn: Db, call: str, jobs: list[dict[str, Any]]) -> None:
-    """As a worker of Howdah does: what a plain client has locked is passed over, and taken up again at once."""
+    """As a worker of Howdah does: jobs that a plain client has locked are skipped, and tried again at once."""
 
     def write(some: list[dict[str, Any]]) -> None:
         send(conn, call, [job["id"] for job in some], [job["token"] for job in some])
@@ -141,7 +141,7 @@ def test_a_client_with_its_own_skip_locked_loop_gets_no_job_twice(
                 conn, "UPDATE jobs SET status = 'claimed', worker_id = $1, claimed_at = NOW(), attempts = attempts + 1"
                 " WHERE id = ANY($2)", name, ids,
             )  # fmt: skip
-            # It believes its SELECT, and does not look at what was updated.
+            # It relies on its SELECT, and ignores the row count of the UPDATE.
             return ids
 
     def loop(conn: Db, name: str) -> None:

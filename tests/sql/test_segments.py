@@ -1,4 +1,4 @@
-"""Segments: the archive and the events are closed and dropped together, by one session at a time, and what writes goes on."""
+"""Segments: the archive and the events are closed and dropped together, by one session at a time, while writers continue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 from howdah import JobQueue
 from tests.clock import TestClock
-from tests.sql.holding import Held, claim, events, hold, tell
+from tests.sql.holding import Held, claim, events, hold, record
 from tests.sql.plain import until_blocked
 from tests.sql.repeating import beside
 from tests.sql.streaming import now, read, read_all
@@ -69,7 +69,7 @@ def clock(server_dsn: str, db: Db) -> Iterator[TestClock]:
 
 
 def tables(db: Db) -> list[str]:
-    """Of all segments but the next one, in the order in which they were made."""
+    """The tables of all segments except the next one, in the order of their creation."""
     rows = db.execute(
         "SELECT c.relname FROM pg_class AS c JOIN pg_inherits ON inhrelid = c.oid"
         " WHERE inhparent IN ('archive'::regclass, 'events'::regclass) AND relname !~ '_next$' ORDER BY c.oid"
@@ -98,16 +98,16 @@ def complete(db: Db, *jobs: Held) -> None:
     assert len(db.execute("SELECT * FROM complete(%s, %s)", arguments).fetchall()) == len(jobs)
 
 
-def tell_one(db: Db, job_type: str = "x") -> Held:
-    """An event, and the completion of its job, which is the second."""
+def record_and_complete(db: Db, job_type: str = "x") -> Held:
+    """Record an event, and complete its job, which is the second event."""
     (job,) = hold(db, job_type=job_type)
-    tell(db, job)
+    record(db, job)
     complete(db, job)
     return job
 
 
 def homes(db: Db, job: Held) -> tuple[list[str], list[str]]:
-    """Where the job is, and its events in their order."""
+    """The table of the job, and those of its events in their order."""
     return (
         [
             row["home"]
@@ -127,23 +127,23 @@ def homes(db: Db, job: Held) -> tuple[list[str], list[str]]:
 
 def test_jobs_and_events_are_closed_together(db: Db) -> None:
     assert tables(db) == OPEN
-    job = tell_one(db)
+    job = record_and_complete(db)
     assert homes(db, job) == (["archive_open"], ["events_open"] * 2)
     close(db)
     assert tables(db) == ["archive_1", "events_1", *OPEN]
     assert homes(db, job) == (["archive_1"], ["events_1"] * 2)
-    assert homes(db, tell_one(db)) == (["archive_open"], ["events_open"] * 2)
+    assert homes(db, record_and_complete(db)) == (["archive_open"], ["events_open"] * 2)
 
 
 def test_events_alone_are_enough_to_close_a_segment(db: Db) -> None:
     (job,) = hold(db)
-    tell(db, job)
+    record(db, job)
     close(db)
     assert homes(db, job) == (["live"], ["events_1"])
 
 
 def test_a_closed_segment_has_what_the_open_one_has(db: Db) -> None:
-    tell_one(db)
+    record_and_complete(db)
     close(db)
 
     def parts(number: int, archive: str, events: str) -> list[str]:
@@ -163,14 +163,14 @@ def test_a_closed_segment_has_what_the_open_one_has(db: Db) -> None:
 
 
 def test_a_rotation_is_no_news_and_hides_none(db: Db) -> None:
-    tell_one(db)
+    record_and_complete(db)
     before = db.execute("SELECT * FROM events ORDER BY stream_no").fetchall()
     both, position = read(db)
     close(db)
     assert db.execute("SELECT * FROM events ORDER BY stream_no").fetchall() == before
     assert read(db, position)[0] == []
     assert [event["seq"] for event in read(db, both[0]["position"])[0]] == [2]
-    job = tell_one(db)
+    job = record_and_complete(db)
     assert [(event["job_id"], event["seq"]) for event in read(db, position)[0]] == [(job.id, 1), (job.id, 2)]
 
 
@@ -178,7 +178,7 @@ def test_the_stream_is_read_in_order_through_many_segments(db: Db) -> None:
     jobs = hold(db, 5)
     expected = []
     for _ in range(4):
-        expected += [(job.id, seq) for job in jobs for seq in tell(db, job)]
+        expected += [(job.id, seq) for job in jobs for seq in record(db, job)]
         close(db)
     assert [(event["job_id"], event["seq"]) for event in read_all(db, limit=3)[0]] == expected
 
@@ -186,9 +186,9 @@ def test_the_stream_is_read_in_order_through_many_segments(db: Db) -> None:
 def test_a_job_keeps_its_events_through_rotations(db: Db) -> None:
     (job,) = hold(db)
     for number in (1, 2):
-        assert tell(db, job) == [number]
+        assert record(db, job) == [number]
         close(db)
-    assert tell(db, job) == [3]
+    assert record(db, job) == [3]
     complete(db, job)
     assert homes(db, job) == (["archive_open"], ["events_1", "events_2", "events_open", "events_open"])
     assert [event["seq"] for event in events(db, job)] == [1, 2, 3, 4]
@@ -197,7 +197,7 @@ def test_a_job_keeps_its_events_through_rotations(db: Db) -> None:
 def test_a_deleted_job_takes_its_events_out_of_every_segment(db: Db) -> None:
     job, neighbour = hold(db, 2)
     for _ in range(2):
-        tell(db, job, neighbour)
+        record(db, job, neighbour)
         close(db)
     complete(db, job, neighbour)
     db.execute("DELETE FROM jobs WHERE id = %s", (job.id,))
@@ -206,10 +206,10 @@ def test_a_deleted_job_takes_its_events_out_of_every_segment(db: Db) -> None:
 
 
 def test_prune_drops_a_segment_of_the_archive_and_of_the_events_together(db: Db, clock: TestClock) -> None:
-    old = tell_one(db)
+    old = record_and_complete(db)
     close(db)
     clock.advance(10 * DAY)
-    recent = tell_one(db)
+    recent = record_and_complete(db)
     assert prune(db) == []
     ended_at = clock.now - timedelta(days=10)
     clock.advance(4 * DAY)
@@ -221,7 +221,7 @@ def test_prune_drops_a_segment_of_the_archive_and_of_the_events_together(db: Db,
 
 def test_events_without_a_job_go_by_the_time_of_their_segments_end(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
-    tell(db, job)
+    record(db, job)
     clock.advance(5 * DAY)
     close(db)
     clock.advance(14 * DAY - 1)
@@ -229,7 +229,7 @@ def test_events_without_a_job_go_by_the_time_of_their_segments_end(db: Db, clock
     clock.advance(1)
     assert [(row["segment"], row["last_end"], row["dropped"]) for row in prune(db)] == [(1, None, True)]
     assert homes(db, job) == (["live"], [])
-    assert tell(db, job) == [2]
+    assert record(db, job) == [2]
 
 
 # Transactions in the way
@@ -239,7 +239,7 @@ def test_events_without_a_job_go_by_the_time_of_their_segments_end(db: Db, clock
 def test_a_segment_of_which_one_half_is_read_is_not_closed_by_halves(
     db: Db, clock: TestClock, other: Db, table: str
 ) -> None:
-    job = tell_one(db)
+    job = record_and_complete(db)
     clock.advance(2 * DAY)
     other.execute(f"SELECT * FROM {table}".encode())
     (tried,) = rotate(db, None)
@@ -253,7 +253,7 @@ def test_a_segment_of_which_one_half_is_read_is_not_closed_by_halves(
 
 @pytest.mark.parametrize("table", ["archive_1", "events_1"])
 def test_a_segment_of_which_one_half_is_read_is_left_whole(db: Db, clock: TestClock, other: Db, table: str) -> None:
-    job = tell_one(db)
+    job = record_and_complete(db)
     close(db)
     clock.advance(100 * DAY)
     other.execute(f"SELECT * FROM {table}".encode())
@@ -272,7 +272,7 @@ def test_a_segment_of_which_one_half_is_read_is_left_whole(db: Db, clock: TestCl
 def test_a_transaction_that_writes_postpones_a_rotation_and_nothing_of_it_is_lost(
     db: Db, other: Db, ending: str
 ) -> None:
-    tell_one(db)
+    record_and_complete(db)
     (job,) = hold(db)
     other.execute(f"SELECT {ending}".encode(), job)
     assert [row["closed"] for row in rotate(db)] == [False]
@@ -282,14 +282,14 @@ def test_a_transaction_that_writes_postpones_a_rotation_and_nothing_of_it_is_los
 
 
 def test_what_writes_never_touches_a_closed_segment(db: Db, other: Db) -> None:
-    """So neither a drop nor a bound of one holds up anything: each would wait for this lock, and give up."""
-    tell_one(db)
+    """So neither a drop nor a bound of one blocks writers: each would wait for this lock, and give up."""
+    record_and_complete(db)
     close(db)
     other.execute("LOCK TABLE archive_1, events_1 IN ACCESS EXCLUSIVE MODE")
     db.execute("SET lock_timeout = '60s'")
     db.execute("SELECT enqueue('y')")
     (completed,) = hold(db)
-    tell(db, completed)
+    record(db, completed)
     db.execute("SELECT progress(ARRAY[%s], ARRAY[%s], ARRAY[50])", completed)
     complete(db, completed)
     (failed,) = hold(db)
@@ -303,8 +303,8 @@ def test_what_writes_never_touches_a_closed_segment(db: Db, other: Db) -> None:
 
 
 def test_writing_goes_on_while_a_rotation_waits_for_a_reader_of_events(db: Db, other: Db, connect: Connect) -> None:
-    """What writes may wait for as long as the rotation does, which gives up soon: far below this lock_timeout."""
-    tell_one(db)
+    """Writers may wait as long as the rotation does, which gives up soon: far below this lock_timeout."""
+    record_and_complete(db)
     other.execute("SELECT * FROM events")
     written = 0
 
@@ -314,7 +314,7 @@ def test_writing_goes_on_while_a_rotation_waits_for_a_reader_of_events(db: Db, o
 
     def write() -> None:
         nonlocal written
-        assert homes(db, tell_one(db)) == (["archive_open"], ["events_open"] * 2)
+        assert homes(db, record_and_complete(db)) == (["archive_open"], ["events_open"] * 2)
         written += 1
 
     db.execute("SET lock_timeout = '60s'")
@@ -331,10 +331,10 @@ def test_nothing_is_lost_where_writing_rotating_and_reading_never_stop(db: Db, c
     def write(number: int) -> None:
         conn = connect()
         for _ in range(rounds):
-            tell_one(conn, f"x{number}")
+            record_and_complete(conn, f"x{number}")
 
     def watch() -> list[int]:
-        """A snapshot that is held for a while, again and again; and the stream, from which no event may be missing."""
+        """Hold a snapshot for a while, again and again; and read the stream, in which no event may be missing."""
         conn = connect(autocommit=False)
         seen: list[int] = []
         position = None
@@ -373,12 +373,12 @@ def test_nothing_is_lost_where_writing_rotating_and_reading_never_stop(db: Db, c
 
 
 def test_while_one_session_works_on_segments_another_does_nothing(db: Db, other: Db, clock: TestClock) -> None:
-    tell_one(db)
+    record_and_complete(db)
     close(db)
-    tell_one(db)
+    record_and_complete(db)
     clock.advance(100 * DAY)
     db.execute("SET lock_timeout = '60s'")
-    # Which work it is does not matter.
+    # The kind of work does not matter.
     for begun in ("rotate('0')", "bound_segments()", "prune('1000 days')", "compact_counts(1)"):
         other.execute(f"SELECT {begun}".encode())
         assert rotate(db) == []
@@ -392,7 +392,7 @@ def test_while_one_session_works_on_segments_another_does_nothing(db: Db, other:
 
 
 def test_many_sessions_at_once_close_a_segment_once(db: Db, connect: Connect) -> None:
-    tell_one(db)
+    record_and_complete(db)
     sessions = [connect() for _ in range(8)]
     start = threading.Barrier(len(sessions))
 
@@ -407,7 +407,7 @@ def test_many_sessions_at_once_close_a_segment_once(db: Db, connect: Connect) ->
 
 
 def test_a_rotation_that_is_undone_has_never_been(db: Db, other: Db) -> None:
-    job = tell_one(db)
+    job = record_and_complete(db)
     before = db.execute("SELECT * FROM segments").fetchall(), db.execute("SELECT * FROM archive_counts").fetchall()
     close(other)
     other.rollback()
@@ -426,7 +426,7 @@ def test_a_rotation_that_is_undone_has_never_been(db: Db, other: Db) -> None:
 def test_a_transaction_that_does_not_see_what_is_committed_meanwhile_is_refused(
     db: Db, other: Db, level: str, work: str
 ) -> None:
-    tell_one(db)
+    record_and_complete(db)
     other.execute(f"SET TRANSACTION ISOLATION LEVEL {level}".encode())
     with pytest.raises(psycopg.Error, match="READ COMMITTED") as raised:
         other.execute(f"SELECT {work}".encode())
@@ -466,7 +466,7 @@ def test_sessions_that_wrote_and_read_events_before_a_rotation_continue_after_it
     (job,) = hold(db)
     position = now(db)
     for number in range(1, 10):
-        assert tell(veteran, job) == [number]
+        assert record(veteran, job) == [number]
         found, position = read(veteran, position)
         assert [event["seq"] for event in found] == [number]
         if number >= 7:
@@ -476,7 +476,7 @@ def test_sessions_that_wrote_and_read_events_before_a_rotation_continue_after_it
 
 def test_what_retried_jobs_before_finds_them_in_every_segment(db: Db, connect: Connect) -> None:
     veteran = connect()
-    job = tell_one(db)
+    job = record_and_complete(db)
     for number in range(1, 10):
         assert veteran.execute("SELECT id FROM retry(ARRAY[%s])", (job.id,), prepare=True).fetchall() == [
             {"id": job.id}
@@ -490,7 +490,7 @@ def test_what_retried_jobs_before_finds_them_in_every_segment(db: Db, connect: C
 def test_what_read_jobs_before_a_drop_goes_on_after_it(db: Db, clock: TestClock, connect: Connect) -> None:
     veteran = connect()
     for _ in range(3):
-        tell_one(db)
+        record_and_complete(db)
         close(db)
     read_jobs = "SELECT count(*) AS n FROM jobs"
     for _ in range(7):
@@ -498,7 +498,7 @@ def test_what_read_jobs_before_a_drop_goes_on_after_it(db: Db, clock: TestClock,
     clock.advance(100 * DAY)
     assert [row["dropped"] for row in prune(db)] == [True] * 3
     assert veteran.execute(read_jobs, prepare=True).fetchall() == [{"n": 0}]
-    tell_one(veteran)
+    record_and_complete(veteran)
     assert veteran.execute(read_jobs, prepare=True).fetchall() == [{"n": 1}]
 
 
@@ -517,7 +517,7 @@ READERS = {
 def test_a_reader_that_waited_for_a_rotation_misses_no_job(
     db: Db, other: Db, connect: Connect, reader: str, prepare: bool
 ) -> None:
-    tell_one(db)
+    record_and_complete(db)
     (job,) = hold(db)
     waiting = connect()
     if prepare:
@@ -540,16 +540,16 @@ def test_a_reader_that_waited_for_a_rotation_misses_no_job(
 
 
 def test_a_watcher_that_waited_for_a_rotation_misses_no_event(db: Db, other: Db, connect: Connect) -> None:
-    tell_one(db)
+    record_and_complete(db)
     (job,) = hold(db)
     _, position = read(db)
     waiting = connect()
     with ThreadPoolExecutor(1) as pool:
         close(other)
-        tell(other, job)
+        record(other, job)
         reading = pool.submit(read, waiting, position)
         until_blocked(db, waiting)
         other.commit()
-        told, position = reading.result()
+        seen, position = reading.result()
     complete(db, job)
-    assert [event["seq"] for event in [*told, *read(waiting, position)[0]]] == [1, 2]
+    assert [event["seq"] for event in [*seen, *read(waiting, position)[0]]] == [1, 2]

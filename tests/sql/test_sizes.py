@@ -1,4 +1,4 @@
-"""How much a job may carry: the database refuses what no worker should have to hold."""
+"""The size limits of a job: the database refuses values that are too large for a worker."""
 
 from __future__ import annotations
 

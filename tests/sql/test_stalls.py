@@ -1,4 +1,4 @@
-"""A job that has spoken, and falls silent for longer than is its habit, counts as stalled."""
+"""A job that has reported, and is then silent for much longer than usual, counts as stalled."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import pytest
 from howdah.db.statements import read_statement
 from tests.clock import TestClock
 from tests.conftest import Db
-from tests.sql.holding import Held, back_again, claim, details, events, hold, report, tell
+from tests.sql.holding import Held, back_again, claim, details, events, hold, record, report
 
 LONG = timedelta(days=30)
 
 
 @pytest.fixture(autouse=True)
 def a_worker_that_lives(db: Db, clock: TestClock) -> None:
-    """So that nothing is taken back for another reason."""
+    """A live worker, so that no job is recovered for another reason."""
     db.execute("SELECT register_worker('w', gen_random_uuid(), %s)", (LONG,))
     db.execute("UPDATE workers SET fresh_since = fresh_since - %s", (2 * LONG,))
 
 
-def say(db: Db, *jobs: Held) -> None:
+def send_report(db: Db, *jobs: Held) -> None:
     ids, tokens = [job.id for job in jobs], [job.token for job in jobs]
     db.execute("SELECT progress(%s, %s, '{}')", (ids, tokens))
 
 
 def stalled(db: Db) -> set[object]:
-    """Those that everybody is told to be stalled: one by one, in a list, in the figures."""
+    """The jobs that all reads show as stalled: a single job, the list, the figures."""
     found = {
         row["id"]
         for row in db.execute("SELECT id FROM jobs").fetchall()
@@ -52,16 +52,16 @@ def sweep(db: Db) -> list[tuple[object, str, str]]:
 
 def test_half_a_minute_is_never_a_stall(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
-    say(db, job)
+    send_report(db, job)
     for _ in range(50):
         clock.advance(0.1)
-        say(db, job)
+        send_report(db, job)
     assert details(db, job)["stalls_at"] == clock.now + timedelta(seconds=30)
     clock.advance(30)
     assert stalled(db) == set()
     clock.advance(0.001)
     assert stalled(db) == {job.id}
-    say(db, job)
+    send_report(db, job)
     assert stalled(db) == set()
 
 
@@ -69,7 +69,7 @@ def test_a_job_that_reports_seldom_may_be_silent_for_five_times_as_long(db: Db, 
     (job,) = hold(db)
     for _ in range(30):
         clock.advance(60)
-        say(db, job)
+        send_report(db, job)
     clock.advance(300)
     assert stalled(db) == set()
     clock.advance(1)
@@ -80,10 +80,10 @@ def test_the_habit_follows_what_a_job_does_lately(db: Db, clock: TestClock) -> N
     (job,) = hold(db)
     gap = 10.0
     clock.advance(gap)
-    say(db, job)
+    send_report(db, job)
     for seconds in (10, 100, 100, 4):
         clock.advance(seconds)
-        say(db, job)
+        send_report(db, job)
         gap = 0.7 * gap + 0.3 * seconds
         assert report(db, job)["gap"] == pytest.approx(gap, abs=0.001)
         lead = (details(db, job)["stalls_at"] - clock.now).total_seconds()
@@ -93,14 +93,14 @@ def test_the_habit_follows_what_a_job_does_lately(db: Db, clock: TestClock) -> N
 def test_the_first_report_shows_how_often_a_job_reports(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     clock.advance(100)
-    say(db, job)
+    send_report(db, job)
     assert details(db, job)["stalls_at"] == clock.now + timedelta(seconds=500)
 
 
 def test_a_job_that_has_not_reported_is_not_stalled(db: Db, clock: TestClock) -> None:
     silent, logs, claimed = [*hold(db, 2), *hold(db, start=0)]
-    tell(db, logs, kind="log")
-    say(db, claimed)
+    record(db, logs, kind="log")
+    send_report(db, claimed)
     clock.advance(1_000_000)
     assert stalled(db) == set()
     assert details(db, silent)["stalls_at"] is None
@@ -109,13 +109,13 @@ def test_a_job_that_has_not_reported_is_not_stalled(db: Db, clock: TestClock) ->
 def test_a_new_attempt_is_not_stalled_by_the_words_of_the_old_one(db: Db, clock: TestClock) -> None:
     db.execute("SELECT declare_type('x', p_fail_stalled => true)")
     (first,) = hold(db)
-    say(db, first)
+    send_report(db, first)
     clock.advance(31)
     assert stalled(db) == {first.id}
     second = back_again(db, first)
     clock.advance(1_000_000)
     assert (stalled(db), sweep(db)) == (set(), [])
-    say(db, second)
+    send_report(db, second)
     assert stalled(db) == set()
     clock.advance(6_000_000)
     assert stalled(db) == {second.id}
@@ -124,7 +124,7 @@ def test_a_new_attempt_is_not_stalled_by_the_words_of_the_old_one(db: Db, clock:
 @pytest.mark.parametrize("verb", ["SELECT complete(ARRAY[%s], ARRAY[%s])", "SELECT snooze(ARRAY[%s], ARRAY[%s])"])
 def test_a_job_that_is_not_running_is_not_stalled(db: Db, clock: TestClock, verb: str) -> None:
     (job,) = hold(db)
-    say(db, job)
+    send_report(db, job)
     db.execute(verb.encode(), job)
     clock.advance(31)
     assert stalled(db) == set()
@@ -133,10 +133,10 @@ def test_a_job_that_is_not_running_is_not_stalled(db: Db, clock: TestClock, verb
 @pytest.mark.parametrize("sign", ["event", "checkpoint"])
 def test_other_signs_of_life_count_too(db: Db, clock: TestClock, sign: str) -> None:
     (job,) = hold(db)
-    say(db, job)
+    send_report(db, job)
     clock.advance(25)
     if sign == "event":
-        tell(db, job)
+        record(db, job)
     else:
         db.execute("SELECT checkpoint(%s, %s, '1')", job)
     clock.advance(25)
@@ -147,7 +147,7 @@ def test_other_signs_of_life_count_too(db: Db, clock: TestClock, sign: str) -> N
 
 def test_a_stall_ends_nothing_without_fail_stalled(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
-    say(db, job)
+    send_report(db, job)
     clock.advance(1_000)
     assert sweep(db) == []
     db.execute("SELECT declare_type('x')")
@@ -163,9 +163,9 @@ def test_with_fail_stalled_a_stall_is_a_failure(db: Db, clock: TestClock, attemp
     db.execute("SELECT enqueue('x', p_max_attempts => %s, p_retry_policy => %s::jsonb)", (attempts, policy))
     (stuck,) = claim(db)
     (lively,) = hold(db)
-    say(db, stuck, lively)
+    send_report(db, stuck, lively)
     clock.advance(20)
-    say(db, lively)
+    send_report(db, lively)
     clock.advance(11)
     status, error = "failed" if attempts == 1 else "pending", "stalled: nothing was reported for 31 s"
     assert sweep(db) == [(stuck.id, status, error)]
@@ -181,7 +181,7 @@ def test_with_fail_stalled_a_stall_is_a_failure(db: Db, clock: TestClock, attemp
 def test_a_stalled_job_that_was_asked_to_stop_is_cancelled(db: Db, clock: TestClock) -> None:
     db.execute("SELECT declare_type('x', p_fail_stalled => true)")
     (job,) = hold(db)
-    say(db, job)
+    send_report(db, job)
     clock.advance(20)
     db.execute("SELECT cancel(ARRAY[%s])", (job.id,))
     clock.advance(11)
@@ -191,7 +191,7 @@ def test_a_stalled_job_that_was_asked_to_stop_is_cancelled(db: Db, clock: TestCl
 def test_a_job_whose_reports_may_not_have_arrived_is_spared(db: Db, clock: TestClock) -> None:
     db.execute("SELECT declare_type('x', p_fail_stalled => true)")
     (job,) = hold(db)
-    say(db, job)
+    send_report(db, job)
     clock.advance(100)
     db.execute("UPDATE workers SET fresh_since = lease_clock() - interval '50 seconds'")
     assert sweep(db) == [], "its worker was out of touch after it had reported"

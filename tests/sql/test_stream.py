@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.conftest import Connect, Db
-from tests.sql.holding import Held, hold, tell
+from tests.sql.holding import Held, hold, record
 from tests.sql.streaming import Rows, now, read, read_all
 
 
@@ -23,7 +23,7 @@ def jobs(db: Db) -> list[Held]:
 
 def test_without_a_position_it_begins_with_the_oldest(db: Db, jobs: list[Held]) -> None:
     for name in "abc":
-        tell(db, jobs[0], name=name)
+        record(db, jobs[0], name=name)
     for nowhere in (None, ""):
         events, position = read(db, nowhere)
         assert names(events) == ["a", "b", "c"]
@@ -41,17 +41,17 @@ def test_a_row_is_all_of_the_event(db: Db, jobs: list[Held]) -> None:
 
 
 def test_now_is_after_everything_that_has_been_committed(db: Db, jobs: list[Held]) -> None:
-    tell(db, jobs[0], name="before")
+    record(db, jobs[0], name="before")
     position = now(db)
     assert read(db, position)[0] == []
-    tell(db, jobs[0], name="after")
+    record(db, jobs[0], name="after")
     assert names(read(db, position)[0]) == ["after"]
 
 
 def test_it_goes_on_where_the_last_row_says(db: Db, jobs: list[Held]) -> None:
     position: str | None = None
     for name in ("a", "b", "c"):
-        tell(db, jobs[0], name=name)
+        record(db, jobs[0], name=name)
         events, position = read(db, position)
         assert names(events) == [name]
 
@@ -59,7 +59,7 @@ def test_it_goes_on_where_the_last_row_says(db: Db, jobs: list[Held]) -> None:
 def test_each_row_has_the_position_behind_it(db: Db, jobs: list[Held]) -> None:
     start = now(db)
     for name in "abcdef":
-        tell(db, jobs[0], jobs[1], name=name)
+        record(db, jobs[0], jobs[1], name=name)
     everything, _ = read(db, start)
     for place, event in enumerate(everything, start=1):
         rest, _ = read_all(db, event["position"], limit=4)
@@ -70,9 +70,9 @@ def test_reading_on_from_a_row_returns_the_rest_and_in_the_same_call_what_has_co
     db: Db, jobs: list[Held]
 ) -> None:
     start = now(db)
-    tell(db, *jobs, name="then")
+    record(db, *jobs, name="then")
     middle = read(db, start)[0][2]["position"]
-    tell(db, *jobs, name="since")
+    record(db, *jobs, name="since")
     events, position = read(db, middle)
     assert names(events) == ["then"] * 2 + ["since"] * 5
     assert read(db, position)[0] == []
@@ -83,7 +83,7 @@ def test_reading_on_from_a_row_returns_the_rest_and_in_the_same_call_what_has_co
 def test_pages_are_as_long_as_one_asks_and_all_together_are_everything(db: Db, jobs: list[Held]) -> None:
     start = now(db)
     for _ in range(5):
-        tell(db, *jobs)
+        record(db, *jobs)
     for limit in (1, 2, 7, 25, 26):
         for after in (start, None):
             page, _ = read(db, after, limit=limit)
@@ -103,8 +103,8 @@ def test_a_page_of_nothing_is_refused(db: Db, limit: int | None) -> None:
 def test_only_the_types_and_kinds_that_one_asks_for(db: Db) -> None:
     (x,), (y,) = hold(db, job_type="x"), hold(db, job_type="y")
     start = now(db)
-    tell(db, x, y, name="e")
-    tell(db, x, y, name="INFO", kind="log")
+    record(db, x, y, name="e")
+    record(db, x, y, name="INFO", kind="log")
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", x)
     for after in (start, None):
         of_x, position = read(db, after, job_types=["x"])
@@ -120,11 +120,11 @@ def test_only_the_types_and_kinds_that_one_asks_for(db: Db) -> None:
 
 def test_what_commits_late_is_read_late_but_is_read(db: Db, connect: Connect, jobs: list[Held]) -> None:
     slow, position = connect(autocommit=False), now(db)
-    tell(slow, jobs[0], name="slow")
-    tell(db, jobs[1], name="quick")
+    record(slow, jobs[0], name="slow")
+    record(db, jobs[1], name="quick")
     events, position = read(db, position)
     assert names(events) == ["quick"]
-    tell(db, jobs[1], name="quick")
+    record(db, jobs[1], name="quick")
     within = read(db, position)[0][0]["position"]
     slow.commit()
     for after in (position, within):
@@ -137,11 +137,11 @@ def test_what_commits_late_is_read_late_but_is_read(db: Db, connect: Connect, jo
 
 def test_what_is_rolled_back_is_not_read(db: Db, connect: Connect, jobs: list[Held]) -> None:
     doubtful, position = connect(autocommit=False), now(db)
-    tell(doubtful, jobs[0])
+    record(doubtful, jobs[0])
     events, position = read(db, position)
     doubtful.rollback()
     assert (events, read(db, position)[0]) == ([], [])
-    assert tell(db, jobs[0]) == [1]
+    assert record(db, jobs[0]) == [1]
 
 
 def test_a_transaction_that_stays_open_and_has_nothing_to_do_with_it_holds_nothing_up(
@@ -151,7 +151,7 @@ def test_a_transaction_that_stays_open_and_has_nothing_to_do_with_it_holds_nothi
     bystander.execute("SELECT pg_current_xact_id()")
     position: str | None = now(db)
     for name in "abcde":
-        tell(db, jobs[0], name=name)
+        record(db, jobs[0], name=name)
         events, position = read(db, position)
         assert names(events) == [name]
     bystander.rollback()
@@ -163,7 +163,7 @@ def test_rows_of_one_transaction_are_read_together_and_can_be_told_apart(
 ) -> None:
     writer, position = connect(autocommit=False), now(db)
     for name in "abcd":
-        tell(writer, jobs[0], name=name)
+        record(writer, jobs[0], name=name)
     writer.commit()
     events, _ = read(db, position)
     assert names(events) == ["a", "b", "c", "d"]
@@ -173,13 +173,13 @@ def test_rows_of_one_transaction_are_read_together_and_can_be_told_apart(
 
 def test_savepoints_are_part_of_their_transaction(db: Db, connect: Connect, jobs: list[Held]) -> None:
     writer, position = connect(autocommit=False), now(db)
-    tell(writer, jobs[0], name="a")
+    record(writer, jobs[0], name="a")
     for name, forced_back in (("b", False), ("undone", True), ("c", False)):
         with writer.transaction(force_rollback=forced_back):
-            tell(writer, jobs[0], name=name)
+            record(writer, jobs[0], name=name)
             with writer.transaction():
-                tell(writer, jobs[1], name=f"inner {name}")
-        tell(db, jobs[2], name="other")
+                record(writer, jobs[1], name=f"inner {name}")
+        record(db, jobs[2], name="other")
         events, position = read(db, position)
         assert names(events) == ["other"]
     writer.commit()
@@ -193,17 +193,17 @@ def test_savepoints_are_part_of_their_transaction(db: Db, connect: Connect, jobs
 def test_what_a_transaction_has_written_itself_is_read_once_it_is_committed(
     db: Db, connect: Connect, jobs: list[Held], busy: bool
 ) -> None:
-    """It may still roll back. And whoever reads on from a position that it took must not miss what it wrote afterwards."""
+    """It may still roll back. And a reader that continues from its position must not miss what it wrote afterwards."""
     writer, start = connect(autocommit=False), now(db)
-    tell(writer, jobs[0], name="a")
+    record(writer, jobs[0], name="a")
     if busy:
-        tell(db, jobs[1], name="other")
+        record(db, jobs[1], name="other")
     events, position = read(writer, start)
     taken = now(writer)
     assert names(events) == ["other"] * busy
-    tell(writer, jobs[0], name="b")
+    record(writer, jobs[0], name="b")
     if busy:
-        tell(db, jobs[1], name="other")
+        record(db, jobs[1], name="other")
     events, position = read(writer, position)
     assert names(events) == ["other"] * busy
     writer.commit()
@@ -214,12 +214,12 @@ def test_what_a_transaction_has_written_itself_is_read_once_it_is_committed(
 def test_a_snapshot_that_is_held_for_long_sees_the_stream_as_of_then(
     db: Db, connect: Connect, jobs: list[Held]
 ) -> None:
-    tell(db, jobs[0], name="a")
+    record(db, jobs[0], name="a")
     old = connect(autocommit=False)
     old.commit()
     old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     events, position = read(old)
-    tell(db, jobs[0], name="b")
+    record(db, jobs[0], name="b")
     assert (names(events), read(old, position)[0]) == (["a"], [])
     old.rollback()
     assert names(read(old, position)[0]) == ["b"]
@@ -233,7 +233,7 @@ def test_while_many_write_as_fast_as_they_can_everything_is_read_once_and_in_ord
     def write(writer: Db, job: Held) -> None:
         for n in range(100):
             for _ in range(n % 3 + 1):
-                tell(writer, job)
+                record(writer, job)
             writer.rollback() if n % 7 == 6 else writer.commit()
 
     found: Rows = []
@@ -256,12 +256,12 @@ def test_while_many_write_as_fast_as_they_can_everything_is_read_once_and_in_ord
 
 def test_nothing_is_read_that_was_not_there_yet(db: Db, connect: Connect, jobs: list[Held]) -> None:
     slow, start = connect(autocommit=False), now(db)
-    tell(slow, jobs[0], name="slow")
-    tell(db, jobs[1], name="a")
-    tell(db, jobs[2], name="b")
+    record(slow, jobs[0], name="slow")
+    record(db, jobs[1], name="a")
+    record(db, jobs[2], name="b")
     until = now(db)
     slow.commit()
-    tell(db, jobs[1], name="c")
+    record(db, jobs[1], name="c")
     for after in (start, None):
         for limit in (1, 2, 100):
             found, position = read_all(db, after, limit=limit, until=until)
@@ -273,11 +273,11 @@ def test_nothing_is_read_that_was_not_there_yet(db: Db, connect: Connect, jobs: 
 
 def test_resuming_in_the_middle_of_an_old_page_reads_on_until_then(db: Db, jobs: list[Held]) -> None:
     start = now(db)
-    tell(db, *jobs, name="a")
+    record(db, *jobs, name="a")
     middle = read(db, start)[0][1]["position"]
-    tell(db, *jobs, name="b")
+    record(db, *jobs, name="b")
     until = now(db)
-    tell(db, *jobs, name="c")
+    record(db, *jobs, name="c")
     for limit in (1, 3, 4, 100):
         found, position = read_all(db, middle, limit=limit, until=until)
         assert (names(found), position) == (["a"] * 3 + ["b"] * 5, until)
@@ -285,12 +285,12 @@ def test_resuming_in_the_middle_of_an_old_page_reads_on_until_then(db: Db, jobs:
 
 def test_the_stream_never_goes_back(db: Db, connect: Connect, jobs: list[Held]) -> None:
     slow = connect(autocommit=False)
-    tell(slow, jobs[4], name="slow")
-    tell(db, *jobs[:3], name="a")
+    record(slow, jobs[4], name="slow")
+    record(db, *jobs[:3], name="a")
     until = now(db)
     slow.commit()
     after_slow = now(db)
-    tell(db, *jobs[:3], name="b")
+    record(db, *jobs[:3], name="b")
     for ahead in (after_slow, now(db)):
         assert read(db, ahead, until=until) == ([], ahead)
     within = read(db, until)[0][1]["position"]
@@ -300,10 +300,10 @@ def test_the_stream_never_goes_back(db: Db, connect: Connect, jobs: list[Held]) 
 
 
 def test_what_is_deleted_meanwhile_hides_nothing(db: Db, connect: Connect, jobs: list[Held]) -> None:
-    """Not even if the highest numbers are gone with it."""
+    """Not even if the highest numbers are deleted, too."""
     slow, start = connect(autocommit=False), now(db)
-    tell(slow, jobs[0], name="slow")
-    tell(db, jobs[1], name="gone")
+    record(slow, jobs[0], name="slow")
+    record(db, jobs[1], name="gone")
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", jobs[1])
     events, position = read(db, start)
     assert names(events) == ["gone", "completed"]
@@ -316,24 +316,22 @@ def test_what_is_deleted_meanwhile_hides_nothing(db: Db, connect: Connect, jobs:
             assert read(db, behind)[0] == []
 
 
-def test_after_a_crash_transactions_may_reuse_ids_that_an_old_snapshot_seems_to_see(
-    db: Db, jobs: list[Held]
-) -> None:
-    """What was committed, but not yet on the disk, is gone, and so is its number, which then comes again."""
+def test_after_a_crash_transactions_may_reuse_ids_that_an_old_snapshot_seems_to_see(db: Db, jobs: list[Held]) -> None:
+    """A transaction that was committed, but is not yet on the disk, is lost, and its id is used again."""
     start = now(db)
-    tell(db, *jobs, name="before")
+    record(db, *jobs, name="before")
     seen, n = now(db).split("@")
     last = int(seen.split(":")[1]) + 5
     ahead = f"{last}:{last}:@{n}"
     middle = f"{start}/{ahead}/{int(n) - 2}"
     assert (read(db, ahead)[0], names(read(db, middle)[0])) == ([], ["before"] * 2)
     for name in "abc":
-        tell(db, jobs[0], name=name)
+        record(db, jobs[0], name=name)
     for limit in (1, 2, 100):
         assert names(read_all(db, ahead, limit=limit)[0]) == ["a", "b", "c"]
         assert names(read_all(db, middle, limit=limit)[0]) == ["before", "before", "a", "b", "c"]
     events, position = read(db, ahead, limit=2)
-    tell(db, jobs[0], name="d")
+    record(db, jobs[0], name="d")
     assert names(read(db, position)[0]) == names(read(db, events[-1]["position"])[0]) == ["c", "d"]
 
 
@@ -364,9 +362,9 @@ def test_a_position_of_another_database_is_refused(db: Db) -> None:
 def test_events_that_came_with_a_dump_of_another_cluster_are_refused_until_they_are_numbered_anew(
     db: Db, connect: Connect, jobs: list[Held]
 ) -> None:
-    """One day this cluster comes to their numbers, and they would come as new. How they are numbered: see test_restore."""
+    """Once this cluster reaches their transaction ids, they would show up as new. For the renumbering, see test_restore."""
     start = now(db)
-    tell(db, jobs[0], name="restored")
+    record(db, jobs[0], name="restored")
     db.execute("UPDATE events SET xid = '9000000000000'")
     for after in (start, None, now(db)):
         with pytest.raises(psycopg.Error, match="another cluster") as caught:
@@ -374,7 +372,7 @@ def test_events_that_came_with_a_dump_of_another_cluster_are_refused_until_they_
         assert caught.value.sqlstate == "JQ009"
     db.execute("UPDATE events SET xid = '2'")
     assert names(read(db, start)[0]) == ["restored"]
-    # What this very transaction has written is its own, and not foreign.
+    # Events of this very transaction are not foreign.
     other = connect(autocommit=False)
-    tell(other, jobs[1], name="own")
+    record(other, jobs[1], name="own")
     assert names(read(other, start)[0]) == ["restored"]

@@ -1,4 +1,4 @@
-"""Two-phase commit: a transaction that has notified cannot be prepared, so a session may switch notifications off."""
+"""Two-phase commit: a transaction that has notified cannot be prepared, so a session may turn notifications off."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from psycopg import sql
 
 from tests.conftest import Connect, Db
 from tests.sql.holding import Held, hold
-from tests.sql.listening import heard, listener
+from tests.sql.listening import listener, received
 
 OFF = ("off", "OFF", "false", "no", "0")
 
 
 @pytest.fixture
 def prepared(db: Db) -> Iterator[str]:
-    """A name for a transaction, of which nothing is left."""
+    """A name for a prepared transaction, which is rolled back in the end."""
     if db.execute("SHOW max_prepared_transactions").fetchone() == {"max_prepared_transactions": "0"}:
         pytest.skip("this server prepares no transactions")
     name = f"two-phase-{uuid.uuid4()}"
@@ -57,14 +57,14 @@ def test_while_a_worker_sleeps_only_a_session_without_notifications_can_prepare(
     db: Db, connect: Connect, sleeper: Db, prepared: str, change: Callable[[Db, Held], object]
 ) -> None:
     (job,) = hold(db)
-    heard(sleeper, db)
+    received(sleeper, db)
     producer = connect()
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="NOTIFY"):
         prepare(producer, prepared, change, job)
     producer.execute("SET howdah.notify = off")
     prepare(producer, prepared, change, job)
     db.execute(sql.SQL("COMMIT PREPARED {}").format(prepared))
-    assert heard(sleeper, db) == []
+    assert received(sleeper, db) == []
 
 
 @pytest.mark.parametrize("value", OFF)
@@ -72,7 +72,7 @@ def test_what_off_may_be_called(db: Db, connect: Connect, sleeper: Db, value: st
     producer = connect()
     producer.execute("SELECT set_config('howdah.notify', %s, false)", (value,))
     producer.execute("SELECT enqueue('x')")
-    assert heard(sleeper, db) == []
+    assert received(sleeper, db) == []
     producer.execute("RESET howdah.notify")
     producer.execute("SELECT enqueue('x')")
-    assert len(heard(sleeper, db)) == 1
+    assert len(received(sleeper, db)) == 1

@@ -1,6 +1,6 @@
-"""Who sleeps is woken when there may be something to do, and nobody is notified for nothing.
+"""Sleepers are notified when jobs may be due, and only then.
 
-That nothing came is seen by a sentinel: notifications arrive in the order of their commits.
+A sentinel shows that nothing else came: notifications arrive in the order of their commits.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import pytest
 
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
-from tests.sql.listening import heard, listener
+from tests.sql.listening import listener, received
 
 Listen = Callable[..., Db]
 
 
 @pytest.fixture
 def listen(connect: Connect, db: Db) -> Listen:
-    """Makes connections that listen, and that sleep on the types given."""
+    """Open connections that listen, and that sleep on the types given."""
 
     def listen(*job_types: str) -> Db:
         conn = listener(connect)
@@ -46,7 +46,7 @@ def held(db: Db, start: int = 1) -> dict[str, Any]:
     return db.execute("SELECT id, token FROM claim('w', ARRAY['x'], 1, %s)", (start,)).fetchall()[0]
 
 
-# What is done first, where %(id)s and %(token)s come from, and the call that makes a job due.
+# The preparation, which returns %(id)s and %(token)s, and the call that makes a job due.
 ENQUEUE = "SELECT enqueue('x')"
 ENQUEUE_ALONE = "SELECT enqueue('x', p_alone => true)"
 LATER = "SELECT enqueue('x', p_delay => '1 hour')"
@@ -79,7 +79,7 @@ def test_a_job_that_becomes_due_wakes_a_sleeper_on_its_type_once(db: Db, listen:
         db.execute(one.encode())
     sleeper = listen("x", "y")
     db.execute(statement.encode())
-    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    assert received(sleeper, db) == [f"wake {bucket(db, 'x')}"]
 
 
 @pytest.mark.parametrize("way", HELD_WAYS_TO_BE_DUE)
@@ -88,7 +88,7 @@ def test_a_released_job_wakes_a_sleeper_on_its_type_once(db: Db, listen: Listen,
     mine = held(db)
     sleeper = listen("x", "y")
     db.execute(HELD_WAYS_TO_BE_DUE[way].encode(), mine)
-    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    assert received(sleeper, db) == [f"wake {bucket(db, 'x')}"]
 
 
 def test_the_jobs_of_a_dead_worker_wake_a_sleeper(db: Db, listen: Listen, clock: TestClock) -> None:
@@ -98,7 +98,7 @@ def test_the_jobs_of_a_dead_worker_wake_a_sleeper(db: Db, listen: Listen, clock:
     sleeper = listen("x")
     clock.advance(16)
     db.execute("SELECT recover()")
-    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    assert received(sleeper, db) == [f"wake {bucket(db, 'x')}"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_call_that_makes_nothing_due_wakes_no_sleeper(db: Db, listen: Listen, 
     db.execute("SELECT enqueue('x', p_key => 'k')")
     sleeper = listen("x")
     db.execute(statement.encode())
-    assert heard(sleeper, db) == []
+    assert received(sleeper, db) == []
 
 
 def test_a_failure_that_is_tried_again_later_wakes_no_sleeper(db: Db, listen: Listen) -> None:
@@ -132,29 +132,29 @@ def test_a_failure_that_is_tried_again_later_wakes_no_sleeper(db: Db, listen: Li
     db.execute(
         "SELECT fail(ARRAY[%(id)s], ARRAY[%(token)s], ARRAY['boom'], p_delays => ARRAY[interval '1 h'])", held(db)
     )
-    assert heard(sleeper, db) == []
+    assert received(sleeper, db) == []
 
 
 def test_without_a_sleeper_nothing_is_notified(db: Db, listen: Listen) -> None:
     awake = listen()
     db.execute("SELECT enqueue('x')")
     db.execute("SELECT enqueue_many('x', ARRAY['{}']::jsonb[])")
-    assert heard(awake, db) == []
+    assert received(awake, db) == []
 
 
 def test_a_sleeper_on_other_types_is_not_woken(db: Db, listen: Listen) -> None:
     sleeper = listen(elsewhere(db, "x"))
     db.execute("SELECT enqueue('x')")
-    assert heard(sleeper, db) == []
+    assert received(sleeper, db) == []
 
 
 def test_a_sleeper_that_has_woken_up_is_not_woken_again(db: Db, listen: Listen) -> None:
     sleeper = listen("x")
     db.execute("SELECT enqueue('x')")
-    assert len(heard(sleeper, db)) == 1
+    assert len(received(sleeper, db)) == 1
     sleeper.execute("SELECT remove_sleeper(ARRAY['x'])")
     db.execute("SELECT enqueue('x')")
-    assert heard(sleeper, db) == []
+    assert received(sleeper, db) == []
 
 
 def test_a_sleeper_whose_connection_ends_is_removed(db: Db, listen: Listen) -> None:
@@ -164,7 +164,7 @@ def test_a_sleeper_whose_connection_ends_is_removed(db: Db, listen: Listen) -> N
     while db.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = %s", (pid,)).fetchone() is not None:
         pass
     db.execute("SELECT enqueue('x')")
-    assert heard(awake, db) == []
+    assert received(awake, db) == []
 
 
 def test_sleep_outlives_the_transaction_in_which_it_began(db: Db, listen: Listen) -> None:
@@ -172,19 +172,19 @@ def test_sleep_outlives_the_transaction_in_which_it_began(db: Db, listen: Listen
     with sleeper.transaction(force_rollback=True):
         sleeper.execute("SELECT add_sleeper(ARRAY['x'])")
     db.execute("SELECT enqueue('x')")
-    assert len(heard(sleeper, db)) == 1
+    assert len(received(sleeper, db)) == 1
 
 
 def test_a_transaction_wakes_when_it_commits_and_not_if_it_does_not(db: Db, connect: Connect, listen: Listen) -> None:
     sleeper, producer = listen("x"), connect()
     with producer.transaction(force_rollback=True):
         producer.execute("SELECT enqueue('x')")
-    assert heard(sleeper, db) == []
+    assert received(sleeper, db) == []
     with producer.transaction():
         for _ in range(3):
             producer.execute("SELECT enqueue('x')")
-        assert heard(sleeper, db) == []
-    assert len(heard(sleeper, db)) == 1
+        assert received(sleeper, db) == []
+    assert len(received(sleeper, db)) == 1
 
 
 def test_a_producer_keeps_no_lock_and_does_not_wait_for_a_sleeper(db: Db, connect: Connect, listen: Listen) -> None:
@@ -199,7 +199,7 @@ def test_many_types_of_one_bucket_wake_once(db: Db, listen: Listen) -> None:
     job_types = [f"type {n}" for n in range(200)]
     sleeper = listen(*job_types)
     db.execute("SELECT notify_workers(%s::varchar[])", (job_types,))
-    assert sorted(heard(sleeper, db)) == sorted({f"wake {bucket(db, job_type)}" for job_type in job_types})
+    assert sorted(received(sleeper, db)) == sorted({f"wake {bucket(db, job_type)}" for job_type in job_types})
     assert all(0 <= bucket(db, job_type) < 32 for job_type in job_types)
 
 
@@ -227,7 +227,7 @@ def test_an_ended_job_of_an_ordered_type_wakes_for_the_next(
     db.execute("SELECT enqueue_many('x', array_fill('{}'::jsonb, ARRAY[2]))")
     mine, sleeper = held(db), listen("x")
     db.execute(statement.encode(), mine)
-    assert heard(sleeper, db) == ([f"wake {bucket(db, 'x')}"] if ordered else [])
+    assert received(sleeper, db) == ([f"wake {bucket(db, 'x')}"] if ordered else [])
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_request_to_stop_a_running_job_notifies_its_worker_once(db: Db, listen
     mine, worker = held(db), listen()
     db.execute(statement.encode(), mine)
     db.execute(statement.encode(), mine)
-    assert heard(worker, db) == [f"cancel {mine['id']}"]
+    assert received(worker, db) == [f"cancel {mine['id']}"]
 
 
 def test_a_cancelled_job_that_did_not_run_notifies_no_worker(db: Db, listen: Listen) -> None:
@@ -247,7 +247,7 @@ def test_a_cancelled_job_that_did_not_run_notifies_no_worker(db: Db, listen: Lis
     held(db, start=0)
     worker = listen()
     db.execute("SELECT cancel(ARRAY(SELECT id FROM live))")
-    assert heard(worker, db) == []
+    assert received(worker, db) == []
 
 
 def test_thousands_that_are_asked_to_stop_do_not_flood_the_channel(db: Db, listen: Listen) -> None:
@@ -255,7 +255,7 @@ def test_thousands_that_are_asked_to_stop_do_not_flood_the_channel(db: Db, liste
     db.execute("SELECT claim('w', ARRAY['x'], 1500, 1500)")
     worker = listen()
     db.execute("SELECT cancel(ARRAY(SELECT id FROM live))")
-    assert len(heard(worker, db)) == 1000
+    assert len(received(worker, db)) == 1000
 
 
 def test_while_one_call_notifies_others_do_not_wait_to_send_the_same(listen: Listen, connect: Connect, db: Db) -> None:
@@ -265,13 +265,13 @@ def test_while_one_call_notifies_others_do_not_wait_to_send_the_same(listen: Lis
     lock = "SELECT pg_advisory_xact_lock('howdah.live'::regclass::oid::int, 64 + abs(hashtext(%s) %% 32))"
     teller.execute(lock, ("x",))
     db.execute(ENQUEUE_ALONE)
-    assert heard(sleeper, db) == []
-    # Of this one nobody knows when it ends.
+    assert received(sleeper, db) == []
+    # The end of this one is unknown.
     db.execute(ENQUEUE)
-    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    assert received(sleeper, db) == [f"wake {bucket(db, 'x')}"]
     teller.commit()
     db.execute(ENQUEUE_ALONE)
-    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    assert received(sleeper, db) == [f"wake {bucket(db, 'x')}"]
 
 
 def test_an_open_transaction_suppresses_no_notification(listen: Listen, connect: Connect, db: Db) -> None:
@@ -280,6 +280,6 @@ def test_an_open_transaction_suppresses_no_notification(listen: Listen, connect:
     theirs.execute("SELECT")
     theirs.execute(ENQUEUE)
     db.execute(ENQUEUE)
-    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    assert received(sleeper, db) == [f"wake {bucket(db, 'x')}"]
     theirs.commit()
-    assert heard(sleeper, db) == [f"wake {bucket(db, 'x')}"]
+    assert received(sleeper, db) == [f"wake {bucket(db, 'x')}"]

@@ -1,6 +1,6 @@
-"""Who watches a type is told when there is news of it, and nobody is notified for nothing.
+"""Watchers of a type are notified when its jobs change, and only then.
 
-That nothing came is seen by a sentinel: notifications arrive in the order of their commits.
+A sentinel shows that nothing else came: notifications arrive in the order of their commits.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import pytest
 
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
-from tests.sql.holding import hold, tell
-from tests.sql.listening import heard, listener
+from tests.sql.holding import hold, record
+from tests.sql.listening import listener, received
 
 Watch = Callable[..., Db]
 
 
 @pytest.fixture
 def watch(connect: Connect) -> Watch:
-    """Makes connections that listen, and that watch the types given."""
+    """Open connections that listen, and that watch the types given."""
 
     def watch(*job_types: str | None) -> Db:
         conn = listener(connect)
@@ -60,7 +60,7 @@ NEWS = {
     "a plain Fail": "UPDATE jobs SET status = 'pending', last_error = 'boom' WHERE id = %(id)s",
     "a plain word of progress": "UPDATE jobs SET progress = 7 WHERE id = %(id)s",
 }
-# Of a job that waits.
+# Of a pending job.
 NEWS_OF_WHAT_WAITS = {
     "a cancellation": "SELECT cancel(ARRAY(SELECT id FROM live))",
     "a plain cancellation": "UPDATE jobs SET status = 'cancelled'",
@@ -73,12 +73,12 @@ def test_a_watcher_is_notified_once_and_other_sessions_are_not(db: Db, watch: Wa
     told, untold = hold(db, 2)
     listener = watch()
     db.execute(NEWS[news].encode(), untold._asdict())
-    assert heard(listener, db) == []
+    assert received(listener, db) == []
     if "recover" in NEWS[news]:
         db.execute("SELECT claim('w', ARRAY['x'], 2, 2)")
     watcher = watch("x")
     db.execute(NEWS[news].encode(), told._asdict())
-    assert heard(watcher, db) == [f"news {bucket(db, 'x')}"]
+    assert received(watcher, db) == [f"news {bucket(db, 'x')}"]
 
 
 @pytest.mark.parametrize("news", NEWS_OF_WHAT_WAITS)
@@ -87,7 +87,7 @@ def test_a_watcher_is_notified_of_the_end_of_a_pending_job(db: Db, watch: Watch,
     clock.advance(2)
     watcher = watch("x")
     db.execute(NEWS_OF_WHAT_WAITS[news].encode())
-    assert heard(watcher, db) == [f"news {bucket(db, 'x')}"]
+    assert received(watcher, db) == [f"news {bucket(db, 'x')}"]
 
 
 def test_a_new_life_is_news(db: Db, watch: Watch) -> None:
@@ -95,7 +95,7 @@ def test_a_new_life_is_news(db: Db, watch: Watch) -> None:
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
     watcher = watch("x")
     db.execute("SELECT retry(ARRAY[%s])", (job.id,))
-    assert heard(watcher, db) == [f"news {bucket(db, 'x')}"]
+    assert received(watcher, db) == [f"news {bucket(db, 'x')}"]
 
 
 @pytest.mark.parametrize("news", NEWS)
@@ -104,41 +104,41 @@ def test_what_changes_nothing_is_no_news(db: Db, watch: Watch, news: str) -> Non
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
     watcher = watch("x")
     db.execute(NEWS[news].encode(), job._asdict())
-    assert heard(watcher, db) == []
+    assert received(watcher, db) == []
 
 
 def test_a_watcher_of_all_types_is_notified_of_each(db: Db, watch: Watch) -> None:
     watcher = watch(None)
     for job_type in ("x", elsewhere(db, "x")):
         (job,) = hold(db, job_type=job_type)
-        tell(db, job)
-        assert heard(watcher, db) == [f"news {bucket(db, job_type)}"]
+        record(db, job)
+        assert received(watcher, db) == [f"news {bucket(db, job_type)}"]
     row = watcher.execute("SELECT add_watcher() AS buckets").fetchone()
     assert row == {"buckets": list(range(32))}
 
 
 def test_a_watcher_of_other_types_is_not_notified(db: Db, watch: Watch) -> None:
     watcher = watch(elsewhere(db, "x"))
-    tell(db, *hold(db))
-    assert heard(watcher, db) == []
+    record(db, *hold(db))
+    assert received(watcher, db) == []
 
 
 def test_a_batch_of_many_is_one_notification_for_each_bucket(db: Db, watch: Watch) -> None:
     types = ["x", elsewhere(db, "x")]
     held = [job for job_type in types for job in hold(db, 20, job_type)]
     watcher = watch(*types)
-    tell(db, *held)
+    record(db, *held)
     ids, tokens = [job.id for job in held], [job.token for job in held]
-    assert sorted(heard(watcher, db)) == sorted(f"news {bucket(db, job_type)}" for job_type in types)
+    assert sorted(received(watcher, db)) == sorted(f"news {bucket(db, job_type)}" for job_type in types)
     db.execute("SELECT complete(%s, %s)", (ids, tokens))
-    assert sorted(heard(watcher, db)) == sorted(f"news {bucket(db, job_type)}" for job_type in types)
+    assert sorted(received(watcher, db)) == sorted(f"news {bucket(db, job_type)}" for job_type in types)
 
 
 def test_a_session_does_not_notify_itself(db: Db, watch: Watch) -> None:
     (job,) = hold(db)
     watcher = watch("x")
-    tell(watcher, job)
-    assert heard(watcher, db) == []
+    record(watcher, job)
+    assert received(watcher, db) == []
 
 
 def test_a_former_watcher_is_not_notified_unless_it_began_twice(db: Db, watch: Watch) -> None:
@@ -146,11 +146,11 @@ def test_a_former_watcher_is_not_notified_unless_it_began_twice(db: Db, watch: W
     watcher = watch("x", "x")
     watcher.execute("SELECT add_watcher(ARRAY['x'])")
     watcher.execute("SELECT remove_watcher(ARRAY['x'])")
-    tell(db, job)
-    assert len(heard(watcher, db)) == 1
+    record(db, job)
+    assert len(received(watcher, db)) == 1
     watcher.execute("SELECT remove_watcher(ARRAY['x'])")
-    tell(db, job)
-    assert heard(watcher, db) == []
+    record(db, job)
+    assert received(watcher, db) == []
 
 
 def test_a_session_that_ends_watches_no_more(db: Db, watch: Watch) -> None:
@@ -160,8 +160,8 @@ def test_a_session_that_ends_watches_no_more(db: Db, watch: Watch) -> None:
     db.execute("SELECT pg_terminate_backend(%s)", (pid,))
     while db.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = %s", (pid,)).fetchone() is not None:
         pass
-    tell(db, job)
-    assert heard(listener, db) == []
+    record(db, job)
+    assert received(listener, db) == []
 
 
 def test_watching_outlives_the_transaction_in_which_it_began(db: Db, watch: Watch) -> None:
@@ -169,28 +169,28 @@ def test_watching_outlives_the_transaction_in_which_it_began(db: Db, watch: Watc
     watcher = watch()
     with watcher.transaction(force_rollback=True):
         watcher.execute("SELECT add_watcher(ARRAY['x'])")
-    tell(db, job)
-    assert len(heard(watcher, db)) == 1
+    record(db, job)
+    assert len(received(watcher, db)) == 1
 
 
 def test_news_comes_when_it_is_committed_and_not_if_it_is_not(db: Db, connect: Connect, watch: Watch) -> None:
     (job,) = hold(db)
     watcher, writer = watch("x"), connect()
     with writer.transaction(force_rollback=True):
-        tell(writer, job)
-    assert heard(watcher, db) == []
+        record(writer, job)
+    assert received(watcher, db) == []
     with writer.transaction():
         for _ in range(3):
-            tell(writer, job)
-        assert heard(watcher, db) == []
-    assert len(heard(watcher, db)) == 1
+            record(writer, job)
+        assert received(watcher, db) == []
+    assert len(received(watcher, db)) == 1
 
 
 def test_a_writer_keeps_no_lock_and_does_not_wait_for_watchers(db: Db, connect: Connect, watch: Watch) -> None:
     (watched,), (unwatched,) = hold(db), hold(db, job_type=elsewhere(db, "x"))
     watch("x")
     writer = connect(autocommit=False)
-    tell(writer, watched, unwatched)
+    record(writer, watched, unwatched)
     locks = writer.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").fetchall()
     assert locks == []
 
@@ -199,12 +199,12 @@ def test_watching_and_sleeping_are_two_things(db: Db, watch: Watch) -> None:
     (job,) = hold(db)
     sleeper = watch()
     sleeper.execute("SELECT add_sleeper(ARRAY['x'])")
-    tell(db, job)
-    assert heard(sleeper, db) == []
+    record(db, job)
+    assert received(sleeper, db) == []
     sleeper.execute("SELECT remove_sleeper(ARRAY['x'])")
     watcher = watch("x")
     db.execute("SELECT enqueue('x')")
-    assert heard(watcher, db) == []
+    assert received(watcher, db) == []
 
 
 def test_a_session_that_was_not_watching_may_stop_without_a_warning(db: Db) -> None:
