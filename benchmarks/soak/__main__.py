@@ -45,7 +45,7 @@ _MOST_JOBS_A_SECOND: Final = 1_000_000
 _MOST_WORKERS: Final = 100
 _SEEDS: Final = 1_000_000
 _A_LINE_EVERY: Final = 10.0
-"""Seconds. Where nobody looks at a bar, a log is written, and that is read later."""
+"""Seconds between two lines, without a terminal."""
 _UNDISTURBED: Final = 2
 """Workers that there must be, so that one can be disturbed and one is not."""
 

@@ -1,10 +1,9 @@
-"""What became of every job, by three witnesses: who enqueued it, the handlers that ran it, and the rows that are there.
+"""The outcome of every job, from three sources: the producers, the notes of the handlers, and the rows of the database.
 
-The queue's own counters are none of them. An acknowledged job has ended once: that is, there is one row in the archive, and
-none among the live ones. A completed job has been run: a handler noted its end under the token that is in the row.
-To run a job again is allowed where the first holder was taken from it, and each such case is looked at; so is each failure that
-was not planned. What explains them is a fault that befell a holder, or that it had stalled: a worker of a machine that is too busy
-may be silent for as long as its lease, though nobody has touched it.
+The queue's own counters are not used. An acknowledged job must have ended once: with one row in the archive, and none among the
+live ones. A completed job must have run: a handler noted its end under the token of the row. A job may run again if it was taken
+from its first holder; each such case is checked, and so is each failure that was not planned. The explanation is a fault of a
+holder, or a stall: on a busy machine a worker may be silent for as long as its lease without any fault.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ class Accounts:
     failed_unexplained: int
     """Not planned, and fewer faults befell the holders than the job had attempts."""
     cancelled: int
-    """Which nobody has asked for."""
+    """Not planned."""
     unfinished: int
-    """Acknowledged, and still there when nobody waited any longer."""
+    """Acknowledged, and still live at the end of the wait."""
     lost: int
     """Acknowledged, and nowhere; or completed, though no handler ran it."""
     doubled: int
@@ -228,7 +227,7 @@ class _Causes:
         ]
 
     def _stalled(self, held: Run, taken: Run) -> bool:
-        """Whether the worker that held it was silent for so long that somebody else could be given it."""
+        """Whether the worker that held it was silent for so long that another worker could claim it."""
         return self._runs.silence(held.pid, held.at, taken.at) >= self._stall
 
 

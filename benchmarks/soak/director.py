@@ -32,7 +32,7 @@ _LOOK_EVERY: Final = 0.05
 _PATIENCE: Final = 120.0
 """Seconds that the queue may take to drain, with nothing in its way."""
 _LITTLE_PATIENCE: Final = 10.0
-"""The same, beside the time until the dead are found, where somebody has pressed Ctrl-C."""
+"""The same after Ctrl-C, beside the time in which dead workers are found."""
 _TRY_AGAIN: Final = 0.5
 _BURST_SECONDS: Final = 10
 _PRODUCER: Final = "producer"
@@ -40,7 +40,7 @@ _PRODUCER: Final = "producer"
 
 _USUAL_LEASE, _SHORTEST_LEASE = 15.0, 2.0
 _LEASES: Final = 8
-"""How many of them a short soak has: there must be time for somebody to be given up."""
+"""How many of them a short soak has: there must be time to find a dead worker."""
 _SAMPLES: Final = 120
 _OFTEN, _RARELY = 0.5, 60.0
 
@@ -101,12 +101,12 @@ class Soaked:
     accounts: Accounts
     recoveries: list[Recovery]
     fallen: list[str]
-    """Workers that ended though nobody had asked them to."""
+    """Workers that ended though they were not asked to."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was lost or doubled, nobody fell, and all that happened besides can be explained. Who has
-        interrupted it did not wait for the end."""
+        """Whether nothing was lost or doubled, no worker ended by itself, and everything else is explained. After an interruption,
+        unfinished jobs do not count."""
         found = self.accounts
         if found.lost or found.doubled or found.inexplicable or self.fallen:
             return False
@@ -240,7 +240,7 @@ class _Director:
         heapq.heappush(self._agenda, (at, next(self._turns), what))
 
     def _go_on(self, wanted: Callable[[], bool]) -> None:
-        """As long as that is wanted, or until somebody interrupts it."""
+        """While ``wanted`` holds, or until an interruption."""
         try:
             while wanted():
                 while self._agenda and self._agenda[0][0] <= self._now():
@@ -309,7 +309,7 @@ class _Director:
     def _strike(self, planned: Planned) -> None:
         fault = _STRIKES[planned.kind](self, planned)
         if fault is None:
-            # Nobody is there whom it could befall.
+            # No worker is there that it could hit.
             self._later(self._now() + _TRY_AGAIN, lambda: self._strike(planned))
             return
         self._to_come -= 1
@@ -344,13 +344,13 @@ class _Director:
         found = self._rows("connections", run=self._run)
         if not found:
             return None
-        chosen = found[int(planned.whom * len(found))]
+        chosen = found[int(planned.target * len(found))]
         at = time.monotonic()
         if not self._rows("disconnect", **chosen):
             return None
-        whose = chosen["name"].removeprefix(f"{self._run}-")
-        who = "the producers" if whose == _PRODUCER else f"worker {whose}"
-        return Fault(DISCONNECT, at, at, self._staff.pid_of(chosen["name"]), f"a connection of {who} is ended")
+        name = chosen["name"].removeprefix(f"{self._run}-")
+        holder = "the producers" if name == _PRODUCER else f"worker {name}"
+        return Fault(DISCONNECT, at, at, self._staff.pid_of(chosen["name"]), f"a connection of {holder} is ended")
 
     def _hold(self, planned: Planned) -> Fault | None:
         seconds = min(self._options.lease * (1 + 2 * planned.how_long), self._options.seconds / 4)
@@ -372,7 +372,7 @@ class _Director:
 
     def _victim(self, planned: Planned) -> Worker | None:
         victims = self._staff.victims(self._registered())
-        return victims[int(planned.whom * len(victims))] if victims else None
+        return victims[int(planned.target * len(victims))] if victims else None
 
     def _held_by(self, worker: Worker) -> frozenset[bytes]:
         return frozenset(row["id"].bytes for row in self._rows("held", pid=worker.pid))

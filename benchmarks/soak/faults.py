@@ -25,7 +25,7 @@ MEANINGS: Final = {
 }
 KINDS: Final = tuple(MEANINGS)
 OF_WORKERS: Final = frozenset({KILL, STOP, RESTART})
-"""Those that need a worker who may be disturbed."""
+"""Faults of a worker that may be disturbed."""
 NONE: Final = "none"
 _EVERY: Final = 15.0
 _FROM, _UNTIL = 0.08, 0.88
@@ -33,11 +33,11 @@ _FROM, _UNTIL = 0.08, 0.88
 
 
 class Planned(NamedTuple):
-    """A fault that is to come. ``whom`` and ``how_long`` are from 0 to 1: of those who are there, and of what is usual."""
+    """A fault that is to come. ``target`` and ``how_long`` are from 0 to 1: a choice among the candidates, and a share of the usual length."""
 
     at: float
     kind: str
-    whom: float
+    target: float
     how_long: float
 
 

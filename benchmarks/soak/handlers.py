@@ -89,7 +89,7 @@ async def batch(jobs: list[Job]) -> None:
 
 @queue.job(name=LONG)
 async def long(job: Job, n: int, due: float) -> None:  # noqa: ARG001
-    """So long that a fault finds somebody at work."""
+    """So long that a fault hits a running job."""
     with _noted(job, due):
         await asyncio.sleep(_LONG)
 

@@ -78,6 +78,6 @@ class Ledger:
         with self.path.open("rb") as file:
             file.seek(place)
             while chunk := file.read(_AT_ONCE * _RECORD.size):
-                # Somebody may be writing the last one.
+                # The last record may be incomplete.
                 whole = len(chunk) - len(chunk) % _RECORD.size
                 yield from map(Note._make, _RECORD.iter_unpack(chunk[:whole]))

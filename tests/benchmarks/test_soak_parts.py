@@ -261,7 +261,7 @@ def test_a_seed_makes_the_same_plan_again_with_every_kind_in_it(seed: int, secon
     planned = schedule(seed, seconds, ordered)
     assert planned == schedule(seed, seconds, ordered)
     assert [each.at for each in planned] == sorted(each.at for each in planned)
-    assert all(0 < each.at < seconds and 0 <= each.whom < 1 and 0 <= each.how_long < 1 for each in planned)
+    assert all(0 < each.at < seconds and 0 <= each.target < 1 and 0 <= each.how_long < 1 for each in planned)
     often = Counter(each.kind for each in planned)
     assert set(often) == kinds
     assert not often or max(often.values()) - min(often.values()) <= 1

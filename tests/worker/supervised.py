@@ -59,7 +59,7 @@ if kind == "orphan":
     leave_an_orphan()
 if kind != "unready":
     say("up")
-    pipe.tell_ready()
+    pipe.report_ready()
     say("ready")
 for times in itertools.count(1):
     signal.sigwait([signal.SIGTERM])

@@ -1,4 +1,4 @@
-"""``howdah cancel`` and ``howdah retry``: change jobs, and say for each what became of it."""
+"""``howdah cancel`` and ``howdah retry``: change jobs, and print the outcome of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from howdah.queue import JobQueue
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one job."""
+    """The outcome for one job."""
 
     id: uuid.UUID
     changed: bool
@@ -68,7 +68,7 @@ def _change_all(
     change: Callable[[uuid.UUID], bool],
     describe: Callable[[Job, bool], str],
 ) -> int:
-    # All of them are looked at first, so that a slip in one changes none.
+    # All ids are checked first, so that a typo in one changes none.
     wanted = [options.job_id(each) for each in _ids(args.ids)]
     all_changed = True
     for job_id in wanted:
@@ -115,8 +115,8 @@ CANCEL = Command(
     name="cancel",
     summary="cancel jobs",
     story="""
-        What waits is cancelled at once. What runs is asked to stop, and is cancelled when its handler has ended;
-        a completion that comes first wins. Exits with 1 if some job was not changed, and says why.
+        A waiting job is cancelled at once. A running job is asked to stop, and is cancelled when its handler has ended; if
+        it completes first, it stays completed. Exits with 1 and the reason if a job was not changed.
     """,
     examples=(
         ("howdah cancel 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
@@ -129,14 +129,14 @@ CANCEL = Command(
 
 RETRY = Command(
     name="retry",
-    summary="give ended jobs a new life",
+    summary="retry ended jobs",
     story="""
-        A failed, cancelled or completed job becomes pending again under the same id, with all its attempts; the
-        errors of its earlier life stay readable. Exits with 1 if some job was not changed, and says why.
+        A failed, cancelled or completed job becomes pending again under the same id, with all its attempts. Its earlier
+        errors are kept. Exits with 1 and the reason if a job was not changed.
     """,
     examples=(
         ("howdah retry 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
-        ("howdah list --all --ids --status failed --since 1h | howdah retry -", "all that failed lately"),
+        ("howdah list --all --ids --status failed --since 1h | howdah retry -", "all that failed in the last hour"),
     ),
     add_arguments=_add_ids,
     run=_retry,

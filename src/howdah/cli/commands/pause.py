@@ -1,4 +1,4 @@
-"""``howdah pause`` and ``howdah resume``: stop and go, for a type of jobs."""
+"""``howdah pause`` and ``howdah resume``: stop and resume a type of jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _add_type(parser: argparse.ArgumentParser) -> None:
 
 def _add_pause_arguments(parser: argparse.ArgumentParser) -> None:
     _add_type(parser)
-    parser.add_argument("--because", metavar="TEXT", help="why, for whoever finds it paused")
+    parser.add_argument("--because", metavar="TEXT", help="the reason, shown beside the paused type")
 
 
 def _pause(args: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ def _pause(args: argparse.Namespace) -> int:
 def _resume(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
         changed = queue.resume(args.type)
-    return _answer(args, changed, paused=False, outcome="goes on" if changed else "was not paused")
+    return _answer(args, changed, paused=False, outcome="resumed" if changed else "was not paused")
 
 
 def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> int:
@@ -40,10 +40,10 @@ def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: s
 
 PAUSE = Command(
     name="pause",
-    summary="let no job of a type be claimed",
+    summary="stop picking up jobs of a type",
     story="""
-        From now on workers leave jobs of this type where they are; what runs goes on, and new jobs may be
-        enqueued. Exits with 0 also if the type was paused already.
+        From now on workers do not claim jobs of this type. Running jobs continue, and new ones can be enqueued. Exits with
+        0 also if the type was paused already.
     """,
     examples=(
         ("howdah pause send_invoice", "stop sending invoices"),
@@ -55,10 +55,10 @@ PAUSE = Command(
 
 RESUME = Command(
     name="resume",
-    summary="let jobs of a paused type be claimed again",
-    story="What has waited meanwhile is claimed by priority, as ever. Exits with 0 also if it was not paused.",
+    summary="pick up jobs of a paused type again",
+    story="Waiting jobs are claimed by priority, as usual. Exits with 0 also if the type was not paused.",
     examples=(
-        ("howdah resume send_invoice", "go on sending invoices"),
+        ("howdah resume send_invoice", "send invoices again"),
         ("howdah stats", "see which types are paused"),
     ),
     add_arguments=_add_type,

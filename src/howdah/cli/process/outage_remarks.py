@@ -1,4 +1,4 @@
-"""What the library logs while a command watches, as remarks: that the database went away, and that it is back."""
+"""Outages of the database, which the library logs, as remarks of a command."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class _Remarks(logging.Handler):
         self._remark = remark
 
     def emit(self, record: logging.LogRecord) -> None:
-        # On one line: what PostgreSQL says of its end has several.
+        # On one line: a message of PostgreSQL may have several.
         self._remark(" ".join(record.getMessage().split()))
 
 
 @contextlib.contextmanager
 def outages_remarked(remark: Callable[[str], None]) -> Iterator[None]:
-    """For as long as the block lasts. The remarks come from another thread."""
-    # The pool's own complaints, one for each try, would be written across the picture.
+    """While the block runs. ``remark`` is called from other threads."""
+    # The pool logs each failed try, which would be printed across the bars.
     handlers = {"howdah": _Remarks(remark), "psycopg": logging.NullHandler()}
     for name, handler in handlers.items():
         logging.getLogger(name).addHandler(handler)

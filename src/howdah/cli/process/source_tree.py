@@ -20,7 +20,7 @@ class SourceTree:
         self._stamps = self._look()
 
     def changed(self) -> str | None:
-        """A file that was written, added or removed since this was last asked, by its path below the root."""
+        """A file that was written, added or removed since the last call, by its path below the root."""
         before, self._stamps = self._stamps, self._look()
         different = before.items() ^ self._stamps.items()
         return min((os.path.relpath(path, self._root) for path, _ in different), default=None)
@@ -33,7 +33,7 @@ def _stamps_below(folder: str) -> Iterator[tuple[str, _Stamp]]:
     try:
         entries = list(os.scandir(folder))
     except OSError:
-        # Gone, or not ours to read.
+        # Gone, or not readable.
         return
     if any(entry.name == "pyvenv.cfg" for entry in entries):
         return

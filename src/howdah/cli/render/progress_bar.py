@@ -1,4 +1,4 @@
-"""Progress as a picture: a bar, and the way that it came."""
+"""Progress as a bar, and its history as a sparkline."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def style_of(job: Job) -> str:
 
 
 def bar(job: Job, width: int | None = None) -> ProgressBar:
-    """How far the job is."""
+    """The progress of the job."""
     return ProgressBar(
         total=100, completed=percent(job), width=width, complete_style=style_of(job), finished_style=STYLES["completed"]
     )
 
 
 def sparkline(history: Sequence[Point], width: int = _WIDEST) -> Text:
-    """How far it was, along its time; a new attempt begins again below."""
+    """The progress over time; a new attempt begins at zero."""
     if not history:
         return Text()
     begin = history[0].at

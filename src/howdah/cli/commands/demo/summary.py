@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from rich.table import Table
 
-from howdah.cli.arguments.duration import format_span
+from howdah.cli.arguments.duration import format_duration
 from howdah.cli.commands.demo.workload import STYLES, Kind
 from howdah.cli.render.output import table, text
 from howdah.model.job import Job
@@ -106,5 +106,5 @@ def _waits(jobs: Sequence[Job], began: datetime | None) -> Iterator[timedelta]:
 def _waited(summary: TypeSummary) -> str:
     if summary.least_wait is None or summary.most_wait is None:
         return ""
-    least, most = format_span(summary.least_wait), format_span(summary.most_wait)
+    least, most = format_duration(summary.least_wait), format_duration(summary.most_wait)
     return least if least == most else f"{least} to {most}"

@@ -26,7 +26,7 @@ _LINE_EVERY_SECONDS: Final = 1.0
 
 @contextlib.contextmanager
 def shown(board: Board, console: Console) -> Iterator[None]:
-    """Shows the board for as long as the block lasts."""
+    """Shows the board while the block runs."""
     board.on_event = lambda event: console.print(_line(event), soft_wrap=True)
     can_be_redrawn = console.is_terminal and not console.is_dumb_terminal
     with _live(board, console) if can_be_redrawn else _lines(board, console):
