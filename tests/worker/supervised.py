@@ -74,7 +74,7 @@ import os, signal, sys
 from pathlib import Path
 from howdah.cli.process import supervisor
 from howdah.cli.process.log_format import set_up_logs
-from howdah.cli.process.source_tree import SourceTree
+from howdah.cli.process.supervisor import SourceTree
 
 stub, count, last_words, time_to_get_ready, options = sys.argv[1:]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from howdah.cli.process.child_process import ChildProcess
-from howdah.cli.process.source_tree import SourceTree
+from howdah.cli.process.supervisor import SourceTree
 from tests.worker.supervised import Said, behave, supervise
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")

@@ -27,8 +27,8 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     "change jobs": {
         "cancel": "change:CANCEL",
         "retry": "change:RETRY",
-        "pause": "pause:PAUSE",
-        "resume": "pause:RESUME",
+        "pause": "change:PAUSE",
+        "resume": "change:RESUME",
     },
     "operate": {
         "recover": "recover:COMMAND",

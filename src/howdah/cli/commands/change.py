@@ -1,4 +1,4 @@
-"""``howdah cancel`` and ``howdah retry``: change jobs, and print the outcome of each."""
+"""``howdah cancel``, ``retry``, ``pause`` and ``resume``: change jobs and types, and print the outcome."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from howdah.cli.render.output import plain, print_json, say, text
 from howdah.errors import InvalidInput, JobNotFound
 from howdah.model.job import Job, Status
 from howdah.queue import JobQueue
+
+# cancel and retry
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,4 +142,64 @@ RETRY = Command(
     ),
     add_arguments=_add_ids,
     run=_retry,
+)
+
+
+# pause and resume
+
+
+def _add_type(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("type", metavar="TYPE", help="the type of jobs")
+
+
+def _add_pause_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_type(parser)
+    parser.add_argument("--because", metavar="TEXT", help="the reason, shown beside the paused type")
+
+
+def _pause(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        changed = queue.pause(args.type, args.because)
+    return _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
+
+
+def _resume(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        changed = queue.resume(args.type)
+    return _answer(args, changed, paused=False, outcome="resumed" if changed else "was not paused")
+
+
+def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> int:
+    if args.json:
+        print_json({"type": args.type, "paused": paused, "changed": changed})
+    else:
+        say(f"{args.type} {outcome}")
+    return 0
+
+
+PAUSE = Command(
+    name="pause",
+    summary="stop picking up jobs of a type",
+    story="""
+        From now on workers do not claim jobs of this type. Running jobs continue, and new ones can be enqueued. Exits with
+        0 also if the type was paused already.
+    """,
+    examples=(
+        ("howdah pause send_invoice", "stop sending invoices"),
+        ("howdah pause send_invoice --because 'mail server moves, Ann'", "and say why"),
+    ),
+    add_arguments=_add_pause_arguments,
+    run=_pause,
+)
+
+RESUME = Command(
+    name="resume",
+    summary="pick up jobs of a paused type again",
+    story="Waiting jobs are claimed by priority, as usual. Exits with 0 also if the type was not paused.",
+    examples=(
+        ("howdah resume send_invoice", "send invoices again"),
+        ("howdah stats", "see which types are paused"),
+    ),
+    add_arguments=_add_type,
+    run=_resume,
 )

@@ -14,7 +14,7 @@ from rich.text import Text
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import stamp
 from howdah.cli.command import Command
-from howdah.cli.process.outage_remarks import outages_remarked
+from howdah.cli.process.log_format import outages_remarked
 from howdah.cli.render.event_text import EventLike, level_number, log_text, style_of
 from howdah.cli.render.output import answers, print_json, remark
 from howdah.cli.render.terminal_escape import escape_lines, terminal_escape

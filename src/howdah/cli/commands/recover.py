@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.duration import format_duration, parse_duration
 from howdah.cli.command import Command
-from howdah.cli.render.output import answers, print_json, say, table, text
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.output import STATUS_STYLES, answers, print_json, say, table, text
 from howdah.model.results import Recovered
 
 
@@ -45,7 +44,7 @@ def _print_recovered(recovered: Sequence[Recovered]) -> None:
         return
     made = table("id", "now", "because", flexible=("because",))
     for job in recovered:
-        made.add_row(text(job.id), text(job.status, STYLES[job.status]), text(job.reason))
+        made.add_row(text(job.id), text(job.status, STATUS_STYLES[job.status]), text(job.reason))
     answers().print(made)
     say(f"\n{_jobs(len(recovered))} recovered")
 

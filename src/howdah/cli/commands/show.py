@@ -20,10 +20,9 @@ from howdah.cli.arguments.priority import describe_priority
 from howdah.cli.command import Command
 from howdah.cli.render.encrypted import error_text, first_line
 from howdah.cli.render.event_text import level_number
-from howdah.cli.render.output import answers, job_as_json, print_json, readable_json, text
+from howdah.cli.render.output import STATUS_STYLES, answers, job_as_json, print_json, readable_json, text
 from howdah.cli.render.progress_bar import bar, sparkline
 from howdah.cli.render.progress_text import amount, describe_waiting, is_progressing, silence, speed
-from howdah.cli.render.status import STYLES
 from howdah.cli.render.terminal_escape import escape_lines
 from howdah.cli.render.timeline import EDGE, print_timeline, timeline
 from howdah.model.event import Event
@@ -87,7 +86,7 @@ class _Kept:
 
 
 def _print_job(console: Console, job: Job, place: Place | None, events: _Kept, *, whole: bool) -> None:
-    title = text(job.job_type, "bold") + Text("  ") + text(job.status, f"bold {STYLES[job.status]}")
+    title = text(job.job_type, "bold") + Text("  ") + text(job.status, f"bold {STATUS_STYLES[job.status]}")
     console.print(title + Text("  stalled", "bold yellow") if job.stalled else title, soft_wrap=True)
     _print_facts(console, "job", dict(_identity(job, place)))
     if job.record is not None:

@@ -11,8 +11,7 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import now
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.command import Command, no_arguments
-from howdah.cli.render.output import answers, print_json, remark, table, text
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.output import STATUS_STYLES, answers, print_json, remark, table, text
 from howdah.model.job import STATUSES
 from howdah.model.results import Stats, TypeStats
 
@@ -51,7 +50,7 @@ def _print_table(stats: Stats) -> None:
 
 
 def _cells(counts: TypeStats) -> list[Text]:
-    by_status = [_count(getattr(counts, status), STYLES[status]) for status in STATUSES]
+    by_status = [_count(getattr(counts, status), STATUS_STYLES[status]) for status in STATUSES]
     oldest = "" if counts.oldest_due is None else format_duration(now() - counts.oldest_due)
     return [*by_status, _count(counts.scheduled), text(oldest), _count(counts.stalled, "yellow")]
 

@@ -19,8 +19,7 @@ from howdah.cli.arguments.duration import parse_duration
 from howdah.cli.arguments.target import load_queue
 from howdah.cli.command import Command
 from howdah.cli.process.log_format import LEVELS, flush_logs, keep_logs, set_up_logs
-from howdah.cli.process.source_tree import SourceTree
-from howdah.cli.process.supervisor import TIME_TO_KILL, Supervisor
+from howdah.cli.process.supervisor import TIME_TO_KILL, SourceTree, Supervisor
 from howdah.cli.process.supervisor_pipe import SupervisorPipe
 from howdah.cli.process.worker_process import Requests, leave, leave_soon
 from howdah.encryption import ENVIRONMENT

@@ -1,4 +1,4 @@
-"""The logs of a worker: lines for people, or JSON for programs.
+"""The logs of a worker: lines for people, or JSON for programs. And outages that the library logs, as remarks of a command.
 
 A record may hold foreign text, like the message of an exception or a job's type. It is escaped, so that it cannot begin a line of
 its own or move a cursor, and passwords are masked.
@@ -6,10 +6,12 @@ its own or move a cursor, and passwords are masked.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import sys
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any, Final, TextIO
 
@@ -132,3 +134,30 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(each) for each in value]
     return terminal_escape(without_password(str(value)))
+
+
+# Outages, as remarks of a command
+
+
+class _Remarks(logging.Handler):
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._remark = remark
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # On one line: a message of PostgreSQL may have several.
+        self._remark(" ".join(record.getMessage().split()))
+
+
+@contextlib.contextmanager
+def outages_remarked(remark: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs. ``remark`` is called from other threads."""
+    # The pool logs each failed try, which would be printed across the bars.
+    handlers = {"howdah": _Remarks(remark), "psycopg": logging.NullHandler()}
+    for name, handler in handlers.items():
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name, handler in handlers.items():
+            logging.getLogger(name).removeHandler(handler)

@@ -18,12 +18,62 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.process.child_process import ChildProcess
 from howdah.cli.process.interruption import Terminal
-from howdah.cli.process.source_tree import SourceTree
+
+# The files that --reload watches
+
+_NOT_OURS: Final = frozenset({"node_modules", "__pycache__", "site-packages"})
+
+_Stamp: TypeAlias = tuple[int, int]
+
+
+class SourceTree:
+    """Remembers when each file was written. Hidden folders and virtual environments are left out."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._stamps = self._look()
+
+    def changed(self) -> str | None:
+        """A file that was written, added or removed since the last call, by its path below the root."""
+        before, self._stamps = self._stamps, self._look()
+        different = before.items() ^ self._stamps.items()
+        return min((os.path.relpath(path, self._root) for path, _ in different), default=None)
+
+    def _look(self) -> dict[str, _Stamp]:
+        return dict(_stamps_below(str(self._root)))
+
+
+def _stamps_below(folder: str) -> Iterator[tuple[str, _Stamp]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        # Gone, or not readable.
+        return
+    if any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith(".") and entry.name not in _NOT_OURS:
+                yield from _stamps_below(entry.path)
+        elif entry.name.endswith(".py") and (stamp := _stamp_of(entry)):
+            yield entry.path, stamp
+
+
+def _stamp_of(entry: os.DirEntry[str]) -> _Stamp | None:
+    try:
+        status = entry.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+# The supervisor
 
 log = logging.getLogger("howdah.supervisor")
 
@@ -231,36 +281,36 @@ class Supervisor:
                 self._note_end(child, status)
 
     def _note_end(self, child: ChildProcess, status: int) -> None:
-        told = f"{child} {_ending(status)}"
+        message = f"{child} {_ending(status)}"
         if child.ready_pipe is not None and child.ready_pipe in self._selector.get_map():
             self._selector.unregister(child.ready_pipe)
         child.note_end(status)
         if self._is_stopping:
-            self._note_asked_end(child, told)
+            self._note_asked_end(child, message)
         elif child.is_leaving:
             child.start_again(at_once=True)
         elif self._drain and child.code == 0:
-            log.debug("%s: nothing is left to do", told)
+            log.debug("%s: nothing is left to do", message)
         elif child.code in _FATAL and not any(other.ready for other in self._children):
-            self._give_up(child, told)
+            self._give_up(child, message)
         else:
-            self._restart(child, told)
+            self._restart(child, message)
 
-    def _note_asked_end(self, child: ChildProcess, told: str) -> None:
+    def _note_asked_end(self, child: ChildProcess, message: str) -> None:
         if child.code in _ASKED_TO_END:
             child.code = 0
-        log.debug(told)
+        log.debug(message)
 
-    def _give_up(self, child: ChildProcess, told: str) -> None:
+    def _give_up(self, child: ChildProcess, message: str) -> None:
         if self._sources is not None and child.code == WRONG_CALL:
-            log.warning("%s; waiting for a file to change", told)
+            log.warning("%s; waiting for a file to change", message)
         else:
             self._verdict = child.code
-            self._stop(told)
+            self._stop(message)
 
-    def _restart(self, child: ChildProcess, told: str) -> None:
+    def _restart(self, child: ChildProcess, message: str) -> None:
         delay = child.start_again(at_once=child.code == _SHED_HANDLERS)
-        log.warning("%s; starting it again %s", told, f"in {_seconds(delay)}" if delay else "at once")
+        log.warning("%s; starting it again %s", message, f"in {_seconds(delay)}" if delay else "at once")
         if child is self._renewed and self._to_renew:
             # The new code may be at fault: the other workers keep running the old one.
             self._to_renew.clear()

@@ -8,15 +8,14 @@ from typing import Any, Final, Protocol
 
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.render.encrypted import ENCRYPTED, first_line, is_encrypted
-from howdah.cli.render.output import readable_json
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.output import STATUS_STYLES, readable_json
 from howdah.model.job import FINAL_STATUSES, moment_in
 
 LEFT_OUT: Final = "howdah.left_out"
 """The event that a worker adds when there were more events than it keeps."""
 
 _LEVEL_STYLES: Final = ((logging.ERROR, "red"), (logging.WARNING, "yellow"), (logging.INFO, ""))
-_STATUS_STYLES: Final[dict[str, str]] = {str(status): style for status, style in STYLES.items()}
+_STATUS_STYLES: Final[dict[str, str]] = {str(status): style for status, style in STATUS_STYLES.items()}
 
 
 class EventLike(Protocol):

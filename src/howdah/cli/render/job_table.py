@@ -13,10 +13,9 @@ from rich.text import Text
 from howdah.cli.arguments.datetimes import is_endless, now
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.render.encrypted import first_line
-from howdah.cli.render.output import cut, table, text
+from howdah.cli.render.output import STATUS_STYLES, cut, table, text
 from howdah.cli.render.progress_bar import style_of
 from howdah.cli.render.progress_text import silence, time_left
-from howdah.cli.render.status import STYLES
 from howdah.model.job import Job
 
 _WIDE: Final = 140
@@ -40,7 +39,7 @@ def _wide_table(jobs: Sequence[Job], *, header: bool) -> Table:
             text(job.id),
             text(job.job_type, "bold"),
             text(job.priority),
-            text(job.status, STYLES[job.status]),
+            text(job.status, STATUS_STYLES[job.status]),
             text(f"{job.percent}%"),
             text(f"{job.attempts}/{job.max_attempts}"),
             text(_age(job)),
@@ -70,7 +69,7 @@ def _narrow_row(job: Job) -> tuple[Text, ...]:
         text(job.id),
         text(job.job_type, "bold"),
         text(job.priority),
-        text(f"{job.status} {job.percent}%" if says_more else job.status, STYLES[job.status]),
+        text(f"{job.status} {job.percent}%" if says_more else job.status, STATUS_STYLES[job.status]),
         text(f"{job.attempts}/{job.max_attempts}"),
         text(_age(job)),
     )

@@ -20,10 +20,20 @@ from howdah.checks.json_values import unreadable_mark
 from howdah.cli.arguments.datetimes import iso
 from howdah.cli.render.terminal_escape import presentable, terminal_escape
 from howdah.model.codec import Unreadable
-from howdah.model.job import Job
+from howdah.model.job import Job, Status
 
 _PIPE_WIDTH: Final = 200
 """In a pipe or a file a table may be wide: no terminal wraps it."""
+
+
+STATUS_STYLES: Final[dict[Status, str]] = {
+    "pending": "yellow",
+    "claimed": "blue",
+    "running": "cyan",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "magenta",
+}
 
 
 class _PlainConsole(Console):

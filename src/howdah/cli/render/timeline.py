@@ -16,8 +16,7 @@ from howdah.cli.arguments.datetimes import is_endless, stamp
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.event_text import brief, in_words, style_of
-from howdah.cli.render.output import table, text
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.output import STATUS_STYLES, table, text
 from howdah.model.event import Event
 from howdah.model.job import Job, moment_in
 
@@ -127,9 +126,9 @@ def _marks(job: Job, ends: list[Event]) -> Iterator[Entry]:
     yield from _due(job)
     yield from _starts(job, ends)
     if job.status == "claimed" and job.claimed_at is not None:
-        yield Entry(job.claimed_at, f"claimed by {job.worker_id}", job.attempts, STYLES["claimed"])
+        yield Entry(job.claimed_at, f"claimed by {job.worker_id}", job.attempts, STATUS_STYLES["claimed"])
     if job.cancel_requested_at is not None:
-        yield Entry(job.cancel_requested_at, "asked to stop", job.attempts, STYLES["cancelled"])
+        yield Entry(job.cancel_requested_at, "asked to stop", job.attempts, STATUS_STYLES["cancelled"])
     if job.stalled and job.record is not None:
         said = f"stalled: it has reported nothing since {stamp(job.record.last_report_at)}"
         yield Entry(job.record.stalls_at, said, job.attempts, "yellow")
@@ -157,18 +156,18 @@ def _starts(job: Job, ends: list[Event]) -> Iterator[Entry]:
     if job.started_at is not None:
         starts.setdefault(job.started_at, (job.attempts, job.worker_id))
     for began, (attempt, worker) in starts.items():
-        yield Entry(began, f"started on {worker}" if worker else "started", attempt, STYLES["running"])
+        yield Entry(began, f"started on {worker}" if worker else "started", attempt, STATUS_STYLES["running"])
 
 
 def _ends_without_event(job: Job, ends: list[Event]) -> Iterator[Entry]:
     """The ends of attempts that have no event."""
-    told = {(end.attempt, end.at) for end in ends}
+    known = {(end.attempt, end.at) for end in ends}
     for error in job.errors:
-        if (error.attempt, error.at) not in told:
-            yield Entry(error.at, f"{error.kind}: {first_line(error.error)}", error.attempt, STYLES["failed"])
+        if (error.attempt, error.at) not in known:
+            yield Entry(error.at, f"{error.kind}: {first_line(error.error)}", error.attempt, STATUS_STYLES["failed"])
     finished = job.finished_at or job.completed_at
     if finished is None or any(end.name == job.status and end.at == finished for end in ends):
         return
     is_told = job.status == "failed" and any(error.at == finished for error in job.errors)
     why = f": {first_line(job.last_error)}" if job.status != "completed" and job.last_error and not is_told else ""
-    yield Entry(finished, f"{job.status}{why}", job.attempts, STYLES[job.status])
+    yield Entry(finished, f"{job.status}{why}", job.attempts, STATUS_STYLES[job.status])

@@ -11,8 +11,7 @@ from rich.text import Text
 from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Rates, Snapshot
-from howdah.cli.render.output import text
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.output import STATUS_STYLES, text
 from howdah.model.results import TypeStats
 from howdah.verbs.workers import Pace, WorkerInfo
 
@@ -107,14 +106,14 @@ COLUMNS: Final[tuple[Column[Row], ...]] = (
     Column("type", _name, lambda row: row.job_type),
     Column(
         "pending",
-        lambda row: cells.count(row.counts.pending, STYLES["pending"]),
+        lambda row: cells.count(row.counts.pending, STATUS_STYLES["pending"]),
         lambda row: row.counts.pending,
         number=True,
     ),
     Column("later", lambda row: cells.count(row.counts.scheduled), lambda row: row.counts.scheduled, number=True),
     Column(
         "running",
-        lambda row: cells.count(row.counts.running, STYLES["running"]),
+        lambda row: cells.count(row.counts.running, STATUS_STYLES["running"]),
         lambda row: row.counts.running,
         number=True,
     ),
@@ -132,13 +131,13 @@ COLUMNS: Final[tuple[Column[Row], ...]] = (
     Column("run", lambda row: cells.seconds(_run(row)), _run, number=True),
     Column(
         "completed",
-        lambda row: cells.count(row.counts.completed, STYLES["completed"]),
+        lambda row: cells.count(row.counts.completed, STATUS_STYLES["completed"]),
         lambda row: row.counts.completed,
         number=True,
     ),
     Column(
         "failed",
-        lambda row: cells.count(row.counts.failed, STYLES["failed"]),
+        lambda row: cells.count(row.counts.failed, STATUS_STYLES["failed"]),
         lambda row: row.counts.failed,
         number=True,
     ),

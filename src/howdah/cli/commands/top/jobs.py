@@ -14,10 +14,9 @@ from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Snapshot
 from howdah.cli.render.encrypted import first_line
-from howdah.cli.render.output import text
+from howdah.cli.render.output import STATUS_STYLES, text
 from howdah.cli.render.progress_bar import style_of
 from howdah.cli.render.progress_text import counted, is_progressing, percent, short_id, speed
-from howdah.cli.render.status import STYLES
 from howdah.model.job import Job
 
 _STAGE_WIDTH: Final = 32
@@ -82,7 +81,7 @@ def state(job: Job) -> Text:
         return Text("stalled", f"bold {style_of(job)}")
     if job.cancel_requested_at is not None and not job.ended:
         return Text("stopping", "magenta")
-    return Text(job.status, STYLES[job.status])
+    return Text(job.status, STATUS_STYLES[job.status])
 
 
 def _brief(value: str | None, width: int, style: str = "") -> Text:

@@ -13,8 +13,7 @@ from rich.text import Text
 from howdah.cli.commands.top import cells, job_types, jobs, workers
 from howdah.cli.commands.top.cells import Column, print_table
 from howdah.cli.commands.top.snapshot import Rates, Snapshot
-from howdah.cli.render.output import answers, job_as_json, plain, print_json, text
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.output import STATUS_STYLES, answers, job_as_json, plain, print_json, text
 
 # The banner
 
@@ -50,12 +49,12 @@ def totals(snapshot: Snapshot, rates: Rates) -> Text:
     """All types together."""
     total = snapshot.stats.total
     parts = [
-        _part(total.pending, "pending", STYLES["pending"]),
+        _part(total.pending, "pending", STATUS_STYLES["pending"]),
         _part(total.scheduled, "later"),
-        _part(total.running, "running", STYLES["running"]),
+        _part(total.running, "running", STATUS_STYLES["running"]),
         _part(total.stalled, "stalled", "bold yellow"),
-        _part(total.completed, "completed", STYLES["completed"]),
-        _part(total.failed, "failed", STYLES["failed"]),
+        _part(total.completed, "completed", STATUS_STYLES["completed"]),
+        _part(total.failed, "failed", STATUS_STYLES["failed"]),
     ]
     if rates.total is not None:
         parts.append(Text.assemble(cells.per_second(rates.total), " jobs/s"))

@@ -87,7 +87,7 @@ class Picture:
         self._is_new = True
 
     def refresh(self) -> None:
-        """Called ten times a second. However much was told meanwhile, it is drawn once."""
+        """Called ten times a second. Draws once, however many updates came."""
         if self._is_new or time.monotonic() > self._drawn_at + _REDRAW_EVERY:
             self._draw()
 

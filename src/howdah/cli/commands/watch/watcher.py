@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import psycopg
 
 from howdah.checks import options
-from howdah.cli.process.outage_remarks import outages_remarked
+from howdah.cli.process.log_format import outages_remarked
 from howdah.cli.render.output import remark
 from howdah.db.outage import is_temporary
 from howdah.errors import DatabaseUnavailable, InvalidInput, JobNotFound
@@ -81,7 +81,7 @@ TERMINATED: Final = 143
 _FRAME: Final = 0.1
 _LOOK_EVERY: Final = 1.0
 _SILENT_LOOKS: Final = 3
-"""The number of looks in a row without a live job and without news, before that counts as the end."""
+"""The number of looks in a row without a live job and without an update, before that counts as the end."""
 _PLACES_EVERY: Final = 2.0
 _MOST_PLACES: Final = 20
 """The number of jobs whose places are read: each costs a look at the jobs before it."""
