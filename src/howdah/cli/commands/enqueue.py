@@ -14,7 +14,7 @@ from howdah.cli.arguments.duration import parse_duration
 from howdah.cli.arguments.json_input import data_of, read_json_lines
 from howdah.cli.arguments.priority import CHOICES, parse_priority
 from howdah.cli.command import Command
-from howdah.cli.render.output import job_as_json, print_json, remark, remarks, say
+from howdah.cli.render.output import job_as_json, plural, print_json, remark, remarks, say
 from howdah.errors import InvalidInput
 from howdah.model.job import STATUSES
 from howdah.queue import JobQueue
@@ -77,7 +77,7 @@ def _enqueue_many(queue: JobQueue, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"enqueued": int(count)})
     else:
-        say(f"{count:,} {'job' if count == 1 else 'jobs'} of type {args.type} enqueued")
+        say(f"{plural(count, 'job')} of type {args.type} enqueued")
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
-from howdah.cli.render.output import answers, plain, print_json, say, table, text
+from howdah.cli.render.output import answers, plain, plural, print_json, say, table, text
 from howdah.config import configured_schema
 from howdah.db import migrate
 from howdah.db.migrate import Difference, Migration
@@ -84,11 +84,7 @@ def _description_of(migration: Migration) -> str:
     else:
         what = "functions, views and roles" if migration.roles else "functions and views"
         done = f"renewed the {what} of {where} (version {migration.after})"
-    return done if migration.adopted is None else f"{done}, and adopted {_jobs(migration.adopted)}"
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"
+    return done if migration.adopted is None else f"{done}, and adopted {plural(migration.adopted, 'job')}"
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -119,8 +115,7 @@ def _show_differences(schema: str, differences: Sequence[Difference]) -> None:
     for difference in differences:
         listed.add_row(text(difference.kind), text(difference.name), text(difference.problem, "red"))
     answers().print(listed)
-    count = "1 difference" if len(differences) == 1 else f"{len(differences):,} differences"
-    say(f"\n{count} from what this Howdah installs in schema {schema}")
+    say(f"\n{plural(len(differences), 'difference')} from what this Howdah installs in schema {schema}")
     if any(each.ends_by_reinstalling for each in differences):
         say(f"to repair functions, views, triggers, rows and rights: {migrate.command(schema)} --reinstall")
     if any(each.problem == migrate.STRANGERS for each in differences):

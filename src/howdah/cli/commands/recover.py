@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.duration import format_duration, parse_duration
 from howdah.cli.command import Command
-from howdah.cli.render.output import STATUS_STYLES, answers, print_json, say, table, text
+from howdah.cli.render.output import STATUS_STYLES, answers, plural, print_json, say, table, text
 from howdah.model.results import Recovered
 
 
@@ -32,7 +32,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"count": count, "jobs": recovered if args.timeout is None else None})
     elif args.timeout is not None:
-        say(f"{_jobs(count)} recovered: claimed longer ago than {format_duration(args.timeout)}")
+        say(f"{plural(count, 'job')} recovered: claimed longer ago than {format_duration(args.timeout)}")
     else:
         _print_recovered(recovered)
     return 0
@@ -46,11 +46,7 @@ def _print_recovered(recovered: Sequence[Recovered]) -> None:
     for job in recovered:
         made.add_row(text(job.id), text(job.status, STATUS_STYLES[job.status]), text(job.reason))
     answers().print(made)
-    say(f"\n{_jobs(len(recovered))} recovered")
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"
+    say(f"\n{plural(len(recovered), 'job')} recovered")
 
 
 COMMAND = Command(

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
@@ -22,6 +21,7 @@ from howdah.cli.command import Command, action_adder, run_action
 from howdah.cli.render.output import (
     answers,
     cut,
+    facts,
     job_as_json,
     plain,
     print_json,
@@ -212,13 +212,7 @@ def _left_code(schedule: Schedule) -> str:
 def _print_schedule(schedule: Schedule) -> None:
     title = text(schedule.name, "bold")
     say(title + Text("  ") + text("paused", "bold yellow") if schedule.paused else title)
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, min_width=13)
-    grid.add_column(overflow="fold")
-    for name, value in _facts(schedule):
-        if value is not None:
-            grid.add_row(text(name), text(value))
-    answers().print(Padding(grid, (0, 0, 0, 2), expand=False))
+    answers().print(Padding(facts(_facts(schedule)), (0, 0, 0, 2), expand=False))
     if schedule.left_code:
         remark(_left_code(schedule))
     say(text("data", "bold"))

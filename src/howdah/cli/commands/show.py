@@ -7,10 +7,8 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
@@ -20,7 +18,7 @@ from howdah.cli.arguments.priority import describe_priority
 from howdah.cli.command import Command
 from howdah.cli.render.encrypted import error_text, first_line
 from howdah.cli.render.event_text import level_number
-from howdah.cli.render.output import STATUS_STYLES, answers, job_as_json, print_json, readable_json, text
+from howdah.cli.render.output import STATUS_STYLES, answers, facts, job_as_json, plural, print_json, readable_json, text
 from howdah.cli.render.progress_bar import bar, sparkline
 from howdah.cli.render.progress_text import amount, describe_waiting, is_progressing, silence, speed
 from howdah.cli.render.terminal_escape import escape_lines
@@ -88,11 +86,11 @@ class _Kept:
 def _print_job(console: Console, job: Job, place: Place | None, events: _Kept, *, whole: bool) -> None:
     title = text(job.job_type, "bold") + Text("  ") + text(job.status, f"bold {STATUS_STYLES[job.status]}")
     console.print(title + Text("  stalled", "bold yellow") if job.stalled else title, soft_wrap=True)
-    _print_facts(console, "job", dict(_identity(job, place)))
+    _print_facts(console, "job", _identity(job, place))
     if job.record is not None:
-        _print_facts(console, "progress", dict(_progress(job, job.record)))
-    _print_facts(console, "times", dict(_times(job)))
-    _print_facts(console, "claim", dict(_claim(job)))
+        _print_facts(console, "progress", _progress(job, job.record))
+    _print_facts(console, "times", _times(job))
+    _print_facts(console, "claim", _claim(job))
     for field, title_of_it in _JSON.items():
         value = getattr(job, field)
         if value is not None:
@@ -110,8 +108,9 @@ def _print_timeline(console: Console, job: Job, events: _Kept, *, whole: bool) -
     _print_section(console, "timeline")
     print_timeline(console, made, job.created_at, f"howdah show {job.id} --all")
     if events.logs_left_out:
-        lines = "1 log line" if events.logs_left_out == 1 else f"{events.logs_left_out:,} log lines"
-        _print_indented(console, f"and {lines} below WARNING: howdah logs {job.id}", "dim")
+        _print_indented(
+            console, f"and {plural(events.logs_left_out, 'log line')} below WARNING: howdah logs {job.id}", "dim"
+        )
 
 
 def _identity(job: Job, place: Place | None) -> Iterator[tuple[str, object]]:
@@ -176,21 +175,11 @@ def _claim(job: Job) -> Iterator[tuple[str, object]]:
     yield "lease until", job.lease_until and full(job.lease_until)
 
 
-def _print_facts(console: Console, title: str, facts: dict[str, object]) -> None:
-    known = {name: value for name, value in facts.items() if value is not None}
-    if not known:
-        return
-    _print_section(console, title)
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, min_width=13)
-    grid.add_column(overflow="fold")
-    for name, value in known.items():
-        grid.add_row(text(name), _cell(value))
-    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
-
-
-def _cell(value: object) -> RenderableType:
-    return value if isinstance(value, Text | ProgressBar) else text(value)
+def _print_facts(console: Console, title: str, known: Iterator[tuple[str, object]]) -> None:
+    grid = facts(known)
+    if grid.row_count:
+        _print_section(console, title)
+        console.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
 
 def _print_section(console: Console, title: str) -> None:

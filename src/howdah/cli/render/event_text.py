@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.render.encrypted import ENCRYPTED, first_line, is_encrypted
-from howdah.cli.render.output import STATUS_STYLES, readable_json
+from howdah.cli.render.output import STATUS_STYLES, plural, readable_json
 from howdah.model.job import FINAL_STATUSES, moment_in
 
 LEFT_OUT: Final = "howdah.left_out"
@@ -65,8 +65,7 @@ def brief(said: str, most: int) -> str:
     first, *others = said.rstrip().splitlines() or [""]
     if len(first) > most:
         first = f"{first[: most - 1]}…"
-    more = "1 line" if len(others) == 1 else f"{len(others)} lines"
-    return f"{first} (+{more})" if others else first
+    return f"{first} (+{plural(len(others), 'line')})" if others else first
 
 
 def log_text(event: EventLike) -> str:

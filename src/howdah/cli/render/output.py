@@ -8,11 +8,12 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console, JustifyMethod
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -82,6 +83,21 @@ def table(*headers: str, right: Sequence[str] = (), flexible: Sequence[str] = ()
         justify: JustifyMethod = "right" if header in right else "left"
         made.add_column(header, justify=justify, no_wrap=header not in flexible, overflow="fold")
     return made
+
+
+def facts(known: Iterable[tuple[str, object]]) -> Table:
+    """Names and values below each other, without those that are None."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="dim", no_wrap=True, min_width=13)
+    made.add_column(overflow="fold")
+    for name, value in known:
+        if value is not None:
+            made.add_row(text(name), value if isinstance(value, Text | ProgressBar) else text(value))
+    return made
+
+
+def plural(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def print_json(value: Any) -> None:

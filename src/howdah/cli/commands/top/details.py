@@ -24,7 +24,7 @@ from howdah.cli.commands.top import cells, jobs
 from howdah.cli.commands.top.dialogs import Remarks, StatusLine
 from howdah.cli.render.encrypted import error_text, first_line
 from howdah.cli.render.event_text import brief, in_words, style_of
-from howdah.cli.render.output import cut, readable_json, text
+from howdah.cli.render.output import cut, facts, readable_json, text
 from howdah.cli.render.progress_bar import sparkline
 from howdah.cli.render.progress_text import counted, describe_waiting, speed, time_left
 from howdah.cli.render.terminal_escape import escape_lines
@@ -54,8 +54,8 @@ def describe(known: Known) -> RenderableType:
     job = known.job
     return Group(
         Text.assemble(text(job.job_type, "bold"), "  ", jobs.state(job)),
-        _facts(dict(_state(job, known.place))),
-        _facts(dict(_times(job))),
+        facts(_state(job, known.place)),
+        facts(_times(job)),
         *_section("data", _json(job.data)),
         *_section("checkpoint", _json(job.resumed)),
         *_section("result", _json(job.result)),
@@ -96,16 +96,6 @@ def _times(job: Job) -> Iterator[tuple[str, object]]:
     }
     for name, when in times.items():
         yield name, when and full(when)
-
-
-def _facts(facts: dict[str, object]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, min_width=13)
-    grid.add_column(overflow="fold")
-    for name, value in facts.items():
-        if value is not None:
-            grid.add_row(Text(name), value if isinstance(value, Text) else text(value))
-    return grid
 
 
 def _section(title: str, content: RenderableType | None) -> tuple[RenderableType, ...]:
