@@ -1,4 +1,4 @@
-"""What befalls a soak, and when: a plan that one number makes, so that it can be had again."""
+"""The plan of faults. The same seed makes the same plan."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Planned(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class Fault:
-    """One that has happened. ``until`` is None for as long as it lasts; ``pid`` is the worker that it befell."""
+    """One that has happened. ``until`` is None for as long as it lasts; ``pid`` is the worker that it hit."""
 
     kind: str
     at: float
@@ -55,7 +55,7 @@ class Fault:
 
 
 def chosen(words: str | None) -> tuple[str, ...]:
-    """The kinds that a user has named, in their own order; all, if nothing was said."""
+    """The kinds that a user has named, in their own order; all by default."""
     if words is None:
         return KINDS
     named = [word.strip() for word in words.split(",")]
