@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from howdah import Group, InvalidOption, Job, JobNotFound, JobQueue, NotRunning, QueueClosed, WaitTimeout
-from howdah.watch.mailbox import Mailbox, Note
+from howdah.watch.mailbox import Mailbox, Message
 from tests.client.listener import FLAVOURS, PATIENCE, held
 from tests.conftest import Db
 from tests.worker.processes import until
@@ -356,7 +356,7 @@ def test_a_timeout_comes_however_much_there_is_to_tell(
     counted = threading.Event()
     put = Mailbox.put
 
-    def watched(self: Mailbox, note: Note, key: Any = None) -> None:
+    def watched(self: Mailbox, note: Message, key: Any = None) -> None:
         put(self, note, key)
         counted.set()
 

@@ -209,10 +209,10 @@ def test_who_is_slow_misses_nothing_and_hoards_nothing(
     most = 0
     put = mailbox.Mailbox.put
 
-    def counted(self: mailbox.Mailbox, note: mailbox.Note, key: Any = None) -> None:
+    def counted(self: mailbox.Mailbox, note: mailbox.Message, key: Any = None) -> None:
         nonlocal most
         put(self, note, key)
-        most = max(most, len(self._notes))
+        most = max(most, len(self._messages))
 
     monkeypatch.setattr(mailbox.Mailbox, "put", counted)
     may_go_on = threading.Event()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from howdah.errors import InvalidJobType, InvalidOption
 from howdah.model.job import STATUSES, Job, Status
@@ -17,6 +18,8 @@ Seconds: TypeAlias = float | timedelta
 
 JobOrId: TypeAlias = Job | uuid.UUID | str
 
+# The characters that [[:cntrl:]] names, and those that UTF-8 cannot encode.
+_UNCLEAN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _INT_MAX = 2**31 - 1
 _MOST = sys.float_info.max
 _LONGEST = timedelta(days=36_500)
@@ -41,7 +44,7 @@ def job_type(value: object) -> str:
         raise InvalidJobType("a job type must not be empty")
     if len(value) > 50:
         raise InvalidJobType(f"the job type {value[:20]!r}… has {len(value)} characters; 50 are allowed")
-    if not _is_clean(value):
+    if _UNCLEAN.search(value):
         raise InvalidJobType(f"the job type {value!r} contains a control character or a lone surrogate")
     return value
 
@@ -53,7 +56,7 @@ def job_types(value: object) -> list[str]:
 
 
 def name(value: object, option: str, longest: int) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= longest or not _is_clean(value):
+    if not isinstance(value, str) or not 0 < len(value) <= longest or _UNCLEAN.search(value):
         raise InvalidOption(
             f"{option} is a str of 1 to {longest} characters without control characters, not {shown(value)}"
         )
@@ -136,8 +139,3 @@ def statuses(value: Status | Sequence[Status]) -> list[str]:
         if status not in STATUSES:
             raise InvalidOption(f"{shown(status)} is not a status: they are {', '.join(STATUSES)}")
     return wanted
-
-
-def _is_clean(text: str) -> bool:
-    # The same characters that [[:cntrl:]] names, and what UTF-8 cannot carry.
-    return not any(c < " " or "\x7f" <= c < "\xa0" or "\ud800" <= c <= "\udfff" for c in text)

@@ -56,17 +56,14 @@ def to_jsonb(value: Any, *, codec: Codec, max_bytes: int | None, name: str) -> J
     text = _dump(value, name)
     if max_bytes is not None and len(text) * 4 > max_bytes:
         _check_size(text, max_bytes, name)
-    encoded = codec.encode(value)
-    return Jsonb(text if encoded is value else _dump(encoded, name), dumps=_as_it_is)
+    if codec is not PLAIN:
+        text = _dump(codec.encode(value), name)
+    return Jsonb(text, dumps=str)
 
 
 def clean_text(text: str) -> str:
     """Text that PostgreSQL can store: an error is recorded even if its message is not clean."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _as_it_is(text: str) -> str:
-    return text
 
 
 def _check_size(text: str, max_bytes: int, name: str) -> None:
@@ -149,25 +146,24 @@ def unreadable_mark(value: Unreadable) -> dict[str, Any]:
     return {"howdah.unreadable": dataclasses.asdict(value)}
 
 
-def as_json(value: Any) -> Any:
-    return _as_builtins(value, str_keys=True)
+def as_json(value: Any, *, str_keys: bool = True, builtin_types: tuple[type, ...] = ()) -> Any:
+    """A Python value as what JSON has: records, moments, sets and the like, written so that their type reads them back."""
+    try:
+        return to_builtins(
+            value, str_keys=str_keys, builtin_types=builtin_types, order="deterministic", enc_hook=_plain
+        )
+    except TypeError:  # perhaps only a set that cannot be sorted
+        return to_builtins(value, str_keys=str_keys, builtin_types=builtin_types, enc_hook=_plain)
 
 
 def as_json_with_moments(value: Any) -> Any:
-    return as_json(_in_whole_minutes(_as_builtins(value, builtin_types=(datetime,))))
+    return as_json(_in_whole_minutes(as_json(value, str_keys=False, builtin_types=(datetime,))))
 
 
 def is_model(kind: Any) -> bool:
     """Whether it is a pydantic model. Does not import pydantic: without it there is none."""
     pydantic = sys.modules.get("pydantic.main")
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
-
-
-def _as_builtins(value: Any, **how: Any) -> Any:
-    try:
-        return to_builtins(value, order="deterministic", enc_hook=_plain, **how)
-    except TypeError:  # perhaps only a set that cannot be sorted
-        return to_builtins(value, enc_hook=_plain, **how)
 
 
 def _in_whole_minutes(value: Any) -> Any:

@@ -12,9 +12,9 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Awaitable
-from contextlib import AsyncExitStack, ExitStack, suppress
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncGenerator, Generator
+from contextlib import closing, suppress
+from typing import Any, TypeVar
 
 import psycopg
 import psycopg_pool
@@ -23,9 +23,9 @@ from psycopg.pq import TransactionStatus
 
 from howdah.config import DEFAULT_SCHEMA, configured_dsn
 from howdah.db import adapters, forks, migrate, pinned_settings
-from howdah.db.error_mapping import is_one_of, read_only, translated
-from howdah.db.plan import Plan, Take, read
-from howdah.db.session import AsyncSession, SyncSession
+from howdah.db.error_mapping import is_one_of, raise_mapped, read_only
+from howdah.db.plan import Plan, read, until_emitted
+from howdah.db.session import AsyncSession, SyncSession, heed_cancellation
 from howdah.embedded.server import join
 from howdah.errors import InvalidOption, QueueClosed, SchemaError
 
@@ -76,40 +76,21 @@ class Database:
     # Plans
 
     def run(self, plan: Plan[R], conn: object = None) -> R:
-        """Runs a plan to its end and returns what it returns."""
+        """Runs a plan to its end and returns what it returns. conn: the caller's connection, instead of one of the pool."""
         if conn is not None and not isinstance(conn, psycopg.Connection):
             raise InvalidOption(
                 f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
             )
-        theirs: list[Exception] = []
+        session = SyncSession(self, conn)
         try:
-            return self._run(plan, conn, theirs)
-        except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None or is_one_of(theirs, error):
+            return session.run(plan)
+        except psycopg.Error as error:
+            if is_one_of(session.caller_errors, error):
                 raise
-            self.pool().drain()
-            raise read_only(error) from error
-
-    def _run(self, plan: Plan[R], conn: SyncConnection | None, theirs: list[Exception]) -> R:
-        """theirs: where errors are noted that are not the database's, but come of what the caller gave to the plan."""
-        with translated(self.schema, theirs), ExitStack() as stack:
-            session = SyncSession(self, conn, stack)
-            answer, failure = None, None
-            while True:
-                try:
-                    step = plan.throw(failure) if failure else plan.send(answer)
-                except StopIteration as end:
-                    return cast(R, end.value)
-                except psycopg.Error as error:
-                    if error is not failure:
-                        theirs.append(error)
-                    raise
-                try:
-                    answer, failure = session.answer(step), None
-                except Exception as error:  # noqa: BLE001
-                    failure = error
-                    if isinstance(step, Take):
-                        theirs.append(error)
+            if conn is None and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                self.pool().drain()
+                raise read_only(error) from error
+            raise_mapped(error, self.schema)
 
     async def arun(self, plan: Plan[R], conn: object = None) -> R:
         """``run``, awaiting."""
@@ -117,36 +98,30 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
             )
-        theirs: list[Exception] = []
+        session = AsyncSession(self, conn)
         try:
-            # The end of the plan, too: that is when its transaction is committed and its connection goes back.
-            return await _not_deaf(self._arun(plan, conn, theirs))
-        except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None or is_one_of(theirs, error):
+            # The end of the plan, too: there its transaction is committed, and its connection goes back to the pool.
+            return await heed_cancellation(session.run(plan))
+        except psycopg.Error as error:
+            if is_one_of(session.caller_errors, error):
                 raise
-            await (await self.apool()).drain()
-            raise read_only(error) from error
+            if conn is None and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                await (await self.apool()).drain()
+                raise read_only(error) from error
+            raise_mapped(error, self.schema)
 
-    async def _arun(self, plan: Plan[R], conn: AsyncConnection | None, theirs: list[Exception]) -> R:
-        with translated(self.schema, theirs):
-            async with AsyncExitStack() as stack:
-                session = AsyncSession(self, conn, stack)
-                answer, failure = None, None
-                while True:
-                    try:
-                        step = plan.throw(failure) if failure else plan.send(answer)
-                    except StopIteration as end:
-                        return cast(R, end.value)
-                    except psycopg.Error as error:
-                        if error is not failure:
-                            theirs.append(error)
-                        raise
-                    try:
-                        answer, failure = await _not_deaf(session.answer(step)), None
-                    except Exception as error:  # noqa: BLE001
-                        failure = error
-                        if isinstance(step, Take):
-                            theirs.append(error)
+    def stream(self, plan: Plan[None]) -> Generator[Any, None, None]:
+        """The values that a plan emits, one by one. The plan is closed with the iterator."""
+        with closing(plan):
+            while (emitted := self.run(until_emitted(plan))) is not None:
+                yield from emitted.values
+
+    async def astream(self, plan: Plan[None]) -> AsyncGenerator[Any, None]:
+        """``stream``, awaiting."""
+        with closing(plan):
+            while (emitted := await self.arun(until_emitted(plan))) is not None:
+                for value in emitted.values:
+                    yield value
 
     # Connections
 
@@ -155,8 +130,10 @@ class Database:
         return self.configured or join().dsn
 
     def connect(self, dsn: str) -> SyncConnection:
-        with translated(self.schema):
+        try:
             conn = psycopg.connect(dsn, **self._connection_options(dsn))
+        except psycopg.Error as error:
+            raise_mapped(error, self.schema)
         conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         forks.keep_channel(conn)
         return conn
@@ -164,13 +141,18 @@ class Database:
     async def aconnect(self) -> AsyncConnection:
         # Off the loop, because this may start a server.
         dsn = await asyncio.to_thread(self.dsn) if self.configured is None else self.configured
-        with translated(self.schema):
+        try:
             conn = await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
+        except psycopg.Error as error:
+            raise_mapped(error, self.schema)
         await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
         forks.keep_channel(conn)
         return conn
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
+        pools = self._pools
+        if pools.sync is not None and pools.pid == os.getpid():
+            return pools.sync
         with self._lock:
             dsn = self._ready()
             if self._pools.sync is None:
@@ -322,25 +304,12 @@ class _Pools:
                 conn.pgconn.finish()
 
 
-async def _not_deaf(answer: Awaitable[R]) -> R:
-    """Awaits; and if the task was cancelled meanwhile, it is.
-
-    Until Python 3.12, ``asyncio.wait_for``, by which the driver waits, forgets a cancellation that comes together with
-    the answer, or with an error.
-    """
-    task = asyncio.current_task()
-    before = 0 if task is None else task.cancelling()
-    try:
-        return await answer
-    finally:
-        if task is not None and task.cancelling() > before:
-            raise asyncio.CancelledError
-
-
 async def _close_with_its_loop(pools: _Pools, loop: Loop) -> None:
-    """Who ends its loop without ``aclose`` cancels all tasks, and waits for them. A pool's would not end by that, if
-    they are just making a connection: they take it for one that failed. Who cancels all tasks for another reason gets
-    a new pool with the next verb."""
+    """Closes the pool when its loop shuts down: asyncio.run() then cancels all tasks, and waits for them.
+
+    A pool's tasks swallow the cancellation while they connect, so that asyncio.run() would hang on them. If all tasks
+    are cancelled for another reason, the next verb makes a new pool.
+    """
     try:
         await loop.create_future()
     finally:

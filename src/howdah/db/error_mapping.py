@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from typing import NoReturn
 
 import psycopg
 import psycopg_pool
@@ -51,21 +51,15 @@ def read_only(error: psycopg.Error) -> DatabaseUnavailable:
     return DatabaseUnavailable(f"the server is read-only, as after a failover: {error.diag.message_primary}")
 
 
-@contextmanager
-def translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]:
-    """The driver's errors as ours. What is neither an outage nor ours (a deadlock, say) passes as it is."""
-    try:
-        yield
-    except psycopg_pool.PoolClosed as error:
-        raise QueueClosed() from error
-    except psycopg.Error as error:
-        ours = error if is_one_of(theirs, error) else _translation(error, schema)
-        if ours is error:
-            raise
-        raise ours from error
+def raise_mapped(error: psycopg.Error, schema: str) -> NoReturn:
+    """Raises a driver's error as ours. What is neither an outage nor ours (a deadlock, say) is raised as it is."""
+    ours = QueueClosed() if isinstance(error, psycopg_pool.PoolClosed) else _mapped(error, schema)
+    if ours is error:
+        raise error
+    raise ours from error
 
 
-def _translation(error: psycopg.Error, schema: str) -> Exception:
+def _mapped(error: psycopg.Error, schema: str) -> Exception:
     state = error.sqlstate or ""
     message = error.diag.message_primary or str(error)
     if state in BY_SQLSTATE:

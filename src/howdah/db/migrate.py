@@ -26,7 +26,7 @@ from psycopg import sql
 
 from howdah import __about__
 from howdah.db import statements
-from howdah.db.plan import Begin, Pause, Plan, Row, Script, Undo, call, read, write
+from howdah.db.plan import Begin, Pause, Plan, Rollback, Row, Script, call, read, write
 from howdah.db.statements import ROLES, quoted, render, source
 from howdah.errors import NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
 
@@ -153,7 +153,7 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, rein
             yield from read("wait_at_most", wait=LONG_WAIT if is_last else SHORT_WAIT)
             return (yield from _migrate(schema, adopt, roles=roles, reinstall=reinstall))
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
-            yield Undo()
+            yield Rollback()
             if is_last:
                 raise (yield from _in_the_way(schema)) from error
         yield Pause(random.uniform(0.5, 1.5))

@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 import psycopg
+import psycopg_pool
 
 from howdah.errors import DatabaseUnavailable, LoginRefused
 
@@ -25,6 +26,7 @@ def is_temporary(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later."""
     if isinstance(error, psycopg.Error):
         lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        lost = lost and not isinstance(error, psycopg_pool.PoolClosed)
         return lost or (error.sqlstate or "").startswith(_TEMPORARY)
     return isinstance(error, DatabaseUnavailable) and not isinstance(error, LoginRefused)
 
@@ -70,10 +72,12 @@ class Outage:
             what = next(iter(str(error).splitlines()), type(error).__name__)
             self._log.warning("%s; trying again until it is back", what, extra={"event": "database_lost"})
 
-    def ended(self) -> None:
+    def ended(self) -> bool:
+        """Called after a success. Whether the outage is over."""
         if self._since is not None and time.monotonic() - self._failed_at > _MOMENT:
             lasted, self._since = time.monotonic() - self._since, None
             self._log.warning("the database is back after %.1f s", lasted, extra={"event": "database_back"})
+        return self._since is None
 
 
 class Backoff:

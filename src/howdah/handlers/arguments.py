@@ -85,17 +85,14 @@ class Arguments:
     def encode(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Python values, as a caller of ``handler.enqueue`` passes them, as JSON builtins.
 
-        What has no annotation is passed on as it is. Raises InvalidArguments.
+        What has no annotation is passed on as it is. The values are checked when the job is enqueued, by ``decode``.
+        Raises InvalidArguments.
         """
         if self._batch:
             return dict(given)
-        problem = self._wrong_names(given)
-        if problem is not None:
+        if given.keys() != self._known and (problem := self._wrong_names(given)) is not None:
             raise problem
-        encoded = {name: self._write(name, value) if name in self._types else value for name, value in given.items()}
-        if self._struct is not None:
-            self.decode(encoded)
-        return encoded
+        return {name: self._write(name, value) if name in self._types else value for name, value in given.items()}
 
     def decode(self, data: Any) -> dict[str, Any]:
         """A job's data as keyword arguments for the function. Raises InvalidArguments."""
@@ -199,10 +196,8 @@ class Arguments:
         raise problem
 
     def _unchecked(self, data: dict[str, Any]) -> dict[str, Any]:
-        if data.keys() != self._known:
-            problem = self._wrong_names(data)
-            if problem is not None:
-                raise problem
+        if data.keys() != self._known and (problem := self._wrong_names(data)) is not None:
+            raise problem
         return dict(data)
 
     def _as_given(self, found: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
@@ -265,7 +260,7 @@ class Result:
     def __init__(self, function: Callable[..., Any], *, batch: bool = False) -> None:
         self._handler = str(getattr(function, "__name__", type(function).__name__))
         self._options: dict[str, Any] = {}
-        self._writer = as_json
+        self._writer: Callable[[Any], Any] = as_json
         self._type: Any = Any if batch else self._prepared(_returned(function))
 
     def encode(self, value: Any) -> Any:

@@ -22,7 +22,7 @@ from howdah.cli.render.progress_text import counted, describe_waiting, speed, ti
 from howdah.cli.render.terminal_escape import safe_lines
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
-from howdah.model.progress import Record
+from howdah.model.progress import Progress
 from howdah.model.results import QueuePosition
 
 _MOST_LINES: Final = 60
@@ -66,7 +66,7 @@ def _standing(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, obje
     yield "last error", job.last_error and first_line(job.last_error)
 
 
-def _progress(job: Job, record: Record) -> Iterator[tuple[str, object]]:
+def _progress(job: Job, record: Progress) -> Iterator[tuple[str, object]]:
     said = (counted(record), speed(record), f"done in {left}" if (left := time_left(job)) else "")
     yield (
         "progress",
