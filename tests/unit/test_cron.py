@@ -206,7 +206,7 @@ def test_a_rhythm_that_has_ended_has_no_next() -> None:
         (None, 0, "UTC", "at least a second"),
         (None, 0.999, "UTC", "at least a second"),
         (None, -5, "UTC", "must not be negative"),
-        (None, float("nan"), "UTC", "not a span of time"),
+        (None, float("nan"), "UTC", "not a duration"),
         (None, "5m", "UTC", "seconds or a timedelta"),
         (None, timedelta(days=40_000), "UTC", "a hundred years"),
         ("* * * * *", None, "Europe/Berln", "did you mean 'Europe/Berlin'?"),

@@ -1,4 +1,4 @@
-"""Checks of what a caller asks for, before anything is sent: what is wrong, and what would be right."""
+"""Checks of options, before anything is sent. The errors say what is wrong, and what would be right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from howdah.errors import InvalidJobType, InvalidOption
 from howdah.model.job import STATUSES, Job, Status
 
 Seconds: TypeAlias = float | timedelta
-"""A span of time: seconds, or a timedelta."""
+"""A duration: seconds, or a timedelta."""
 
 JobOrId: TypeAlias = Job | uuid.UUID | str
 
@@ -29,7 +29,7 @@ MAX_NAME_LENGTH = 100
 
 
 def shown(value: object) -> str:
-    """A value inside of a message: never long, and never an error of its own."""
+    """A value for a message: shortened, and without raising."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001
@@ -103,7 +103,7 @@ def span(value: object, option: str, *, positive: bool = False) -> timedelta:
     try:
         length = value if isinstance(value, timedelta) else timedelta(seconds=value)
     except (OverflowError, ValueError) as error:
-        raise InvalidOption(f"{option} is {shown(value)}, which is not a span of time") from error
+        raise InvalidOption(f"{option} is {shown(value)}, which is not a duration") from error
     if length < timedelta(0) or (positive and not length):
         raise InvalidOption(f"{option} is {shown(value)}; it must {'be positive' if positive else 'not be negative'}")
     if length > _LONGEST:
@@ -113,7 +113,7 @@ def span(value: object, option: str, *, positive: bool = False) -> timedelta:
 
 def due(run_at: datetime | None, delay: Seconds | None) -> dict[str, datetime | timedelta | None]:
     if run_at is not None and delay is not None:
-        raise InvalidOption("run_at and delay say the same thing twice: pass one of them")
+        raise InvalidOption("run_at and delay exclude each other: pass one of them")
     return {
         "run_at": None if run_at is None else moment(run_at, "run_at"),
         "delay": None if delay is None else span(delay, "delay"),

@@ -1,8 +1,8 @@
 """Runs plans, blocking or awaiting, on pools of our own or on the caller's connection.
 
-Pools are made when they are first needed: one for threads, one for each event loop, and new ones after
-a fork, because a socket shared by two processes serves neither. The first use of a database looks at
-its schema, so that a missing migration is said in words and not by a missing function.
+Pools are made when they are first needed: one for threads, one for each event loop, and new ones after a fork, because
+two processes cannot share a socket. The first use of a database checks its schema: without a migration, the error says
+which command to run, instead of naming a missing function.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AsyncConnection = psycopg.AsyncConnection[Any]
 Loop = asyncio.AbstractEventLoop
 
 PREPARE_AFTER = 2
-"""Statements that a connection has sent so often are prepared: then they need not be parsed and planned again."""
+"""A connection prepares a statement after so many times, which saves its parsing and planning."""
 
 
 class Database:
@@ -55,20 +55,20 @@ class Database:
         _databases.add(self)
 
     def elsewhere(self, dsn: str | None, schema: str) -> Database:
-        """The same settings, for another place."""
+        """The same settings, for another database or schema."""
         return Database(dsn, schema, pool_size=self._pool_size, timeout=self._timeout)
 
     def may_prepare(self, conn: SyncConnection | AsyncConnection) -> bool | None:
-        """As psycopg takes it: never, or as often as the connection says. Not where it could not be sent again."""
+        """The argument ``prepare`` of psycopg: None: as the connection has it; False: never. False if it could not be sent again."""
         can_be_repeated = conn.autocommit and conn.pgconn.transaction_status == TransactionStatus.IDLE
         return None if self._prepares and can_be_repeated else False
 
     def prepare(self) -> None:
-        """Looks at the database, as the first use of it does: raises what tells the user which command to run."""
+        """Checks the schema, as the first use does. Raises an error that says which command to run."""
         self._ready()
 
     def look_after_embedded(self) -> None:
-        """Installs the schema, or brings it up to date, where nobody else would: the embedded server is ours alone."""
+        """Installs or upgrades the schema of the embedded server, which no administrator migrates."""
         if self.configured is None:
             with suppress(SchemaError):
                 self._ready()
@@ -126,7 +126,7 @@ class Database:
     # Connections
 
     def dsn(self) -> str:
-        """Where the database is. Starts the embedded one if that is it."""
+        """Where the database is. Starts the embedded server if that is it."""
         return self.configured or join().dsn
 
     def connect(self, dsn: str) -> SyncConnection:
@@ -166,7 +166,7 @@ class Database:
         dsn = self._ready_dsn if self._is_ready() else await asyncio.to_thread(self._ready)
         loop = asyncio.get_running_loop()
         if loop not in self._pools.by_loop:
-            self._pools.let_go()
+            self._pools.drop_closed_loops()
             opened = self._pools.connections[loop] = weakref.WeakSet()
 
             async def remember(conn: AsyncConnection) -> None:
@@ -186,7 +186,7 @@ class Database:
             self._closed = True
             pool, self._pools.sync = self._pools.sync, None
             if self._pools.pid == os.getpid():
-                self._pools.let_go()
+                self._pools.drop_closed_loops()
         if pool is not None and self._pools.pid == os.getpid():
             pool.close()
 
@@ -205,14 +205,14 @@ class Database:
             "min_size": 0,
             "max_size": self._pool_size,
             "timeout": self._timeout,
-            # The pool tries ever more rarely: a request that comes after a long outage must not wait for its next try.
+            # The pool's pauses between tries grow: a request after a long outage must not wait for its next try.
             "reconnect_timeout": self._timeout,
             "name": "howdah",
         }
 
     def _connection_options(self, dsn: str) -> dict[str, Any]:
-        """What we set where the DSN does not, above all, that a silent network is noticed within half a minute; and what
-        we pin whatever it says."""
+        """Defaults for what the DSN does not set, and what is pinned over it. With these defaults, a lost network is
+        noticed within half a minute."""
         defaults = {
             "fallback_application_name": "howdah",
             "connect_timeout": 10,
@@ -227,7 +227,7 @@ class Database:
             "autocommit": True,
             "context": adapters.Adapted,
             "prepare_threshold": PREPARE_AFTER if self._prepares else None,
-            # A pooler knows this one, too.
+            # A pooler accepts this one, too.
             "client_encoding": "UTF8",
             **(pinned_settings.startup_options(given) if self._prepares else {}),
             **ours,
@@ -237,7 +237,7 @@ class Database:
         return self._ready_dsn is not None and not self._closed and self._pools.pid == os.getpid()
 
     def _ready(self) -> str:
-        """The DSN, once what it leads to has been looked at."""
+        """The DSN, once its schema has been checked."""
         with self._lock:
             if self._closed:
                 raise QueueClosed()
@@ -246,8 +246,7 @@ class Database:
             if self._ready_dsn is None:
                 dsn = self.dsn()
                 with self.connect(dsn) as conn:
-                    # An embedded server is ours alone: nobody else would migrate it. But a schema that was
-                    # named may be misspelt.
+                    # No administrator migrates an embedded server. But a schema that was named may be misspelt.
                     if self.configured is None and self.schema == DEFAULT_SCHEMA:
                         self.run(migrate.migrate(self.schema), conn)
                     self.run(migrate.check_version(self.schema), conn)
@@ -256,9 +255,8 @@ class Database:
             return self._ready_dsn
 
     def reaches_its_backend(self, conn: SyncConnection) -> bool:
-        """Whether no pooler is in between: one may give each transaction to another backend, where nothing is prepared.
-
-        A pooler makes up the process id by which a client may cancel what it asked for.
+        """Whether there is no pooler in between: a pooler may send each transaction to another backend, where nothing is
+        prepared. It also makes up the process id that a client uses to cancel a statement, and so gives itself away.
         """
         (row,) = self.run(read("backend"), conn)
         return bool(row["pid"] == conn.info.backend_pid)
@@ -268,7 +266,7 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
-    # A thread that held one of them does not exist in the child, and will never let it go.
+    # A thread that held a lock does not exist in the child, and never releases it.
     for database in _databases:
         database._lock = threading.RLock()
 
@@ -278,7 +276,7 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 @atexit.register
 def _close_all() -> None:
-    # A pool that is still open when the interpreter ends waits in vain for its threads, five seconds each.
+    # A pool that is open when the interpreter ends waits five seconds for each of its threads.
     for database in list(_databases):
         database.close()
 
@@ -292,11 +290,11 @@ class _Pools:
         self.by_loop: dict[Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]] = {}
         self.guards: dict[Loop, asyncio.Task[None]] = {}
         self.connections: dict[Loop, weakref.WeakSet[AsyncConnection]] = {}
-        # A parent's pools are kept from the garbage collector: to close them would close them for the parent.
+        # Keeps the parent's pools from the garbage collector, which would close their connections for the parent, too.
         self._inherited = inherited
 
-    def let_go(self) -> None:
-        """Ends the connections of loops that have ended: nobody can await their pools' closing any more."""
+    def drop_closed_loops(self) -> None:
+        """Ends the connections of closed loops: their pools cannot be awaited any more."""
         for loop in [each for each in list(self.by_loop) if each.is_closed()]:
             self.by_loop.pop(loop, None)
             self.guards.pop(loop, None)

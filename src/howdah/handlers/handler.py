@@ -1,7 +1,7 @@
-"""A handler: the function that runs the jobs of a type, and what is to be known about them.
+"""A handler: the function that runs the jobs of a type, and its options.
 
-Options that concern a job wherever it is (priority, attempts, timeout, retry policy, order) are declared
-to the database when a worker starts, so that producers without the handler get them too.
+Options of the jobs themselves (priority, attempts, timeout, retry policy, order) are stored in the database when a worker
+starts, so that producers without the handler use them, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Batch:
 
 
 class Handler(Generic[P, R]):
-    """A registered function. Calling it calls the function; ``enqueue`` adds a job that will."""
+    """A registered function. Calling it calls the function; ``enqueue`` adds a job that calls it in a worker."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Handler(Generic[P, R]):
         }
         if process and not self.is_importable:
             raise InvalidOption(
-                f"the handler {self.name!r} is to run in a child process, which must import it: define"
+                f"the handler {self.name!r} runs in a child process, which must import it: define"
                 f" {_name_of(function)} at the top level of a module"
             )
 
@@ -157,7 +157,7 @@ class Handler(Generic[P, R]):
 
     @property
     def declaration(self) -> dict[str, Any]:
-        """What the database is told about the type."""
+        """The options of the type that are stored in the database."""
         return {
             "job_type": self.name,
             "ordered": self.ordered,
@@ -167,7 +167,7 @@ class Handler(Generic[P, R]):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What its jobs are enqueued with where the caller does not say."""
+        """The options of its jobs where the caller sets none."""
         stored = self.retries.stored
         defaults = {
             **{name: self._declared[name] for name in ("priority", "max_attempts", "timeout", "expires_in")},
@@ -177,7 +177,7 @@ class Handler(Generic[P, R]):
 
     @property
     def is_importable(self) -> bool:
-        """Whether a child process can find the function by its name."""
+        """Whether a child process can import the function by its name."""
         return "<" not in getattr(self.function, "__qualname__", "<")
 
 

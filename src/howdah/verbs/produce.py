@@ -48,24 +48,24 @@ def enqueue(
 ) -> Plan[Job]:
     """Adds a job and returns it.
 
-    data: anything that JSON can hold; a reference where it is large.
+    data: any JSON value; store a reference to large data.
     priority: the higher is claimed first; the type's own, or 100, if not given.
-    run_at, delay: not before a moment, or not for so many seconds.
+    run_at, delay: it is not started before this moment, or for so many seconds.
     max_attempts: how often it may be started; the type's own, or 3, if not given.
-    key: unique among the live jobs of the type. If one has it already, that one is returned instead,
-        with ``created=False``. A login that may not read jobs gets its id and options, and no more of it.
+    key: unique among the live jobs of the type. If a live job has it already, that job is returned,
+        with ``created=False``. A login that may not read jobs gets only its id and options.
     id: a UUID of the caller's, for calls that may be repeated: the job is added once.
     timeout: how long one attempt may run.
-    expires_at, expires_in: not worth starting after this moment, or so long after it is due.
+    expires_at, expires_in: it is not started after this moment, or so long after it is due.
     retry_policy: when to try again after a failure, such as
-        ``Fixed(60)`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type says.
-    meta: tags and trace context, kept beside the data.
+        ``Fixed(60)`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type has one.
+    meta: tags and trace context, stored beside the data.
     """
     job_type = options.job_type(job_type)
     shared = _job_options(
         context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
     )
-    # Made here where the call may be repeated, and by the database, which need not look for it, in the caller's transaction.
+    # Made here if the call may be repeated. In the caller's transaction the database makes it, and saves a lookup.
     job_id = options.job_id(id) if id is not None else new_id() if conn is None else None
     arguments = {
         "job_type": job_type,
@@ -130,12 +130,11 @@ def enqueue_many(
 ) -> Plan[EnqueuedCount]:
     """Adds a job for each item of data, and returns how many; they are claimed in the items' order.
 
-    The items are streamed: a generator of millions needs no more memory than one of thousands. All of
-    them are one transaction, so that a bad item enqueues nothing; with ``chunk_size`` each chunk is
-    one of its own, and the ``InvalidItem`` that a bad item raises says how many are in. ``key`` is
-    called with each item; an item whose key a live job of the type has is left out of the count. A bulk with
-    keys, of 2,000 items or more, and in one transaction, lets others of its type that have keys, and more than one item,
-    wait until that transaction ends.
+    The items are streamed: a generator of millions needs no more memory than one of thousands. They are
+    one transaction: a bad item enqueues nothing. With ``chunk_size`` each chunk is a transaction, and the
+    ``InvalidItem`` that a bad item raises says how many were enqueued. ``key`` is called with each item; an item
+    whose key a live job of the type has is skipped, and not counted. A bulk of 2,000 items or more with keys in one
+    transaction blocks other bulks with keys of its type until the transaction ends.
     """
     job_type = options.job_type(job_type)
     shared = _job_options(
@@ -151,7 +150,7 @@ def enqueue_many(
         chunk = yield NextItems(source, size)
         more = bool(chunk)
         if key is not None and chunk_size is None and not taken and len(chunk) == size:
-            # More may come, and keys are sorted within a chunk only.
+            # There may be more chunks, and keys are sorted within a chunk only.
             yield from call("queue_up", job_type=job_type)
         committed = 0 if chunk_size is None else enqueued
         arguments = {
@@ -162,7 +161,7 @@ def enqueue_many(
             **shared,
         }
         if chunk_size is None:
-            # In one transaction, a chunk is made ready while the one before is being written.
+            # In one transaction, a chunk is prepared while the database writes the previous one.
             rows = yield from _pipelined(Call("enqueue_many", arguments) if more else None)
         else:
             rows = yield from _in_batches(batch_size, arguments, divisible=conn is None)
@@ -177,17 +176,17 @@ def _pipelined(next_call: Call | None) -> Plan[list[Row] | None]:
     try:
         rows: list[Row] | None = yield PipelinedCall(next_call)
     except psycopg.errors.QueryCanceled as error:
-        # All of it is one transaction, and that is over: there is nothing to halve.
+        # The one transaction was rolled back: there is nothing to split.
         error.add_note(
-            "Nothing was enqueued. If it was statement_timeout: raise it for this login, or pass chunk_size, so that"
-            " each chunk is a transaction of its own, and is made as small as need be."
+            "Nothing was enqueued. If it was statement_timeout: raise it for this login, or pass chunk_size: then each"
+            " chunk is a transaction of its own, and is split if it takes too long."
         )
         raise
     return rows
 
 
 def _in_batches(batch_size: BatchSize, arguments: dict[str, Any], *, divisible: bool) -> Plan[list[Row]]:
-    """Enqueues a chunk; in several calls, where the server cuts one short. In a transaction of the caller's, that is over then."""
+    """Enqueues a chunk, in several calls if the server cancels one. In the caller's transaction it cannot be split."""
     left, rows = arguments, list[Row]()
     while left["data"]:
         size = min(batch_size.size, len(left["data"])) if divisible else len(left["data"])
@@ -226,7 +225,7 @@ def _job_options(
     meta: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     if expires_at is not None and expires_in is not None:
-        raise InvalidOption("expires_at and expires_in say the same thing twice: pass one of them")
+        raise InvalidOption("expires_at and expires_in exclude each other: pass one of them")
     given = {
         **options.due(run_at, delay),
         "priority": None if priority is None else options.integer(priority, "priority"),

@@ -27,9 +27,9 @@ _CHUNK: Final = 500
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """How far jobs are that are waited for together. Those that were claimed but not started count as pending.
+    """The progress of jobs that are waited for together. Jobs that were claimed but not started count as pending.
 
-    percent: of all of them together; one that has ended counts in full, however it did.
+    percent: of all of them together; a job that has ended counts as 100, with whatever status.
     """
 
     total: int
@@ -42,7 +42,7 @@ class Group:
 
     @property
     def ended(self) -> int:
-        """How many have ended, however they did."""
+        """How many have ended, with whatever status."""
         return self.completed + self.failed + self.cancelled
 
 
@@ -56,7 +56,7 @@ def wait_for(
     timeout: Seconds | None,
     on_progress: OnProgress | None,
 ) -> Any:
-    """The job, or the jobs in the order in which they were given, once all have ended."""
+    """The job, or the jobs in the order given, once all have ended."""
     waiting = _Waiting(hub, context, jobs, timeout, counts=on_progress is not None)
     with contextlib.closing(hub.database.stream(waiting.plan(ThreadWaker))) as groups:
         for group in groups:
@@ -72,7 +72,7 @@ async def await_for(
     timeout: Seconds | None,  # noqa: ASYNC109
     on_progress: Callable[[Group], Awaitable[object] | object] | None,
 ) -> Any:
-    """``wait_for``, awaiting; also what ``on_progress`` returns, if that can be."""
+    """``wait_for``, awaiting. If ``on_progress`` returns an awaitable, that is awaited, too."""
     waiting = _Waiting(hub, context, jobs, timeout, counts=on_progress is not None)
     async with contextlib.aclosing(hub.database.astream(waiting.plan(LoopWaker))) as groups:
         async for group in groups:
@@ -82,7 +82,7 @@ async def await_for(
 
 
 class _Waiting:
-    """For some jobs, until the last of them has ended."""
+    """A wait for some jobs, until the last of them has ended."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Waiting:
                 self._hub.leave(wait)
 
     def _look(self, ids: list[uuid.UUID]) -> Plan[None]:
-        """The first look: what has ended already needs no waiting."""
+        """Reads the jobs once: those that have ended already are not waited for."""
         rows = yield from read("get_many", ids=ids)
         self._jobs.update((row["id"], from_row(row, self._context.codec, self._context.home)) for row in rows)
         unknown = next((id for id in ids if id not in self._jobs), None)
@@ -165,7 +165,7 @@ class _Waiting:
         ended = [job.status for id, job in self._jobs.items() if id not in self._pending]
         waiting = sum(live.get(status, (0, 0))[0] for status in ("pending", "claimed"))
         percents = sum(percents for _, percents in live.values())
-        # One that is neither live nor known to have ended has just done so.
+        # A job that is neither live nor known to have ended has just ended.
         done = total - sum(jobs for jobs, _ in live.values())
         return Group(
             total=total,
@@ -183,19 +183,21 @@ class _Waiting:
 
     def _too_late(self) -> WaitTimeout:
         if self._is_one:
-            return WaitTimeout(f"job {self._ids[0]} has not ended after {self._timeout:g} s; it goes on")
+            return WaitTimeout(f"job {self._ids[0]} has not ended after {self._timeout:g} s; it continues")
         ended = len(self._jobs) - len(self._pending)
-        return WaitTimeout(f"{ended} of {len(self._jobs)} jobs have ended after {self._timeout:g} s; the others go on")
+        return WaitTimeout(
+            f"{ended} of {len(self._jobs)} jobs have ended after {self._timeout:g} s; the others continue"
+        )
 
 
 def value_of(context: Context, job: Job) -> Any:
-    """What a job has returned, as its handler's annotation says where the handler is in this process."""
+    """The result of a job; as the type of its handler's annotation, if the handler is in this process."""
     name = f"{job.job_type} {job.id}"
     match job.status:
         case "completed":
             if job._redacted and job.result is not None:
                 raise NotPermitted(
-                    f"{name} has completed, but this login may not see its result: that takes SELECT on the table live"
+                    f"{name} has completed, but this login may not see its result: that needs SELECT on the table live"
                 )
             if isinstance(job.result, Unreadable):
                 raise Undecodable(f"the result of {name} cannot be read: {job.result.reason}")
@@ -211,7 +213,8 @@ def value_of(context: Context, job: Job) -> Any:
             raise JobCancelled(f"{name} was cancelled{f': {job.last_error}' if job.last_error else ''}", job=job)
         case _:
             raise NotEnded(
-                f"{name} was {job.status} when it was looked at: ask the job that queue.wait_for(job) returns", job=job
+                f"{name} was {job.status} when it was read: call value() of the job that queue.wait_for(job) returns",
+                job=job,
             )
 
 

@@ -32,20 +32,20 @@ KINDS: Final[tuple[UpdateKind, ...]] = get_args(UpdateKind)
 
 _PAGE: Final = 1_000
 _LONGEST_POSITION: Final = 16_384
-"""It names the transactions that were under way."""
+"""A position lists the transactions that were in progress."""
 _POSITION: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,18}))?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """Something new about a job.
+    """News of a job.
 
-    kind: "progress": where the job stands now, in ``job``; the newest, so that some in between may be skipped.
-        "event", "log" and "status" are what happened, each exactly once and in order: see ``Event``.
+    kind: "progress": the job as it is now, in ``job``; only the newest is sent, and some in between may be skipped.
+        "event", "log" and "status": what happened, each exactly once and in order: see ``Event``.
     at: when it happened, by the database's clock.
-    position: what to pass as ``after`` to go on behind it.
-    attempt: whose it is.
-    name, data: as in ``Event``. job: the job as it is, with ``"progress"`` only.
+    position: pass it as ``after`` to resume behind it.
+    attempt: the attempt that it belongs to.
+    name, data: as in ``Event``. job: with ``"progress"`` only.
     """
 
     kind: UpdateKind
