@@ -12,6 +12,7 @@ from howdah.checks import options
 from howdah.checks.context import Connection, Context
 from howdah.checks.options import JobOrId, Seconds
 from howdah.checks.values import clean_text, stored_json, stored_text
+from howdah.db.adapters import Ids
 from howdah.db.plan import Pause, Plan, Row, call, read
 from howdah.errors import InvalidOption, JobNotFound, NotPermitted
 from howdah.model.codec import PLAIN
@@ -130,7 +131,7 @@ def cancel(context: Context, job: JobOrId, reason: str | None = None, *, conn: C
     """
     rows = yield from call(
         "cancel",
-        ids=[options.job_id(job)],
+        ids=Ids([options.job_id(job)]),
         reason=None if reason is None else stored_text(context, options.text(reason, "reason")),
     )
     return (yield from _changed(context, job, rows))
@@ -141,7 +142,7 @@ def retry(context: Context, job: JobOrId, *, conn: Connection | None = None) -> 
 
     False: nothing changed, because the job has not ended, or a live job has its key. Raises JobNotFound.
     """
-    rows = yield from call("retry", ids=[options.job_id(job)])
+    rows = yield from call("retry", ids=Ids([options.job_id(job)]))
     return (yield from _changed(context, job, rows))
 
 
@@ -154,13 +155,15 @@ def reschedule(
     conn: Connection | None = None,
 ) -> Plan[bool]:
     """Sets when a pending job becomes due; now if neither is given. False: it is not pending."""
-    rows = yield from call("reschedule", ids=[options.job_id(job)], **options.due(run_at, delay))
+    rows = yield from call("reschedule", ids=Ids([options.job_id(job)]), **options.due(run_at, delay))
     return (yield from _changed(context, job, rows))
 
 
 def reprioritise(context: Context, job: JobOrId, priority: int, *, conn: Connection | None = None) -> Plan[bool]:
     """Sets the priority of a pending job. False: it is not pending."""
-    rows = yield from call("reprioritise", ids=[options.job_id(job)], priority=options.integer(priority, "priority"))
+    rows = yield from call(
+        "reprioritise", ids=Ids([options.job_id(job)]), priority=options.integer(priority, "priority")
+    )
     return (yield from _changed(context, job, rows))
 
 

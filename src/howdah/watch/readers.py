@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
+from howdah.db.adapters import Ids
 from howdah.db.plan import Plan, Row, call, read
 from howdah.errors import JobNotFound, PositionLost
 from howdah.model.job import FINAL_STATUSES
@@ -179,7 +180,7 @@ class JobReader(Reader):
     def _look(self, run: Run) -> list[uuid.UUID]:
         marks: dict[uuid.UUID, str] = {}
         for ids in chunks(self._watches, _IDS):
-            marks.update((row["id"], row["mark"]) for row in run(read("watched", ids=ids)))
+            marks.update((row["id"], row["mark"]) for row in run(read("watched", ids=Ids(ids))))
         changed = [id for id in self._watches if id not in self._rows or self._marks[id] != marks.get(id)]
         found = _jobs(run, changed, marks.keys())
         for id in changed:
@@ -198,7 +199,12 @@ class JobReader(Reader):
             self.remove(watch)
 
     def _deliver_events(self, run: Run) -> bool:
-        behind = [watch for watches in self._watches.values() for watch in watches if self._is_behind(watch)]
+        behind = [
+            watch
+            for watches in self._watches.values()
+            for watch in watches
+            if watch.kinds and watch.seq < seq_of(self._rows[watch.job_id]) and watch.mailbox.has_room()
+        ]
         pairs = sorted({(watch.job_id, watch.seq) for watch in behind})
         if not pairs:
             return False
@@ -214,9 +220,6 @@ class JobReader(Reader):
         for watch in behind:
             self._deliver_page(watch, messages[watch.job_id, watch.seq], limit)
         return True
-
-    def _is_behind(self, watch: JobWatch) -> bool:
-        return bool(watch.kinds) and watch.seq < seq_of(self._rows[watch.job_id]) and watch.mailbox.has_room()
 
     def _deliver_page(self, watch: JobWatch, page: list[Message], limit: int) -> None:
         rows = [message.row for message in page if message.row is not None]
@@ -402,7 +405,7 @@ class EndReader(Reader):
         """One round. True if a job has ended."""
         if not self._waits:
             return False
-        gone = [row["id"] for ids in chunks(self._waits, _IDS) for row in run(read("gone", ids=ids))]
+        gone = [row["id"] for ids in chunks(self._waits, _IDS) for row in run(read("gone", ids=Ids(ids)))]
         for ids in chunks(gone, _ROWS):
             self._deliver_ends(ids, _jobs(run, ids))
         # After the ends, so that no job is both.
@@ -446,7 +449,7 @@ def _jobs(run: Run, ids: Iterable[uuid.UUID], live: Collection[uuid.UUID] = ()) 
     missing = set(ids)
     for name, some in (("live_jobs", missing.intersection(live)), ("get_many", missing)):
         for chunk in chunks(some - found.keys(), _ROWS):
-            found.update((row["id"], row) for row in run(read(name, ids=chunk)))
+            found.update((row["id"], row) for row in run(read(name, ids=Ids(chunk))))
     return found
 
 

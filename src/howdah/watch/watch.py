@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -122,9 +122,12 @@ class JobUpdates(_Watching):
         try:
             is_over = False
             while not is_over:
-                messages = yield from mailbox.receive()
-                is_over = any(message.kind == "end" for message in messages)
-                yield Emit(list(self._updates(messages)))
+                updates: list[Update] = []
+                for message in (yield from mailbox.receive()):
+                    assert message.row is not None
+                    is_over = message.kind == "end"
+                    updates += self._events([message.row]) if message.kind == "event" else self._state(message.row)
+                yield Emit(updates)
         finally:
             self._hub.leave(watch)
 
@@ -140,11 +143,6 @@ class JobUpdates(_Watching):
             ]:
                 yield Emit(self._events(page))
         yield Emit(self._state(row))
-
-    def _updates(self, messages: Sequence[Message]) -> Iterator[Update]:
-        for message in messages:
-            assert message.row is not None
-            yield from self._events([message.row]) if message.kind == "event" else self._state(message.row)
 
     def _events(self, rows: Sequence[Row]) -> list[Update]:
         self._seq = rows[-1]["seq"]
