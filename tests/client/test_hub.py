@@ -1,4 +1,4 @@
-"""The hub: one connection reads for all, in any weather, and is no burden to who does not need it."""
+"""The hub: one connection reads for all subscribers, through outages, and costs nothing without subscribers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def watch_locks(db: Db) -> int:
 
 
 def comes(condition: Callable[[], object]) -> bool:
-    """Whether it comes to be, sooner or later: nobody tells about it."""
+    """Whether the condition holds sooner or later. There is no signal for it."""
     deadline = time.monotonic() + PATIENCE
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -115,7 +115,7 @@ def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch:
 
     one = story(1)
     many = story(200)
-    assert many <= one + 1, "one more for those who have just come"
+    assert many <= one + 1, "one more for new subscribers"
     assert many <= 7
 
 
@@ -177,7 +177,7 @@ def test_nobody_is_notified_where_nobody_watches(queue: JobQueue, db: Db, connec
     waiting.start()
     assert comes(lambda: watch_locks(db) == 1)
     run_one("mail")
-    assert heard() != [], "somebody waits for one of this type"
+    assert heard() != [], "there is a waiter for a job of this type"
     queue.complete(waited_for)
     waiting.join()
     heard()

@@ -1,4 +1,4 @@
-"""``wait_for``: the ends of jobs, whoever brings them, one or many."""
+"""``wait_for``: the ends of one job or of many, by whatever ends them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Waiting:
 
 
 def begun(queue: JobQueue) -> bool:
-    """Whether somebody waits who did not when this was called."""
+    """Waits until there is a new subscription."""
     event = threading.Event()
     while not queue._hub()._subscriptions:
         event.wait(0.002)

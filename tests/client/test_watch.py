@@ -77,7 +77,7 @@ def test_several_watchers_hear_the_same_wherever_they_begin(dsn: str, queue: Job
     for updates in streams:
         assert names(updates) == ["a", "b", "c", "d"]
         assert [each.position for each in updates if each.kind != "progress"] == ["1", "2", "3", "4", "5"]
-        # Who came late may have found it ended, and have been told so at first.
+        # A late watcher may have found it ended, and have got that update first.
         assert the_last_is_the_end(updates[1:], "failed")
 
 

@@ -47,7 +47,7 @@ def local(expression: str, zone: str, start: str, count: int) -> list[str]:
         # A time that comes twice fires the first time,
         ("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00+02:00", ["2026-10-25 02:30+02:00", "2026-10-26 02:30+01:00"]),
         ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04T12:00+11:00", ["2026-04-05 01:45+11:00", "2026-04-06 01:45+10:30"]),
-        # and not again for somebody who first looks in between.
+        # and not again for a first look in between.
         ("30 2 * * *", "Europe/Berlin", "2026-10-25T02:10+01:00", ["2026-10-26 02:30+01:00"]),
         # With a star, the clock on the wall is followed: what it skips does not fire,
         ("0 * * * *", "Europe/Berlin", "2026-03-29T00:30+01:00", ["2026-03-29 01:00+01:00", "2026-03-29 03:00+02:00"]),
@@ -200,7 +200,7 @@ def test_a_rhythm_that_has_ended_has_no_next() -> None:
         ("61 * * * *", None, "UTC", "bad minute"),
         ("0 25 * * *", None, "UTC", "minute hour day-of-month month day-of-week"),
         ("0 0 30 2 *", None, "UTC", "bad day-of-month"),
-        ("* * */20 * 1L", None, "UTC", "no day that ever comes"),
+        ("* * */20 * 1L", None, "UTC", "a day that does not exist"),
         ("0 0 " + "1," * 5_000 + "1 * *", None, "UTC", "characters"),
         (5, None, "UTC", "cron is a str"),
         (None, 0, "UTC", "at least a second"),
