@@ -1,4 +1,4 @@
-"""Statements are prepared where that can be, and nobody notices where it cannot or when what was prepared is gone."""
+"""Statements are prepared where that is possible. Where it is not, or when a prepared one is lost, no call fails."""
 
 from __future__ import annotations
 

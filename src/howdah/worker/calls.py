@@ -14,9 +14,10 @@ from psycopg.types.json import Jsonb
 from howdah.checks.context import Context
 from howdah.checks.values import stored_mapping, stored_text
 from howdah.db.adapters import Ids, JsonTexts, Tokens
-from howdah.db.plan import Begin, Plan, Row, call, call_within, read, wire, write
+from howdah.db.plan import Begin, Plan, Row, call, call_within, read, read_raw, write
 from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
-from howdah.model.job import Job, unread
+from howdah.model.claimed_job import claimed_job
+from howdah.model.job import Job
 from howdah.worker.claim.claimed_rows import ClaimedRows
 
 Hold: TypeAlias = tuple[uuid.UUID, int]
@@ -129,7 +130,7 @@ def claim(
     suspects: bool,
     ahead_types: Sequence[str] | None,
 ) -> Plan[Claim]:
-    wired = yield from wire(
+    wired = yield from read_raw(
         "claim",
         worker_id=context.worker_id,
         job_types=list(types),
@@ -146,7 +147,7 @@ def claim(
         prefetch_types=None if ahead_types is None else list(ahead_types),
     )
     claimed, codec = ClaimedRows(wired, context.worker_id), context.codec
-    jobs = [unread(claimed, row, codec) for row in wired.take()]
+    jobs = [claimed_job(claimed, row, codec) for row in wired.take()]
     # Still pending: only a sign.
     cut = bool(jobs) and jobs[-1].status == "pending"
     return Claim(jobs[:-1] if cut else jobs, cut)

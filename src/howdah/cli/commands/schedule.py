@@ -33,7 +33,8 @@ from howdah.cli.render.output import (
 )
 from howdah.cli.render.terminal_escape import escape_lines
 from howdah.errors import ScheduleNotFound
-from howdah.model.schedule import MISSED, Schedule, explain
+from howdah.model.schedule import MISSED, Schedule
+from howdah.verbs.cron import explain
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 

@@ -25,7 +25,7 @@ from howdah.cli.render.terminal_escape import escape_lines
 from howdah.cli.render.timeline import EDGE, print_timeline, timeline
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
-from howdah.model.progress import Record
+from howdah.model.progress import Progress
 from howdah.model.results import QueuePosition
 from howdah.queue import JobQueue
 
@@ -129,7 +129,7 @@ def _identity(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, obje
         yield name.replace("_", " "), getattr(job, name) or None
 
 
-def _progress(job: Job, record: Record) -> Iterator[tuple[str, object]]:
+def _progress(job: Job, record: Progress) -> Iterator[tuple[str, object]]:
     yield "done", _how_far(job)
     yield "", bar(job, _BAR_WIDTH)
     if record.done is not None:

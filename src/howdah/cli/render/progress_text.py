@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from howdah.cli.arguments.datetimes import is_endless, now
 from howdah.cli.arguments.duration import format_duration
 from howdah.model.job import Job
-from howdah.model.progress import Record
+from howdah.model.progress import Progress
 
 if TYPE_CHECKING:
     from howdah.model.results import QueuePosition
@@ -29,14 +29,14 @@ def amount(number: float) -> str:
     return f"{number:,.12g}"
 
 
-def counted(record: Record) -> str:
+def counted(record: Progress) -> str:
     """How much is done, and of how much."""
     if record.done is None:
         return ""
     return amount(record.done) if record.total is None else f"{amount(record.done)}/{amount(record.total)}"
 
 
-def speed(record: Record) -> str:
+def speed(record: Progress) -> str:
     """The rate in a second; if that is below one, in a minute or in an hour."""
     if not record.rate:
         return ""

@@ -13,7 +13,7 @@ import random
 import psycopg
 
 from howdah.checks.context import Context
-from howdah.db.batch_size import Portion
+from howdah.db.batch_size import BatchSize
 from howdah.db.database import Database
 from howdah.db.outage import is_cut_short
 from howdah.db.plan import Row
@@ -39,7 +39,7 @@ class Maintenance:
         self._writes = writes
         self._sweep_every = sweep
         self._poll = poll
-        self._portion = Portion(SWEPT_AT_ONCE)
+        self._portion = BatchSize(SWEPT_AT_ONCE)
         self._complained: dict[str, str] = {}
         self.sweeper = Service("sweep", self._sweep)
         self.scheduler = Service("scheduler", self._fire)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
-from howdah.model.job import Job, due_for
+from howdah.model.claimed_job import due_for
+from howdah.model.job import Job
 
 Told: TypeAlias = dict[str, dict[str, float]]
 """As in ``workers.pace``: of each type, ``per_second``, ``run`` and ``wait``."""

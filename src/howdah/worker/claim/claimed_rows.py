@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from howdah.db.adapters import WireRows, clamped
+from howdah.db.adapters import RawRows, clamped
 from howdah.model.codec import Unreadable
 
 
 class ClaimedRows:
     """How the rows of one claim are read. It holds none of them: a job that runs for long must not keep all the others'."""
 
-    def __init__(self, wired: WireRows, worker_id: str) -> None:
+    def __init__(self, wired: RawRows, worker_id: str) -> None:
         self.json = wired.json
         self._wired = wired
         self._worker_id = worker_id

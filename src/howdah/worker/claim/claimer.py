@@ -25,7 +25,7 @@ from typing import Protocol
 import psycopg
 
 from howdah.checks.context import Context
-from howdah.db.batch_size import Portion
+from howdah.db.batch_size import BatchSize
 from howdah.db.outage import is_cut_short
 from howdah.errors import DatabaseUnavailable, WorkerUnknown
 from howdah.model.job import Job
@@ -100,7 +100,7 @@ class Claimer(Service):
         self._wake = asyncio.Event()
         self._looks_left = 0
         self._types = sorted(crew.handlers)
-        self._portion = Portion(LARGEST_CLAIM)
+        self._portion = BatchSize(LARGEST_CLAIM)
         self._asleep_on: frozenset[int] = frozenset()
         self._asleep_in: int | None = None
         crew.on_unbound = self.wake

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import psycopg
 
 from howdah.checks.context import Context
-from howdah.db.batch_size import Portion
+from howdah.db.batch_size import BatchSize
 from howdah.db.outage import is_cut_short
 from howdah.db.plan import Plan
 from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput
@@ -56,7 +56,7 @@ class Reports:
         self._writing: set[Hold] = set()
         self._aside: asyncio.Task[None] | None = None
         self._written_at = float("-inf")
-        self._portion = Portion(MOST_EVENTS)
+        self._portion = BatchSize(MOST_EVENTS)
         self._complaint = Complaint()
 
     def __bool__(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from howdah.handlers import resource
-from howdah.model.job import unread_data
+from howdah.model.claimed_job import data_as_json
 from howdah.worker.run.run import Run
 
 
@@ -19,7 +19,7 @@ def bound(run: Run) -> dict[str, Any]:
         called: dict[str, Any] = {arguments.job_parameter: list(run.jobs)}
     else:
         (job,) = run.jobs
-        text = unread_data(job)
+        text = data_as_json(job)
         called = arguments.decode(job.data) if text is None else arguments.decode_json(text)
         if arguments.job_parameter is not None:
             called[arguments.job_parameter] = job

@@ -19,7 +19,7 @@ from collections.abc import Callable, Container, Coroutine, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from howdah.checks.context import Context
-from howdah.db.batch_size import Portion
+from howdah.db.batch_size import BatchSize
 from howdah.db.database import Database
 from howdah.db.outage import Backoff, is_cut_short
 from howdah.db.plan import Begin, Plan
@@ -93,7 +93,7 @@ class Completer:
         self._slow: list[Ended] = []
         """Those that the server cuts short although they are alone."""
         self._trying_slow = False
-        self._portion = Portion(BATCH)
+        self._portion = BatchSize(BATCH)
         self._complaint = Complaint()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()

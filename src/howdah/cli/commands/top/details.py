@@ -30,7 +30,7 @@ from howdah.cli.render.progress_text import counted, describe_waiting, speed, ti
 from howdah.cli.render.terminal_escape import escape_lines
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
-from howdah.model.progress import Record
+from howdah.model.progress import Progress
 from howdah.model.results import QueuePosition
 from howdah.queue import JobQueue
 
@@ -77,7 +77,7 @@ def _state(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, object]
     yield "last error", job.last_error and first_line(job.last_error)
 
 
-def _progress(job: Job, record: Record) -> Iterator[tuple[str, object]]:
+def _progress(job: Job, record: Progress) -> Iterator[tuple[str, object]]:
     said = (counted(record), speed(record), f"done in {left}" if (left := time_left(job)) else "")
     yield (
         "progress",
