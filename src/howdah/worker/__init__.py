@@ -1,4 +1,4 @@
-"""The worker: what runs handlers."""
+"""The worker: claims jobs and runs their handlers."""
 
 from howdah.worker.options import WorkerOptions
 from howdah.worker.summary import WorkerReport
