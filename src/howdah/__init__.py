@@ -57,7 +57,7 @@ from howdah.watch.watch import Update
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis, Finding, Unseen
-    from howdah.worker import Worker, WorkerReport
+    from howdah.worker import Worker, WorkerSummary
 
 __all__ = [
     "AttemptError",
@@ -128,7 +128,7 @@ __all__ = [
     "WaitTimeout",
     "Worker",
     "WorkerInfo",
-    "WorkerReport",
+    "WorkerSummary",
     "WorkerUnknown",
     "__version__",
 ]
@@ -138,7 +138,7 @@ _LOADED_WHEN_NEEDED = {
     "Finding": "howdah.doctor",
     "Unseen": "howdah.doctor",
     "Worker": "howdah.worker",
-    "WorkerReport": "howdah.worker",
+    "WorkerSummary": "howdah.worker",
 }
 """Whoever only enqueues has no use for these, and need not wait for what is behind them."""
 

@@ -41,7 +41,7 @@ from howdah.watch.watch import Update, UpdateKind
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis
-    from howdah.worker import Worker, WorkerReport
+    from howdah.worker import Worker, WorkerSummary
     from howdah.worker.run.executor import Middleware
 
 P = ParamSpec("P")
@@ -398,7 +398,7 @@ class JobQueue:
             schedules=[declared["name"] for declared in self._periodic],
         )
 
-    async def run_worker(self, *, signals: bool = False, **chosen: Any) -> WorkerReport:
+    async def run_worker(self, *, signals: bool = False, **chosen: Any) -> WorkerSummary:
         """Runs a worker (see ``worker``) until it is cancelled; with ``signals``, until SIGTERM or SIGINT."""
         return await self.worker(**chosen).run(signals=signals)
 

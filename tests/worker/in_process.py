@@ -12,7 +12,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.db.plan import Plan
-from howdah.worker import Worker, WorkerReport
+from howdah.worker import Worker, WorkerSummary
 from howdah.worker.claim import claimer
 from howdah.worker.progress.tracker import Tracker
 from tests.conftest import Db
@@ -33,7 +33,7 @@ def run(main: Coroutine[Any, Any, R]) -> R:
     return asyncio.run(bounded())
 
 
-def drain(queue: JobQueue, **options: Any) -> WorkerReport:
+def drain(queue: JobQueue, **options: Any) -> WorkerSummary:
     """Runs a worker until nothing is due any more."""
     return run(queue.run_worker(**{"drain": True, "poll": 0.05, "grace": 5, **options}))
 

@@ -54,7 +54,7 @@ def test_a_job_that_waits_in_a_worker_for_its_turn_can_be_cancelled(queue: JobQu
             for job in jobs[1:]:
                 await ended(queue, job)
             assert (await queue.aget(jobs[0])).status == "cancelled"
-        assert worker.report.counts["completed"] == 3
+        assert worker.summary.counts["completed"] == 3
 
     run(main())
     assert calls == [[2, 3, 4]], "its place in the batch is free for another"
@@ -284,7 +284,7 @@ def test_a_job_that_is_cancelled_while_its_child_process_is_born_does_not_run(
             assert await queue.acancel(job)
             born.set()
             assert (await ended(queue, await child_handlers.echo.aenqueue(value="next"))).result == "next"
-        assert worker.report.counts["completed"] == 1
+        assert worker.summary.counts["completed"] == 1
 
     run(main())
 

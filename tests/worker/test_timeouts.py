@@ -117,7 +117,7 @@ def test_a_thread_that_takes_too_long_is_left_behind_and_its_slot_is_free(queue:
             assert (await ended(queue, await other.aenqueue())).result == "done"
             go_on.set()
             await until(lambda: worker.leaked == 0)
-        assert (worker.report.exit_code, worker.report.left_threads) == (0, False)
+        assert (worker.summary.exit_code, worker.summary.left_threads) == (0, False)
         return await queue.aget(stuck)
 
     assert run(main()).result is None, "what comes too late changes nothing"
@@ -215,7 +215,7 @@ def test_up_to_the_limit_it_goes_on(queue: JobQueue) -> None:
             assert (await ended(queue, await other.aenqueue())).result == "done"
             go_on.set()
             await until(lambda: worker.leaked == 0)
-        assert worker.report.exit_code == 0
+        assert worker.summary.exit_code == 0
 
     run(main())
 

@@ -273,7 +273,7 @@ def test_a_completion_after_the_lease_was_lost_raises_and_rolls_the_effect_back(
             done = await ended(queue, job)
             go_on.set()
             await until(lambda: caught)
-        assert worker.report.counts["completed"] == 1
+        assert worker.summary.counts["completed"] == 1
         return done
 
     done = run(main())

@@ -7,7 +7,7 @@ from collections import Counter
 
 
 @dataclasses.dataclass(slots=True)
-class WorkerReport:
+class WorkerSummary:
     """How many jobs ended in which way, and why the worker ended.
 
     counts: by the way they ended: ``completed``, ``retried``, ``failed``, ``cancelled``, ``snoozed``, ``handed_back``;

@@ -43,7 +43,7 @@ from howdah.worker.run.dispatcher import Dispatcher
 from howdah.worker.run.executor import Middleware
 from howdah.worker.service import Service, happens
 from howdah.worker.shutdown import StopRequests, handled_signals
-from howdah.worker.summary import WorkerReport
+from howdah.worker.summary import WorkerSummary
 
 log = logging.getLogger("howdah.worker")
 
@@ -72,7 +72,7 @@ class Worker:
         self.handlers = _chosen(handlers, options.types)
         self.context = dataclasses.replace(context, worker_id=options.name)
         self.worker_id = options.name
-        self.report = WorkerReport(self.worker_id)
+        self.summary = WorkerSummary(self.worker_id)
         self.begin_child: Callable[[], None] | None = None
         """Called first in each child process, before it imports the handlers. It sets up the program's logs there."""
         self._database = database
@@ -84,7 +84,7 @@ class Worker:
 
     # From outside
 
-    async def run(self, *, signals: bool = False) -> WorkerReport:
+    async def run(self, *, signals: bool = False) -> WorkerSummary:
         """Work until it is stopped (or, with ``drain``, until nothing is due). Returns a summary.
 
         Cancelling it stops it in the same way as ``stop``.
@@ -103,7 +103,7 @@ class Worker:
                     if not self._stops.count:
                         self._stops.add()
                     await _whatever_happens(self._end())
-        return self.report
+        return self.summary
 
     def stop(self) -> None:
         """Stop: gently at first, the second time at once. To be called in the worker's loop, or in a signal handler of it."""
@@ -144,7 +144,7 @@ class Worker:
             options,
             resources,
             self._middleware,
-            self.report,
+            self.summary,
             self._stops,
             begin_child=self.begin_child,
         )
@@ -230,9 +230,9 @@ class Worker:
         dispatcher.hand_back_hoarded()
         if dispatcher.leaked:
             dispatcher.shed_if_needed()
-        if self._outage.refused is not None and not self.report.refused:
+        if self._outage.refused is not None and not self.summary.refused:
             log.error("%s. This worker stops", self._outage.refused, extra={"event": "login_refused"})
-            self.report.refused = True
+            self.summary.refused = True
             self.stop()
         silence = time.monotonic() - heartbeat.last_success
         cut_off = silence > self.options.lease * FENCE_AT
@@ -265,8 +265,8 @@ class Worker:
         # In this order: a heartbeat after leaving would find no worker, and register it again.
         await self._heartbeat.stopped()
         await self._within(5, self._claims.run(calls.leave(self.context, self._heartbeat.boot)))
-        self.report.left_threads = self._dispatcher.leaked > 0
-        log.info("%s", self.report, extra={"event": "stopped", "worker_id": self.worker_id})
+        self.summary.left_threads = self._dispatcher.leaked > 0
+        log.info("%s", self.summary, extra={"event": "stopped", "worker_id": self.worker_id})
 
     async def _let_finish(self) -> None:
         """Let running handlers finish within the grace, and stop the rest."""

@@ -40,7 +40,7 @@ from howdah.worker.run.run import Run, RunServices, StopReason
 from howdah.worker.run.slot_group import BatchGroup, SlotGroup, Suspects, slot_groups
 from howdah.worker.run.throughput import ThroughputMeter
 from howdah.worker.shutdown import StopRequests
-from howdah.worker.summary import WorkerReport
+from howdah.worker.summary import WorkerSummary
 
 log = logging.getLogger("howdah.worker")
 
@@ -62,7 +62,7 @@ class Dispatcher:
         options: WorkerOptions,
         resources: Mapping[str | type, Any],
         middleware: Sequence[Middleware],
-        summary: WorkerReport,
+        summary: WorkerSummary,
         stops: StopRequests,
         *,
         begin_child: Callable[[], None] | None = None,
