@@ -56,7 +56,7 @@ from howdah.watch.watch import Update
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis, Finding, Unseen
-    from howdah.worker import Worker, WorkerReport
+    from howdah.worker import Worker, WorkerSummary
 
 __all__ = [
     "AttemptError",
@@ -127,7 +127,7 @@ __all__ = [
     "WaitTimeout",
     "Worker",
     "WorkerInfo",
-    "WorkerReport",
+    "WorkerSummary",
     "WorkerUnknown",
     "__version__",
 ]
@@ -137,7 +137,7 @@ _LOADED_WHEN_NEEDED = {
     "Finding": "howdah.doctor",
     "Unseen": "howdah.doctor",
     "Worker": "howdah.worker",
-    "WorkerReport": "howdah.worker",
+    "WorkerSummary": "howdah.worker",
 }
 """A process that only enqueues does not need these, and their modules take time to import."""
 

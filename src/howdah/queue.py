@@ -39,7 +39,7 @@ from howdah.watch.watch import JobUpdates, StreamUpdates, Update, UpdateKind
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis
-    from howdah.worker import Worker, WorkerReport
+    from howdah.worker import Worker, WorkerSummary
     from howdah.worker.run.executor import Middleware
 
 P = ParamSpec("P")
@@ -402,7 +402,7 @@ class JobQueue:
             schedules=[declared["name"] for declared in self._periodic],
         )
 
-    async def run_worker(self, *, signals: bool = False, **options: Any) -> WorkerReport:
+    async def run_worker(self, *, signals: bool = False, **options: Any) -> WorkerSummary:
         """Runs a worker (see ``worker``) until it is cancelled; with ``signals``, until SIGTERM or SIGINT."""
         return await self.worker(**options).run(signals=signals)
 

@@ -35,7 +35,7 @@ def leave_an_orphan():
     ours, theirs = os.pipe()
     if os.fork() == 0:
         if (orphan := os.fork()) == 0:
-            # Until its parent is gone, and it is somebody else's.
+            # Until its parent is gone, and it has another one.
             while os.getppid() != 1:
                 time.sleep(0.01)
             os._exit(0)

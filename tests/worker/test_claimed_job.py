@@ -1,4 +1,4 @@
-"""A claimed job is decoded only as far as somebody looks: whoever looks sees what everybody else sees."""
+"""A claimed job is decoded only as far as it is read, and reading it gives the same values as reading any other job."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from howdah.encryption import ENVIRONMENT
 from howdah.errors import InvalidInput
 from howdah.model.codec import PLAIN
 from howdah.queue import JobQueue
-from howdah.worker import Worker, WorkerOptions, WorkerReport
+from howdah.worker import Worker, WorkerOptions, WorkerSummary
 from howdah.worker.event_loop import loop_factory
 
 log = logging.getLogger("howdah.work")
@@ -198,7 +198,7 @@ def _work(args: argparse.Namespace, pipe: SupervisorPipe | None) -> int:
     return report.exit_code
 
 
-async def _run_worker(worker: Worker, queue: JobQueue, requests: Requests) -> WorkerReport:
+async def _run_worker(worker: Worker, queue: JobQueue, requests: Requests) -> WorkerSummary:
     requests.set_worker(worker)
     report = await worker.run()
     leave_soon(report.exit_code)
