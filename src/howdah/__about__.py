@@ -1,3 +1,3 @@
-"""Who we are."""
+"""The version of this package."""
 
 __version__ = "0.1.0"
