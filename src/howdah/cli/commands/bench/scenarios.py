@@ -25,7 +25,8 @@ from howdah.worker.event_loop import loop_factory
 PATIENCE: Final = 60.0
 """Seconds without any progress, after which something must be wrong."""
 THREADS: Final = 16
-_LOOK_EVERY: Final = 0.005
+_LOOK_EVERY: Final = 0.01
+"""Seconds between two looks at the database. More looks would slow down what is measured."""
 _SECONDS_OF_A_ROUND: Final = 2.0
 _PICKUP_PAUSE: Final = 0.02
 """Seconds between two jobs, more or less, so that no rhythm of the worker is met or missed each time."""
@@ -245,14 +246,14 @@ def _workers(schema: BenchSchema, options: Options, job_type: str) -> Iterator[W
 
 
 def _wait_until_none_is_left(schema: BenchSchema, workers: WorkerGroup) -> None:
-    left = -1
-    while (now_left := schema.row("left")["jobs"]) != left:
-        left = now_left
-        # The whole count only once a minute; whether there is any job is cheap.
+    left = None
+    while True:
         with contextlib.suppress(_TooLong):
-            _wait(lambda: not schema.row("unfinished")["unfinished"], workers, "the jobs to end")
-            return
-    raise HowdahError(f"the workers have stopped with {left:,} jobs left, for {PATIENCE:g} s now")
+            return _wait(lambda: not schema.row("unfinished")["unfinished"], workers, "the jobs to end")
+        # Counted rarely, because that is measured, too.
+        before, left = left, schema.row("left")["jobs"]
+        if left == before:
+            raise HowdahError(f"the workers have stopped with {left:,} jobs left, for {PATIENCE:g} s now")
 
 
 def _result_of(queue: JobQueue, workers: WorkerGroup, job: Job) -> float:
