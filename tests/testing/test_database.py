@@ -136,7 +136,7 @@ def test_a_transaction_that_a_test_has_left_open_is_named_as_the_cause(database:
         queue.enqueue("a")
         with psycopg.connect(database.dsn) as conn:
             queue.claim(["a"], conn=conn)
-            with pytest.raises(HowdahError, match="a transaction open"):
+            with pytest.raises(HowdahError, match="a transaction is open"):
                 database.clean()
 
 

@@ -1,4 +1,4 @@
-"""``drain`` runs what is due with the real worker, and tells how it went."""
+"""``drain`` runs the jobs that are due with the real worker, and returns them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``enqueued`` and its assertions: what they find, and what they say when they fail."""
+"""``enqueued`` and its assertions: what they find, and their messages when they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pace that a worker measures: true while there is work, whatever happens in between, and always a number."""
+"""The throughput that a worker measures: right while there is work, and always a number."""
 
 from __future__ import annotations
 

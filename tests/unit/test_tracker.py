@@ -1,4 +1,4 @@
-"""What a handler says of its job, and what is made of it: percent, stages, counts, events."""
+"""The reports of a handler, and what a tracker computes from them: percent, stages, counts, events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from howdah.worker.run.child import Flushed, Outbox, Reports, _pieces
 
 
 class Recording:
-    """A tracker, and how often it has told of news."""
+    """A tracker, and how often it has reported a change."""
 
     def __init__(self, max_events: int = 10_000, codec: Any = PLAIN, max_bytes: int = 1_000) -> None:
         context = Context(codec=codec, max_payload_bytes=max_bytes, worker_id="w", known={})
@@ -254,7 +254,7 @@ PARTS: st.SearchStrategy[list[Any]] = st.recursive(
 
 
 def performed(job: Recording, parts: list[Part], seen: list[float]) -> None:
-    """Does what the parts say: says a percent, enters stages, and leaves them, well or by an exception."""
+    """Follow the parts: report a percentage, enter stages, and leave them, normally or by an exception."""
     for weight, percent, inner, breaks in parts:
         with contextlib.suppress(ZeroDivisionError), job.stage("part", weight):
             if percent is not None:
@@ -371,7 +371,7 @@ def test_the_total_comes_from_the_items_or_is_what_they_turn_out_to_be(job: Reco
 
 
 class Unsure:
-    """Items that cannot say how many they are."""
+    """Items of unknown number."""
 
     def __len__(self) -> int:
         raise RuntimeError("no length")

@@ -71,7 +71,7 @@ def echo(value: Any) -> Any:
 
 @queue.job(process=True, max_attempts=5)
 def says(word: str, job: Job) -> str:
-    """Ends its first attempt as it is told, and the next with success."""
+    """End the first attempt as requested, and the next with success."""
     match word if job.attempts == 1 and job.crashes == 0 else "":
         case "retry":
             raise Retry("once more", delay=0)

@@ -1,4 +1,4 @@
-"""Handlers of each kind that run until they are told to stop, or will not stop at all."""
+"""Handlers of each kind that run until they are asked to stop, or never stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.worker.ledger import note
 queue = JobQueue()
 
 
-# They end when they are told to.
+# They end when they are asked to.
 
 
 @queue.job

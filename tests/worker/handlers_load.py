@@ -1,4 +1,4 @@
-"""Handlers for load: jobs that take as long as they say, or until the test lets them go."""
+"""Handlers for load: jobs that take a given time, or until the test releases them."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def floods(job: Job) -> None:
 
 @in_all_kinds(max_events=3)
 def pays(dsn: str, job: Job) -> None:
-    """Completes in a transaction of its own, right after it has said something."""
+    """Complete in a transaction of its own, right after a report."""
     with psycopg.connect(dsn) as conn:
         job.progress(80, "paying")
         for n in range(5):

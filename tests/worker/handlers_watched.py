@@ -1,4 +1,4 @@
-"""Handlers that have much to tell."""
+"""Handlers with many events."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def waits_in_a_child(job: Job) -> Any:
 
 @queue.job
 async def probe(job: Job) -> None:
-    """What a worker has said before it ends this one is written."""
+    """The reports of a worker up to the end of this job are written."""
 
 
 async def overtaken() -> None:

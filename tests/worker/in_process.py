@@ -67,7 +67,7 @@ async def ended(queue: JobQueue, job: Job) -> Job:
 
 
 async def beats(db: Db, worker: Worker, count: int) -> None:
-    """Waits until the worker's heart has beaten so many times more."""
+    """Wait for this many more heartbeats of the worker."""
     query = "SELECT heartbeat_at FROM howdah.workers WHERE worker_id = %s"
     for _ in range(count):
         before = db.execute(query, (worker.worker_id,)).fetchone()
@@ -83,7 +83,7 @@ def statuses(db: Db, job_type: str) -> dict[str, int]:
 
 
 def sleeps(db: Db, job_type: str) -> bool:
-    """Whether a worker sleeps that is to be told of jobs of a type."""
+    """Whether a worker sleeps that waits for jobs of a type."""
     row = db.execute("SELECT howdah.has_sleeper(%s) AS so", (job_type,)).fetchone()
     assert row is not None
     return bool(row["so"])
@@ -93,7 +93,7 @@ def sleeps(db: Db, job_type: str) -> bool:
 async def asleep(
     queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch, job_type: str = "work", **options: Any
 ) -> AsyncIterator[Worker]:
-    """A worker that sleeps, and will not look by itself for an hour: whatever it does, it was told."""
+    """A worker that sleeps, and will not poll for an hour: all that it does follows a notification."""
     async with working(queue, **{"poll": 3600, "heartbeat": 60, "lease": 600, "sweep": 3600, **options}) as worker:
         await until(lambda: sleeps(db, job_type))
         # The first looks come soon one after another. From now on, there are none.

@@ -1,4 +1,4 @@
-"""The ledger: what handlers did, by their own word, in a file that no crash of theirs can take back.
+"""The ledger: what handlers record in a file, which survives their crashes.
 
 Handlers append; tests read, and may say a word to all handlers. Times are monotonic, and comparable between the processes of one machine.
 """
@@ -21,7 +21,7 @@ WORKER = "HOWDAH_TEST_WORKER"
 
 
 class Entry(NamedTuple):
-    """A line: which word of which attempt, by which worker and process, and when."""
+    """A line: a word, its attempt, worker, process and time."""
 
     word: str
     job_type: str
@@ -52,7 +52,7 @@ def note(word: str, job: Job) -> None:
 
 
 def heard(word: str) -> bool:
-    """Whether the test has said this word to all handlers."""
+    """Whether the test has given this word to all handlers."""
     return Path(os.environ[FILE]).with_name(f"said {word}").exists()
 
 
@@ -73,7 +73,7 @@ class Ledger:
         return sorted(chosen, key=lambda entry: entry.at)
 
     def say(self, word: str) -> None:
-        """From now on handlers have ``heard`` it."""
+        """From now on ``heard`` is true for this word in handlers."""
         self.path.with_name(f"said {word}").touch()
 
     def unsay(self, *words: str) -> None:

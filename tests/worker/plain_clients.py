@@ -38,7 +38,7 @@ class Dropped(Exception):
 
 
 class Client(threading.Thread):
-    """Claims, runs and ends jobs until it is told to stop. Now and then its connection drops, and it begins again."""
+    """Claim, run and end jobs until it is asked to stop. Now and then its connection drops, and it starts again."""
 
     def __init__(self, dsn: str, ledger: Path, name: str) -> None:
         super().__init__(name=name)

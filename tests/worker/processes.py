@@ -178,7 +178,7 @@ class Fleet:
         return [worker.await_ready() for worker in [self.start(name, **options) for name in names]]
 
     def rows(self, statement: str, *values: Any) -> list[dict[str, Any]]:
-        """What the database says."""
+        """Rows of the database."""
         if self._conn is None or self._conn.closed:
             self._conn = psycopg.connect(self.dsn, autocommit=True, row_factory=dict_row)
         return self._conn.execute(statement.encode(), values or None).fetchall()

@@ -1,4 +1,4 @@
-"""A supervisor in a process of its own, over children that do as a file says; what they say is read line by line."""
+"""A supervisor in its own process, over children that follow a file. Their output is read line by line."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Said:
 
 
 class Supervised(Talking):
-    """The supervisor's process, and what it and its children have said so far."""
+    """The supervisor's process, and the output of it and its children so far."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         super().__init__(process)
@@ -112,7 +112,7 @@ class Supervised(Talking):
         behave(self.folder, kind, code, child=child)
 
     def await_words(self, word: str, *children: int) -> list[Said]:
-        """The next line with this word of each of these children, in the order in which they came."""
+        """The next line with this word of each of these children, in the order of the output."""
         waiting, found = set(children), []
         while waiting:
             said = Said(self.await_line(rf"^{word} \d"))
@@ -126,7 +126,7 @@ class Supervised(Talking):
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def words(self) -> list[tuple[str, int]]:
-        """All that the children said, as pairs of a word and the child's number."""
+        """All output of the children, as pairs of a word and the child's number."""
         found = (re.match(r"([a-z]+) (\d+) name", line) for line in self.lines)
         return [(match[1], int(match[2])) for match in found if match]
 

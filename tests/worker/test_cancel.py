@@ -1,4 +1,4 @@
-"""Cancelling: what waits never runs, and what runs is told."""
+"""Cancelling: waiting jobs never run, and running handlers are stopped."""
 
 from __future__ import annotations
 
@@ -265,14 +265,14 @@ def test_a_child_process_that_will_not_end_is_killed(dsn: str, monkeypatch: pyte
         os.kill(child, 0)
 
 
-def test_a_job_that_is_cancelled_while_its_child_process_is_born_does_not_run(
+def test_a_job_that_is_cancelled_while_its_child_process_starts_does_not_run(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue, born = child_handlers.connected(dsn), asyncio.Event()
+    queue, started = child_handlers.connected(dsn), asyncio.Event()
     is_ready = children.Child.is_ready
 
     async def is_ready_later(child: children.Child) -> bool:
-        await born.wait()
+        await started.wait()
         return await is_ready(child)
 
     monkeypatch.setattr(children.Child, "is_ready", is_ready_later)
@@ -282,21 +282,19 @@ def test_a_job_that_is_cancelled_while_its_child_process_is_born_does_not_run(
         async with working(queue, types=["echo"], children=1) as worker:
             await until(lambda: queue.get(job).status == "claimed")
             assert await queue.acancel(job)
-            born.set()
+            started.set()
             assert (await ended(queue, await child_handlers.echo.aenqueue(value="next"))).result == "next"
         assert worker.summary.counts["completed"] == 1
 
     run(main())
 
 
-# When the word comes early
+# Stopped before the first step
 
 
 @pytest.mark.parametrize("reason", ["cancelled", "shutdown"])
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop", "in a thread"])
-def test_a_handler_that_is_told_to_stop_before_its_first_step_ends(
-    queue: JobQueue, reason: Any, asynchronous: bool
-) -> None:
+def test_a_handler_that_is_stopped_before_its_first_step_ends(queue: JobQueue, reason: Any, asynchronous: bool) -> None:
     @queue.job
     async def on_loop() -> None:
         await asyncio.Event().wait()

@@ -92,7 +92,7 @@ def test_a_job_that_runs_for_long_does_not_keep_the_others_of_its_claim(queue: J
 
 
 def _reachable(root: object) -> list[object]:
-    """What an object holds, by whatever way that does not lead through a module, a class or a frame."""
+    """All objects that an object references, except through a module, a class or a frame."""
     seen: dict[int, object] = {}
     pending = [root]
     while pending:

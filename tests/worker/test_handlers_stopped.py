@@ -1,4 +1,4 @@
-"""Handlers that are told to stop: at once where a job is cancelled, and without their consent where its time is up."""
+"""Handlers are stopped: at once if a job is cancelled, and by abandoning them if a job times out."""
 
 from __future__ import annotations
 

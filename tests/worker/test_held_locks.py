@@ -25,7 +25,7 @@ def test_a_worker_that_cannot_say_that_it_sleeps_polls_and_asks_again(
 ) -> None:
     monkeypatch.setattr(claimer, "ASK_AGAIN_AFTER", 0.2)
 
-    # Two crews, of which each would sleep.
+    # Two slot groups, each with a claimer that would sleep.
     @queue.job
     async def work() -> None: ...
 
@@ -97,7 +97,7 @@ def test_a_type_that_cannot_be_declared_is_not_claimed_and_the_others_are(
 def test_an_operator_who_has_locked_the_worker_is_named_by_the_table(
     queue: JobQueue, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither the beginning nor the heartbeat waits for ever."""
+    """Neither the start nor the heartbeat waits forever."""
 
     @queue.job
     async def work() -> None: ...

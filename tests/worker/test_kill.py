@@ -1,4 +1,4 @@
-"""Workers that die without a word: what they held is back soon, and only what they had started has cost an attempt."""
+"""Killed workers: their jobs are back soon, and only those that had started have cost an attempt."""
 
 from __future__ import annotations
 

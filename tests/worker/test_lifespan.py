@@ -28,7 +28,7 @@ Story = list[str]
 
 
 class Lived:
-    """A lifespan that tells what happened to it."""
+    """A lifespan that records what happened to it."""
 
     def __init__(self, resources: Callable[[], dict[str | type, Any] | None]) -> None:
         self.story: Story = []

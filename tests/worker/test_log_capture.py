@@ -28,7 +28,7 @@ log = logging.getLogger("reporting")
 
 @pytest.fixture(autouse=True)
 def everything_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """pytest's own handlers make logging configured; its loggers still say what is logged at all."""
+    """pytest's own handlers make logging configured; its loggers still decide what is logged at all."""
     caplog.set_level(logging.DEBUG, logger="reporting")
     caplog.set_level(logging.DEBUG, logger="howdah")
     yield

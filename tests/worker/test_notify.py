@@ -1,4 +1,4 @@
-"""Wake-ups: an idle worker is told at once, and finds out by itself where it is not told."""
+"""Wake-ups: an idle worker is notified at once, and finds jobs by polling if notifications do not arrive."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_what_was_enqueued_while_nobody_listened_is_found_by_looking(queue: JobQ
 
 
 def sleepers(db: Db) -> set[int]:
-    """The sessions that are to be told of jobs."""
+    """The sessions that wait for notifications of jobs."""
     rows = db.execute(
         "SELECT l.pid FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()"
         " WHERE l.locktype = 'advisory' AND l.classid = 'howdah.live'::regclass AND l.objid < 32"
@@ -206,7 +206,7 @@ def sleepers(db: Db) -> set[int]:
 def test_a_connection_that_stands_in_for_the_claimers_does_not_sleep_for_it(
     queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would go on to do so when the claimer's own is back, and every enqueue would notify a worker that is awake."""
+    """It would still do so when the claimer's own is back, and every enqueue would notify a worker that is awake."""
 
     async def no_room() -> Any:
         raise DatabaseUnavailable("sorry, too many clients already")

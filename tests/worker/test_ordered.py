@@ -48,7 +48,7 @@ def kill_the_runner(fleet: Fleet, workers: list[WorkerProcess], *, after: int) -
             if fleet.held_by(worker):
                 worker.freeze()
                 for job in fleet.held_by(worker):
-                    # Its status may say running while its end is on the way to the server already.
+                    # Its status may be running while its end is already on the way to the server.
                     if [entry.word for entry in fleet.ledger.entries(where=of(job["id"], job["token"]))] == ["START"]:
                         return worker, (job["id"], job["token"])
                 worker.thaw()

@@ -1,4 +1,4 @@
-"""The database is gone for longer than a lease, under load, and comes back: the same processes go on."""
+"""The database is gone for longer than a lease, under load, and comes back: the same processes continue."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Way = tuple[bool, bool]
 
 
 def says(queue: JobQueue, way: Way, make: Callable[[], Outcome], *, times: int = 1, **options: Any) -> Any:
-    """A handler that says an outcome so many times, and then succeeds."""
+    """A handler that returns or raises an outcome several times, and then succeeds."""
     asynchronous, raised = way
     said: list[Job] = []
 

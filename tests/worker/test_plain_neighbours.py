@@ -21,7 +21,7 @@ from tests.worker.processes import Fleet, WorkerProcess, until
 ROUNDS, SECONDS = (3, 0) if not FULL else (10, 60)
 JOBS = 200
 OF_EACH_KIND = 2 if FULL else 1
-# A worker that is starved for a moment, on a machine that has much to do, is no dead one.
+# A worker that gets no CPU for a moment, on a loaded machine, is not dead.
 PATIENT: dict[str, Any] = {"concurrency": 5, "lease": 20, "heartbeat": 1}
 
 

@@ -39,7 +39,7 @@ def test_a_worker_with_a_wrong_password_ends_at_once(shared_server: servers.Serv
             conn.execute("CREATE ROLE app LOGIN PASSWORD 'right'")
             conn.execute("SELECT pg_reload_conf()")
         wrong = make_conninfo(server.dsn, user="app", password="wrong")
-        # The server looks at its file when it is told to, a moment later.
+        # The server reads its file a moment after the reload.
         while True:
             try:
                 psycopg.connect(wrong).close()

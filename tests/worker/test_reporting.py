@@ -1,4 +1,4 @@
-"""What handlers say reaches the database: exactly, in order, in few writes, and before their jobs end."""
+"""The reports of handlers reach the database: exactly, in order, in few writes, and before their jobs end."""
 
 from __future__ import annotations
 
@@ -783,7 +783,7 @@ def test_a_locked_job_does_not_end_before_its_last_words_are_written(
             with psycopg.connect(dsn) as conn:
                 conn.execute(LOCK, (job.id,))
                 locked.set()
-                # Once because it was said, and once more because the job is to end.
+                # Once because of the report, and once more because the job is to end.
                 await until(lambda: len(waits) >= 2)
             return await ended(queue, job)
 

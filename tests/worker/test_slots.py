@@ -341,7 +341,7 @@ def test_slow_jobs_are_never_claimed_before_they_start(queue: JobQueue, db: Db) 
 
 
 class Gate:
-    """Handlers of this gate wait there if they are told to."""
+    """Handlers of this gate wait there while it is closed."""
 
     def __init__(self) -> None:
         self.arrived = asyncio.Semaphore(0)

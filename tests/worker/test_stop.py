@@ -43,7 +43,7 @@ def test_sigterm_at_random_moments_strands_nothing_and_costs_no_attempt(
         assert len(jobs) == JOBS
         assert {(job["status"], job["attempts"], job["crashes"]) for job in jobs.values()} == {("completed", 1, 0)}
         starts, ends = times(fleet.ledger.entries("START")), times(fleet.ledger.entries("END"))
-        # A child process can be stopped after its last word, and before it has returned.
+        # A child process can be stopped after its last line, and before it has returned.
         surely_once = [id for id, job in jobs.items() if job["job_type"] != "work_in_a_child"]
         assert all(ends[id] == 1 for id in surely_once), "what has ended was written, and not run again"
         assert all(1 <= starts[id] <= 1 + job["interruptions"] for id, job in jobs.items())

@@ -1,4 +1,4 @@
-"""What a worker says of its own pace, and what others make of it."""
+"""The throughput that a worker reports, and what is computed from it."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ KINDS = pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop
 
 
 def raises(error: BaseException) -> Any:
-    """Raises the error in the first attempt, and goes on in the next."""
+    """Raise the error in the first attempt, and continue in the next."""
 
     def then(job: Job) -> str:
         if job.attempts == 1:

@@ -1,4 +1,4 @@
-"""A worker that stands still for longer than its lease, and then goes on as if nothing had been."""
+"""A worker that is stopped for longer than its lease, and then continues."""
 
 from __future__ import annotations
 

@@ -179,17 +179,18 @@ class Dispatcher:
         for handler in handlers:
             self._job_ended(handler)
         for group in groups:
-            if self.closed or self.suspects.alone or not (waiting := group.next_calls()):
+            if not group.waiting or self.closed or self.suspects.alone:
                 continue
+            starting = group.next_calls()
             if group.in_children:
-                for (job,) in waiting:
+                for (job,) in starting:
                     self._spawn(self._start_in_child(group, job))
-            else:
-                self._spawn(self._start(group, waiting))
+            elif starting:
+                self._spawn(self._start(group, starting))
 
-    async def _start(self, group: SlotGroup, waiting: Sequence[Sequence[Job]]) -> None:
-        begun = await self._completer.start([job for jobs in waiting for job in jobs])
-        for jobs in waiting:
+    async def _start(self, group: SlotGroup, starting: Sequence[Sequence[Job]]) -> None:
+        begun = await self._completer.start([job for jobs in starting for job in jobs])
+        for jobs in starting:
             still_ours = [job for job in jobs if job.id in begun]
             for job in jobs:
                 if job.id not in begun:
@@ -401,7 +402,7 @@ class Dispatcher:
     def hand_back_hoarded(self) -> None:
         """Hand back jobs that were claimed ahead of others that turned out to be slow: other workers may run them sooner."""
         for group in self.groups:
-            if group.is_stuck():
+            if group.waiting and group.is_stuck():
                 self._hand_back(group, group.take_waiting())
 
     def _hand_back_line(self) -> None:

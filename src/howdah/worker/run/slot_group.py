@@ -94,8 +94,8 @@ class SlotGroup:
         return Demand(list(asked), list(asked.values()) if min(asked.values()) < room else None, size, start, quick)
 
     def is_stuck(self) -> bool:
-        """Whether jobs that were expected to be quick have waited for long. Then none is claimed ahead."""
-        if not self.waiting or self.busy < self.slots or time.monotonic() - self._last_start < 5 * AHEAD:
+        """Whether waiting jobs that were expected to be quick have waited for long. Then none is claimed ahead."""
+        if self.busy < self.slots or time.monotonic() - self._last_start < 5 * AHEAD:
             return False
         self._ahead = 0
         return True
