@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, get_args, 
 from typing_extensions import TypeVar
 
 from howdah.errors import NotRunning
-from howdah.model.codec import Codec, Unreadable, codec_of, decoded, decoded_text
+from howdah.model.codec import PLAIN, Codec, Unreadable, decoded, decoded_text
 from howdah.model.progress import Progress, progress_of
 
 Status: TypeAlias = Literal["pending", "claimed", "running", "completed", "failed", "cancelled"]
@@ -344,10 +344,12 @@ def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job
         row.pop("checkpoint"),
         row.pop("progress_report"),
     )
-    codec, row["_redacted"] = codec_of(row, codec), row.pop("is_redacted", False)
+    row["_redacted"] = row.pop("is_redacted", False)
+    # What was redacted did not come through the codec.
+    codec = PLAIN if row["_redacted"] else codec
     for name in _FOR_OTHERS:
         row.pop(name, None)
-    for name, convert in CONVERSIONS.items():
+    for name, convert in (_STRUCTURES if codec is PLAIN else CONVERSIONS).items():
         row[name] = convert(row.get(name), codec)
     try:
         return Job(**row, _home=home)
@@ -376,17 +378,21 @@ _FOR_OTHERS: Final = ("stalls_at", "version")
 """Columns for which a job has no field."""
 COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "progress_report"}
 """The fields whose columns have other names."""
-CONVERSIONS: Final[dict[str, Callable[[Any, Codec], Any]]] = {
-    "data": decoded,
-    "result": decoded,
-    "resumed": decoded,
-    "last_error": decoded_text,
+_STRUCTURES: Final[dict[str, Callable[[Any, Codec], Any]]] = {
     "errors": _errors,
     "record": lambda report, _: progress_of(report),
     "retry_policy": _mapping,
     "meta": _mapping,
 }
-"""How the columns that are not simply values become fields."""
+"""How the columns become fields whose JSON has a meaning to Howdah."""
+CONVERSIONS: Final = {
+    "data": decoded,
+    "result": decoded,
+    "resumed": decoded,
+    "last_error": decoded_text,
+    **_STRUCTURES,
+}
+"""How the columns that are not simply values become fields, with a codec."""
 
 
 def _attempt_error(entry: Any, codec: Codec) -> AttemptError | None:
