@@ -30,17 +30,12 @@ SQL = (ROOT / "docs/reference/sql.md").read_text(encoding="utf-8")
 INTERNAL = (
     "Internal",
     "Part of claim",
-    "Part of wake",
+    "Part of notify",
     "Part of rotate",
-    "Refuses ",
+    "Rejects ",
     "Tests replace it",
     "The clock for",
-    "Spares the",
-    "A job's list",
-    "A job's report with",
-    "by its report",
-    "Part of tell",
-    "The number, or the bound",
+    "The error list of a job",
 )
 """What the comment of a function says that is not for users."""
 
