@@ -36,20 +36,20 @@ async def main() -> None:
         first = before.enqueue(JOB_TYPE, {"card": "4242"})
         print(f"0. one key:             {seen_by(before, first)}")
 
-        # Every process gets the new key too, as a second one. It can be read everywhere before anybody encrypts with it.
+        # Every process gets the new key too, as a second one: all can read it before the first one encrypts with it.
         second = between.enqueue(JOB_TYPE, {"card": "0005"})
         print(f"1. both, old one first: {seen_by(between, first)}, {seen_by(before, second)}")
 
-        # Then the new one comes first. Processes that were not restarted yet can still read what is enqueued now.
+        # Then the new one comes first. Processes that were not restarted yet can still read new jobs.
         third = after.enqueue(JOB_TYPE, {"card": "1117"})
         print(f"2. both, new one first: {seen_by(after, first)}, {seen_by(between, third)}")
-        print(f"   who has missed it:   {seen_by(before, third)}")
+        print(f"   without the new key: {seen_by(before, third)}")
 
         await after.run_worker(drain=True)
         for job in (first, second, third):
             print(f"   {after.get(job).result}")
 
-        # When nothing of the old key is left (retention sees to that), it can go.
+        # After the retention, no value has the old key any more, and it can be removed.
         async with queue_with(new) as at_last:
             fourth = at_last.enqueue(JOB_TYPE, {"card": "9995"})
             print(f"3. the new one alone:   {seen_by(at_last, fourth)}, {seen_by(at_last, first)}")

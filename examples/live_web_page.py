@@ -82,7 +82,7 @@ app = Starlette(
     routes=[
         Route("/", index),
         Route("/reports", start, methods=["POST"]),
-        # Only jobs of this type can be seen. Whoever may not see all of them needs authorize=, or a middleware of yours.
+        # Only jobs of this type are served. To restrict it further, pass authorize=, or use a middleware.
         Mount("/progress", EventStream(queue, types=["example_report"])),
     ],
     lifespan=lifespan,
@@ -120,7 +120,7 @@ async def main() -> None:
         rest = [each["data"]["data"]["page"] for each in messages(again.text) if each["event"] == "event"]
         print(f"after page 1 was seen: pages {rest}")
 
-        # Who has seen the end is told not to come back.
+        # A browser that has seen the end gets 204, so that it does not reconnect.
         last = [each["id"] for each in seen if "id" in each][-1]
         print(f"after the end: {(await web.get(f'/progress/{job}', headers={'Last-Event-ID': last})).status_code}")
 

@@ -1,6 +1,6 @@
 """Strict order: one job of the type at a time, in order, across all workers, through retries and crashes.
 
-Nobody has to keep a lonely worker for it: here three compete, and every other type runs beside it.
+It needs no worker of its own: here three compete, and every other type runs beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A worker loop of your own: claims jobs in batches and runs them until there are none left.
 
-A job that fails is tried again later. If this process dies, its jobs go to somebody else when their
-lease has passed and somebody sweeps: `queue.recover()` here, or `howdah recover` from cron.
+A job that fails is tried again later. If this process dies, its jobs are recovered when their
+lease has expired and a sweep runs: `queue.recover()` here, or `howdah recover` from cron.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run_one(queue: JobQueue, job: Job) -> str:
         queue.complete(job, result)
         return "completed"
     except LeaseLost:
-        # Somebody else has the job by now, or it was cancelled: what we did does not count.
+        # Another worker has the job by now, or it was cancelled: nothing was changed.
         return "lost"
     except Exception as error:  # noqa: BLE001 - whatever a job raises is that job's failure, not the loop's
         # With delay=0 the example need not wait; without it the retry policy says when.

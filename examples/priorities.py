@@ -11,11 +11,11 @@ queue = JobQueue()
 ran: list[tuple[str, int]] = []
 
 
-# The priority is the type's: every job has it, unless whoever enqueues says otherwise.
+# The priority is the type's: every job has it, unless it is enqueued with another.
 @queue.job(name="example_reindex", priority=Priority.BACKFILL)
 async def reindex(page: int) -> None:
     if page == 2:
-        # Somebody waits for this one. There could be millions before it: it is the next to start.
+        # A user waits for this one. Even with millions before it, it is the next to start.
         await send_invoice.using(priority=1_000).aenqueue(invoice=99)
     await work("reindex", page)
 

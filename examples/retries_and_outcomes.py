@@ -43,7 +43,7 @@ async def outcomes(job: Job, say: str) -> object:
             snoozed.add(job.id)
             return Snooze(0.1)  # costs none
         case "cancel":
-            raise Cancel("nobody wants it any more")
+            raise Cancel("no longer wanted")
         case "fail":
             raise Fail("there is no such user")  # whatever attempts are left
     return {"said": say}

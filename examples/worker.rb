@@ -107,13 +107,13 @@ class Heart
     @db ||= connect
     alive = @db.exec_params("SELECT howdah.heartbeat(p_worker_id => $1, p_incarnation => $2)", [@name, @boot]).getvalue(0, 0)
     register_anew if alive == "f"
-  rescue StandardError => error # nobody else beats for us
+  rescue StandardError => error # the next beat tries again
     warn "a heartbeat did not get through: #{error.message.strip}"
     @db&.close
     @db = nil
   end
 
-  # We were given up for dead, and nothing that we held is ours any more.
+  # We were declared dead, and have lost all our jobs.
   def register_anew
     # The same boot until there is an answer: if the answer to the first call is lost, the second must not find a stranger.
     @next_boot ||= SecureRandom.uuid
@@ -204,11 +204,11 @@ class Worker
     rows.ntuples < wanted ? add_sleeper : remove_sleeper
   rescue PG::Error => error
     raise unless sqlstate(error) == "JQ006"
-    @heart.beat_now # it finds that we were given up for dead, and registers anew
+    @heart.beat_now # it finds that we were declared dead, and registers again
   end
 
-  # Whoever enqueues sends a notification only where somebody sleeps. So: sleep, look once more, and only then wait.
-  def add_sleeper
+  # An enqueue notifies only types with a sleeping worker. So: sleep, look once more, and only then wait.
+  def fall_asleep
     return if @asleep
     buckets = call("SELECT howdah.add_sleeper($1)", array(HANDLERS.keys)).getvalue(0, 0)
     @buckets = PG::TextDecoder::Array.new.decode(buckets)
@@ -310,7 +310,7 @@ class Worker
       forget([job]) if @line.include?(job)
     end
     return if strangers.empty?
-    # The answer to a claim was lost on its way to us. Nobody runs these jobs, so they go back.
+    # The answer to a claim was lost on its way to us. These jobs do not run anywhere, so they go back.
     ids, tokens = strangers.map(&:first).transpose.map { |each| array(each) }
     call("SELECT id FROM howdah.release_unknown(p_worker_id => $1, p_incarnation => $2, p_ids => $3, p_tokens => $4)", @name, @heart.boot, ids, tokens)
   end

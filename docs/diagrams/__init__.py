@@ -1,4 +1,4 @@
-"""The drawings of the docs: ``python -m docs.diagrams`` makes them anew."""
+"""The drawings of the docs: ``python -m docs.diagrams`` writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws them all."""
+"""Draw all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who talks to whom."""
+"""The parts, and how they are connected."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def draw() -> str:
         (100, ("functions", "every change of a job is one of them")),
         (175, ("live", "jobs that wait or run: small and hot")),
         (250, ("archive, in segments", "jobs that have ended, until dropped")),
-        (325, ("events, in segments", "what happened: stages, logs, ends")),
-        (400, ("types, workers, schedules", "options, heartbeats, next fires")),
+        (325, ("events, in segments", "what happened: events, logs, ends")),
+        (400, ("types, workers, schedules", "options, heartbeats, next times")),
     ):
         drawing.box((455, y), (258, 54), *lines, kind="end")
     for y, lines in (
@@ -26,10 +26,10 @@ def draw() -> str:
     drawing.parts.append('<rect class="group" x="682" y="60" width="274" height="360" rx="10"/>')
     drawing.text((819, 84), "howdah work, any number", "name")
     for y, lines in (
-        (125, ("claimers", "take what has a free slot")),
-        (195, ("floor", "runs handlers: loop, threads, children")),
-        (265, ("completer", "writes ends in batches, fenced")),
-        (335, ("heartbeat, sweep", "in connections of their own")),
+        (125, ("claimers", "claim a job for each free slot")),
+        (195, ("dispatcher", "runs handlers: loop, threads, children")),
+        (265, ("completer", "writes ends in batches, with tokens")),
+        (335, ("heartbeat, sweep", "on connections of their own")),
     ):
         drawing.box((819, y), (256, 54), *lines)
     drawing.arrow((258, 100), (324, 100))
@@ -39,9 +39,9 @@ def draw() -> str:
     drawing.arrow((689, 265), (586, 112))
     drawing.text((644, 216), "ends", "faint halo right")
     drawing.arrow((689, 340), (586, 395))
-    drawing.text((640, 386), "beats", "faint halo left")
+    drawing.text((608, 408), "heartbeats", "faint halo left")
     drawing.arrow((819, 152), (819, 168))
     drawing.arrow((819, 222), (819, 238))
     drawing.text((819, 386), "a notification wakes them;", "faint")
-    drawing.text((819, 402), "they also look each second", "faint")
+    drawing.text((819, 402), "they also poll each second", "faint")
     return drawing.svg()

@@ -1,4 +1,4 @@
-"""A worker dies, another one takes its job over, and the dead one comes back too late."""
+"""A worker dies, another one recovers its job, and the first one comes back too late."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _COLUMNS: Final = {"worker A": 150, "PostgreSQL": 450, "worker B": 750}
 _STEPS: Final = (
     ("worker A", "PostgreSQL", "claim: job 7, token 4"),
     ("worker A", "PostgreSQL", "heartbeat, every 3 s"),
-    ("worker A", "", "SIGKILL, power cut, cable cut"),
+    ("worker A", "", "SIGKILL, power failure, network failure"),
     ("worker B", "PostgreSQL", "sweep, every 5 s"),
-    ("PostgreSQL", "", "A has been silent for 15 s: token 5"),
-    ("PostgreSQL", "worker B", "job 7 was taken back"),
+    ("PostgreSQL", "", "no heartbeat of A for 15 s: token 5"),
+    ("PostgreSQL", "worker B", "job 7 is pending again"),
     ("worker B", "PostgreSQL", "claim: job 7, token 6"),
     ("worker A", "PostgreSQL", "complete: job 7, token 4"),
     ("PostgreSQL", "worker A", "nothing was changed: LeaseLost"),
@@ -25,7 +25,7 @@ _STEP: Final = 40
 
 def draw() -> str:
     bottom = _TOP + _STEP * len(_STEPS)
-    drawing = Drawing(900, bottom + 16, "A worker dies, and what becomes of its job")
+    drawing = Drawing(900, bottom + 16, "A worker dies, and its job is recovered")
     for name, x in _COLUMNS.items():
         drawing.parts.append(f'<path class="group" d="M{x} 60L{x} {bottom}"/>')
         drawing.box((x, 36), (150, 40), name, kind="end" if name == "PostgreSQL" else "box")

@@ -1,4 +1,4 @@
-"""The six statuses, and what moves a job from one to another: by the table that the tests move jobs by."""
+"""The six statuses, and the transitions between them, from the table that the tests use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS: Final = {
     "start": "start",
     "complete": "complete",
     "fail": "fail",
-    "give_up": "fail for good",
+    "give_up": "give up",
     "abandon": "abandon",
     "snooze": "snooze",
     "release": "release",
@@ -38,18 +38,18 @@ _AT: Final[dict[str, Place]] = {
     "failed": (385, 550),
 }
 _MEANS: Final = {
-    "pending": "waits, or is for later",
-    "claimed": "handed out, not begun",
-    "running": "begun",
-    "cancelled": "nobody wants it",
-    "failed": "for good",
+    "pending": "due now or later",
+    "claimed": "held, not started",
+    "running": "its handler runs",
+    "cancelled": "no longer wanted",
+    "failed": "no more attempts",
     "completed": "has a result",
 }
 _SIZE: Final = (150, 52)
 
 
 def moves() -> dict[tuple[str, str], list[str]]:
-    """From and to, and the words for what does it. Plain SQL statements do nothing that others do not."""
+    """Each pair of statuses, and the words for its transitions. Plain SQL statements make no other transitions."""
     found: dict[tuple[str, str], list[str]] = {}
     limits = Limits(max_attempts=2, max_crashes=2, max_interruptions=1)
     for (verb, status), rule in TABLE.items():
@@ -98,14 +98,14 @@ def draw() -> str:
     arrow("claimed", "cancelled", (385, 272), (385, 75))
     words((393, 130), "cancel,", "abandon")
     arrow("running", "cancelled", (675, 272), (462, 60))
-    words((590, 140), "cancel, and whatever ends", "an attempt after it was asked for")
+    words((590, 140), "cancel, and any end of an attempt", "after a cancel request")
 
     arrow("pending", "failed", (112, 328), (308, 530))
     words((176, 430), "no attempts", "left", kind="right")
     arrow("claimed", "failed", (385, 328), (385, 522))
-    words((393, 470), "fail for good,", "no attempts left")
+    words((393, 470), "give up,", "no attempts left")
     arrow("running", "failed", (675, 328), (462, 536))
-    words((590, 440), "fail for good,", "no attempts left")
+    words((590, 440), "give up,", "no attempts left")
 
     for ended in ("cancelled", "failed", "completed"):
         known.pop((ended, "pending"))

@@ -1,1 +1,1 @@
-"""The pages of the reference that are made from the code: ``python -m docs.generate``, which `make docs` does first."""
+"""The reference pages that are generated from the code: ``python -m docs.generate``, which `make docs` runs first."""

@@ -1,4 +1,4 @@
-"""Writes the generated pages anew."""
+"""Write the generated pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every option of every command, as its help has it."""
+"""Every option of every command, from its help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error: its place in the tree, what it says, and where it comes from."""
+"""Every error: its place in the tree, its default message, and its SQLSTATE."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield HEADER
     yield "# Errors\n"
-    yield "Whatever Howdah raises on purpose is a `HowdahError`. An error says what to do; nothing was changed unless it says so.\n"
+    yield "Every exception that Howdah raises on purpose is a `HowdahError`. Its message says what to do; unless it says otherwise, nothing was changed.\n"
     _, tree, _ = blocks(errors.__doc__)
     yield f"{tree}\n"
-    yield "What each says, unless whoever raises it says more:\n"
+    yield "The default messages:\n"
     states: dict[type, list[str]] = {}
     for state, kind in BY_SQLSTATE.items():
         states.setdefault(kind, []).append(state)
-    yield "| error | SQLSTATE | its message |"
+    yield "| error | SQLSTATE | message |"
     yield "| --- | --- | --- |"
     for kind in _in_order(HowdahError):
         codes = ", ".join(f"`{state}`" for state in states.get(kind, ()))

@@ -19,7 +19,7 @@ HEADER: Final = "<!-- Made from the code by `python -m docs.generate`: change it
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """What is said of a parameter or a field, or of several together."""
+    """The description of a parameter or a field, or of several together."""
 
     names: Sequence[str]
     text: str
@@ -65,7 +65,7 @@ def _paragraph(text: str, parameters: Collection[str]) -> Iterator[Block]:
 
 
 def _list(text: str) -> Iterator[Block]:
-    """The items; what is returned is said below them, because it is no part of the last one."""
+    """The items, and below them what is returned, because it is not part of the last item."""
     items: list[Item] = []
     below: list[str] = []
     for item in _items(text):

@@ -1,4 +1,4 @@
-"""Which pages there are."""
+"""The generated pages."""
 
 from __future__ import annotations
 

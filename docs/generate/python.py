@@ -23,7 +23,7 @@ from howdah.errors import HowdahError
 OTHER_MODULES: Final = (howdah.sse, howdah.encryption, howdah.testing)
 FIRST: Final = ("JobQueue", "Handler", "Job")
 WRITTEN_BY_USERS: Final = ("Exponential", "Fixed", "Immediately", "Linear", "Resource")
-"""Dataclasses that are not only received: how they are called is of interest."""
+"""Dataclasses that users construct, so their signatures are shown."""
 WIDTH: Final = 88
 
 
@@ -101,7 +101,7 @@ def _class(name: str, kind: type, level: int) -> Iterator[str]:
         if about := from_docstring(inspect.getdoc(function), inspect.signature(function).parameters):
             yield f"{about}\n"
         if twin:
-            yield f"Awaited: `{twin}`.\n"
+            yield f"Async: `{twin}`.\n"
 
 
 def _has_own_signature(kind: type) -> bool:
@@ -116,7 +116,7 @@ class _Member:
 
 
 def _fields_and_properties(kind: type) -> Iterator[str]:
-    """What the class says, and one list of what its instances have, each with its type and all that is said of it."""
+    """The docstring of a class, and a list of its fields and properties, each with its type and description."""
     fields = list(_fields(kind))
     written = blocks(kind.__doc__, [each.name for each in fields])
     items = [item for block in written if not isinstance(block, str) for item in block]
@@ -165,7 +165,7 @@ def _properties(kind: type) -> Iterator[_Member]:
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any], str | None]]:
-    """Its own and inherited public methods, with the awaited twin of each."""
+    """Its own and inherited public methods, with the async twin of each."""
     found = {
         name: getattr(kind, name)
         for base in reversed(kind.__mro__)
@@ -218,7 +218,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _returned(annotation: Any) -> str:
-    """Plans are how things are done: what a caller gets is what they return."""
+    """The annotation for callers: a verb returns what its plan returns."""
     found = re.fullmatch(r"Plan\[(.*)\]", _type_of(annotation))
     return found[1] if found else _type_of(annotation)
 

@@ -1,4 +1,4 @@
-"""Every function, view and table that a role may use, in the words of its comment."""
+"""Every function, view and table that a role may use, with its comment."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _signature(found: re.Match[str]) -> str:
 
 
 def _listed(name: str, items: str, beside: int) -> str:
-    """In one line if there is room for it and for so many characters beside it, else one below the other."""
+    """On one line if it fits beside so many characters, else one below the other."""
     each = _COMMA.split(" ".join(items.split()))
     line = f"{name}({', '.join(each)})"
     return line if beside + len(line) <= WIDTH else f"{name}(\n    " + ",\n    ".join(each) + "\n)"

@@ -41,4 +41,4 @@ def test_the_reference_has_every_public_name_and_every_verb_with_its_docstring()
 def test_the_drawing_of_the_statuses_has_every_move_of_the_table() -> None:
     words = {word for said in moves().values() for word in said}
     picture = (ROOT / "docs/diagrams/states.svg").read_text(encoding="utf-8")
-    assert words - {word for word in words if word in picture} <= {"abandon", "fail for good"}
+    assert words - {word for word in words if word in picture} <= {"abandon", "give up"}

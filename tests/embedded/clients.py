@@ -1,4 +1,4 @@
-"""Processes that use an embedded server, and those who run them.
+"""Processes that use an embedded server, and the accounts that run them.
 
 A `Client` is a process of its own that joins when it is told to and stays until it is told to go.
 """
@@ -49,7 +49,7 @@ def wait_until(condition: Callable[[], object], timeout: float = 120.0) -> None:
 
 @dataclass(frozen=True)
 class Persona:
-    """Who runs a client, with which Python and in which environment."""
+    """The account that runs a client, its Python and its environment."""
 
     python: str = sys.executable
     environment: dict[str, str] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Client:
         return self.joined()
 
     def leave(self) -> str:
-        """End it, and return what it said on standard error; nobody else may hold its pipes."""
+        """End it, and return its standard error. No other process may hold its pipes."""
         return str(self.process.communicate(timeout=120)[1])
 
     def kill(self) -> None:

@@ -29,7 +29,7 @@ FORKING_CLIENT = (
 KEEPING_COMMAND = """
 import os, signal, sys
 from howdah.cli.main import main
-# Whoever runs the tests in the background has it ignored.
+# In tests that run in the background, it is ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 print("imported", flush=True)
 os.chdir(sys.argv[1])
@@ -182,7 +182,7 @@ def test_a_deleted_home_is_made_again_by_the_next_join(used_project: Project) ->
     server.wait_until_left()
 
 
-def test_a_stale_pid_file_with_somebody_elses_pid_is_no_obstacle(used_project: Project) -> None:
+def test_a_stale_pid_file_with_the_pid_of_another_process_is_no_obstacle(used_project: Project) -> None:
     client = used_project.client()
     server = client.join()
     pid_files = (

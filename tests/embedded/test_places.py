@@ -1,4 +1,4 @@
-"""Where an embedded server lives, who runs it, and what it says about it."""
+"""Where an embedded server keeps its data, which account runs it, and what it prints about it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .clients import (
 )
 from .python_copy import link_howdah, link_wheel
 
-needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root has to run it as somebody else")
+needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root has to run it under another account")
 
 
 def test_a_path_too_long_for_a_socket(reachable: Path) -> None:

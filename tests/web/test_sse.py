@@ -210,7 +210,7 @@ def test_a_job_that_has_nothing_to_tell_yet_is_answered_at_once(queue: JobQueue)
         url = f"http://127.0.0.1:{port}/{job.id}?kinds=event"
         with httpx.stream("GET", url, timeout=120) as response:
             assert response.status_code == 200
-        # Whoever leaves while it is silent makes room.
+        # A client that disconnects while there are no updates frees its stream.
         while httpx.head(url).status_code == 503:
             pass
 
