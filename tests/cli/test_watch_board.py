@@ -299,5 +299,5 @@ def test_a_position_belongs_to_one_stream() -> None:
     assert wanted([one], after="7", until_done=False).after == "7"
     assert wanted(["a", "b"], after="7", until_done=False).after == "7"
     for names in ([one, other], [one, "a"]):
-        with pytest.raises(InvalidInput, match="position of its own"):
+        with pytest.raises(InvalidInput, match="has its own position"):
             wanted(names, after="7", until_done=False)
