@@ -112,9 +112,7 @@ def test_contributing_names_every_room_and_none_that_is_not_there() -> None:
     rooms = re.findall(r"^\| `(\S+)`", table, flags=re.MULTILINE)
     source = ROOT / "src/howdah"
     folders = {f"{file.parent.name}/" for file in source.glob("*/*") if file.suffix in (".py", ".sql")}
-    assert {room for room in rooms if room.endswith("/")} == (folders | {"sql/"}) - {
-        "bench/"
-    }  # bench moves into cli/commands
+    assert {room for room in rooms if room.endswith("/")} == folders | {"sql/"}
     for room, text in re.findall(r"^\| `(\S+)` \| (.+) \|$", table, flags=re.MULTILINE):
         assert (source / room).exists(), room
         for named in re.findall(r"`(\w+/)`", text):

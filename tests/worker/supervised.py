@@ -92,7 +92,7 @@ sys.exit(made.run())
 """
 
 
-class Said:
+class Line:
     """A line of a child: what, which child, which process."""
 
     def __init__(self, line: str) -> None:
@@ -111,11 +111,11 @@ class Supervised(Talking):
         """What children do from their next life on."""
         behave(self.folder, kind, code, child=child)
 
-    def await_words(self, word: str, *children: int) -> list[Said]:
+    def await_words(self, word: str, *children: int) -> list[Line]:
         """The next line with this word of each of these children, in the order of the output."""
         waiting, found = set(children), []
         while waiting:
-            said = Said(self.await_line(rf"^{word} \d"))
+            said = Line(self.await_line(rf"^{word} \d"))
             waiting.discard(said.number)
             found.append(said)
         return found

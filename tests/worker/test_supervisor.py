@@ -14,7 +14,7 @@ import pytest
 
 from howdah.cli.process.child_process import ChildProcess
 from howdah.cli.process.supervisor import SourceTree
-from tests.worker.supervised import Said, behave, supervise
+from tests.worker.supervised import Line, behave, supervise
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")
 
@@ -269,5 +269,5 @@ def test_a_source_tree_knows_what_is_ours(tmp_path: Path) -> None:
 
 
 def test_a_line_of_a_child_is_read_as_it_was_said() -> None:
-    said = Said("ready 2 name.2 100 200")
+    said = Line("ready 2 name.2 100 200")
     assert (said.word, said.number, said.name, said.pid, said.group) == ("ready", 2, "name.2", 100, 200)

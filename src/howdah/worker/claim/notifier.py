@@ -63,7 +63,7 @@ class Notifier(Service):
             await conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             receiving = asyncio.create_task(self._receive(conn), name="howdah notifications")
             try:
-                await self._listen_while_heard(receiving)
+                await self._listen_while_echo_arrives(receiving)
             finally:
                 self.listening = False
                 receiving.cancel()
@@ -75,7 +75,7 @@ class Notifier(Service):
             with contextlib.suppress(Exception):
                 await conn.close()
 
-    async def _listen_while_heard(self, receiving: asyncio.Task[None]) -> None:
+    async def _listen_while_echo_arrives(self, receiving: asyncio.Task[None]) -> None:
         """Listen for as long as the echo arrives."""
         worked = False
         while await self._receives_echo():
