@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from typing import Final
 
 import psycopg
@@ -22,7 +23,7 @@ from tests.servers import Server
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mutant:
-    """A function in which a piece of text is another. It must be there, exactly once."""
+    """A function in which a piece of text is replaced. The text must be there exactly once, comment lines left out."""
 
     case: str
     function: str
@@ -33,7 +34,7 @@ class Mutant:
         return f"{self.case} with a broken {self.function}.sql"
 
     def source(self) -> str:
-        whole = statements.source(f"functions/{self.function}")
+        whole = re.sub(r"^ *--[^\n]*\n", "", statements.source(f"functions/{self.function}"), flags=re.MULTILINE)
         times = whole.count(self.text)
         if times != 1:
             raise LookupError(
@@ -69,8 +70,6 @@ REFUSED: Final = "    RAISE EXCEPTION 'refused' USING ERRCODE = 'JQ001';\n"
 
 LANES_BY_INDEX: Final = """\
 SET enable_seqscan = off
--- A lane is read in the order of its index, and only as far as needed, whatever the planner believes: an index for plain clients
--- looks as good to it while statistics say that nothing is pending.
 SET enable_sort = off
 SET enable_incremental_sort = off
 """
@@ -79,7 +78,7 @@ MUTANTS: Final = (
     Mutant("zombie-complete", "complete", " AND j.token = ended.token"),
     Mutant("zombie-fail", "end_attempt", " AND j.token = claim.token"),
     Mutant("zombie-heartbeat", "heartbeat", " AND w.incarnation = p_incarnation"),
-    Mutant("zombie-heartbeat", "progress", " AND j.token = told.token"),
+    Mutant("zombie-heartbeat", "progress", " AND j.token = report.token"),
     Mutant("zombie-heartbeat", "record_events", " AND held.token = e.token"),
     Mutant("zombie-heartbeat", "checkpoint", " AND j.token = p_token"),
     Mutant("zombie-heartbeat", "start", " AND j.token = begun.token"),
