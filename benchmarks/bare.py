@@ -126,5 +126,5 @@ def run(place: Place, shape: Shape, task: Callable[[Loop], None] = Loop.drain) -
 def _guarded(task: Callable[[Loop], None], loop: Loop, failures: list[BaseException]) -> None:
     try:
         task(loop)
-    except Exception as error:  # noqa: BLE001 - raised again by who waits for the thread
+    except Exception as error:  # noqa: BLE001 - raised again by the waiting thread
         failures.append(error)

@@ -15,7 +15,7 @@ last end. The ratio is taken round by round. The cases:
     held        a transaction with a snapshot and an xid stays open in the grown database, while 1M jobs go through it:
                 the last three rounds against the first two; beside it, a database without such a transaction
     listeners   64 sessions enqueue one by one, while 4 sessions sleep on the type and listen, and never stop to: against
-                nobody there at all, so that nobody needs to be told. Nothing is claimed in either.
+                no sleeper at all, so that no notification is sent. Nothing is claimed in either.
     workers     64 sessions enqueue, while 4 real workers do the jobs: against the same with the notification taken out
                 of the database, so that the workers find the jobs by polling. Both do the same work; a worker that
                 only polls takes larger batches, so this rather flatters the other side.

@@ -64,7 +64,7 @@ def parts(place: Place, jobs: int) -> dict[str, Cost]:
     return {
         "enqueue": _cost(place, jobs, lambda: _fill(place, jobs)),
         "claim": _cost(place, jobs, lambda: bare.run(place, ONE, claim)),
-        # By another than who has claimed: the fence is the token alone.
+        # By another session than that of the claim: the fence is the token alone.
         "complete": _cost(place, jobs, lambda: bare.run(place, ONE, complete)),
     }
 

@@ -44,7 +44,7 @@ def output(process: subprocess.Popen[str]) -> str:
 
 
 def end_with_parent() -> None:
-    """For the program itself: ends it when who started it is gone, because then the kernel closes its input."""
+    """For the program itself: ends it when its parent is gone, because then the kernel closes its input."""
     threading.Thread(target=_wait_for_the_end, daemon=True).start()
 
 

@@ -98,7 +98,7 @@ class Bench:
         return self.postgresql.url(database)
 
     def clear(self, peer: Peer) -> None:
-        """Forget the jobs of a run, so that its autovacuum disturbs nobody."""
+        """Forget the jobs of a run, so that its autovacuum disturbs no other run."""
         if peer.store == "redis":
             assert self.redis
             self.redis.empty()
@@ -265,7 +265,7 @@ def _fill(peer: Peer, url: str, jobs: int) -> None:
         peer.ask(url, "enqueue", "--count", str(jobs), "--producers", "16")
     if peer.store == "postgresql":
         with psycopg.connect(url, autocommit=True) as conn:
-            # What autovacuum would do within a minute: nobody shall be measured by plans for an empty table.
+            # What autovacuum would do within a minute: no peer is measured with plans for an empty table.
             conn.execute("ANALYZE")
             conn.execute("CHECKPOINT")
 

@@ -51,7 +51,7 @@ class PostgreSQL:
         self._admin.execute(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)'.encode())
 
     def settle(self) -> None:
-        """Write down what runs before have left, so that nobody pays for it."""
+        """Write down what runs before have left, so that the next run does not pay for it."""
         self._admin.execute("CHECKPOINT")
 
     def version(self) -> str:

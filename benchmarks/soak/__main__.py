@@ -45,7 +45,7 @@ _MOST_JOBS_A_SECOND: Final = 1_000_000
 _MOST_WORKERS: Final = 100
 _SEEDS: Final = 1_000_000
 _A_LINE_EVERY: Final = 10.0
-"""Seconds. Where nobody looks at a bar, a log is written, and that is read later."""
+"""Seconds between two lines, without a terminal."""
 _UNDISTURBED: Final = 2
 """Workers that there must be, so that one can be disturbed and one is not."""
 
@@ -131,7 +131,7 @@ class Report:
                 {name: value for name, value in plain(each).items() if name != "held"} | {"held": len(each.held)}
                 for each in soaked.faults
             ],
-            "fallen": soaked.fallen,
+            "ended_unasked": soaked.ended_unasked,
             "samples": [sample.as_data() for sample in soaked.samples],
         }
 
@@ -201,7 +201,7 @@ class Report:
 
     def _verdicts(self) -> Iterator[Text]:
         if self.verdict.slope is not None:
-            yield Text(f"Worker 0, which nothing befell, grew by {self.verdict.slope / 1e6:+.1f} MB an hour.")
+            yield Text(f"Worker 0, which no fault hit, grew by {self.verdict.slope / 1e6:+.1f} MB an hour.")
         yield text(self.verdict.words, "yellow" if self.verdict.drifted else "")
         found = self.soaked.accounts
         yield text(
@@ -211,7 +211,7 @@ class Report:
         )
         if not found.acknowledged:
             yield text("No job was acknowledged, so that nothing was shown.", "red")
-        for each in (*found.wrong, *self.soaked.fallen):
+        for each in (*found.wrong, *self.soaked.ended_unasked):
             yield text(f"  {each}", "red")
 
 
@@ -285,7 +285,7 @@ class _Lines:
         if sample.seconds < self._next:
             return
         if sample.done:
-            # Until then everybody waits for the first sign of life.
+            # The first lines come at once, until the first job has run.
             self._next = sample.seconds + _A_LINE_EVERY
         remark(f"{sample.seconds:7.1f} s: {_standing(sample)}, {_sizes(sample)}")
 
@@ -293,11 +293,11 @@ class _Lines:
         remark(f"{fault.at:7.1f} s: {fault.kind}: {fault.what}")
 
     def drains(self, left: int) -> None:
-        """The samples tell."""
+        """The samples show it."""
 
 
 class _Bar:
-    """A bar over the time, with what befell it above."""
+    """A bar over the time, with the faults above it."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress = progress

@@ -1,10 +1,9 @@
-"""What became of every job, by three witnesses: who enqueued it, the handlers that ran it, and the rows that are there.
+"""The outcome of every job, from three sources: the producers, the notes of the handlers, and the rows of the database.
 
-The queue's own counters are none of them. An acknowledged job has ended once: that is, there is one row in the archive, and
-none among the live ones. A completed job has been run: a handler noted its end under the token that is in the row.
-To run a job again is allowed where the first holder was taken from it, and each such case is looked at; so is each failure that
-was not planned. What explains them is a fault that befell a holder, or that it had stalled: a worker of a machine that is too busy
-may be silent for as long as its lease, though nobody has touched it.
+The queue's own counters are not used. An acknowledged job must have ended once: with one row in the archive, and none among the
+live ones. A completed job must have run: a handler noted its end under the token of the row. A job may run again if it was taken
+from its first holder; each such case is checked, and so is each failure that was not planned. The explanation is a fault of a
+holder, or a stall: on a busy machine a worker may be silent for as long as its lease without any fault.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ class Accounts:
     failed_by_faults: int
     """Which is an end like any other: an attempt whose worker died is spent."""
     failed_unexplained: int
-    """Not planned, and fewer faults befell the holders than the job had attempts."""
+    """Not planned, and fewer faults hit the holders than the job had attempts."""
     cancelled: int
-    """Which nobody has asked for."""
+    """Not planned."""
     unfinished: int
-    """Acknowledged, and still there when nobody waited any longer."""
+    """Acknowledged, and still live at the end of the wait."""
     lost: int
     """Acknowledged, and nowhere; or completed, though no handler ran it."""
     doubled: int
@@ -64,11 +63,11 @@ class Accounts:
     repeated: int
     """Handlers that came to their end again, for a job that had been run before."""
     stalled: int
-    """Those of them whose first worker had stalled, though no fault befell it."""
+    """Those of them whose first worker had stalled, though no fault hit it."""
     unexplained: int
     """Those of them that nothing explains."""
     wrong: tuple[str, ...]
-    """Some of all that should not be, in words."""
+    """Some of the wrong cases, in words."""
 
     @property
     def inexplicable(self) -> int:
@@ -94,7 +93,7 @@ class Run(NamedTuple):
     """What a note says of a job that is known."""
 
     token: int
-    word: int
+    kind: int
     pid: int
     at: float
 
@@ -106,9 +105,9 @@ class Runs:
         self._of: dict[bytes, bytes] = {}
         starts: defaultdict[int, array[float]] = defaultdict(lambda: array("d"))
         for note in notes:
-            if note.word == START:
+            if note.kind == START:
                 starts[note.pid].append(note.at)
-            packed = _PACKED.pack(note.token, note.word, note.pid, note.at)
+            packed = _PACKED.pack(note.token, note.kind, note.pid, note.at)
             self._of[note.id] = self._of.get(note.id, b"") + packed
         # Its threads and children write a little out of order.
         self._starts = {pid: array("d", sorted(moments)) for pid, moments in starts.items()}
@@ -148,7 +147,7 @@ def accounts(
             strange.append(f"{row.status}, and nothing explains it: {_id(row.id)}")
         if numbers.setdefault(row.number, row.id) != row.id:
             doubled.append(f"enqueued twice by one call: {_id(numbers[row.number])} and {_id(row.id)}")
-        if row.status == "completed" and not any(n.word == END and n.token == row.token for n in runs.of(row.id)):
+        if row.status == "completed" and not any(n.kind == END and n.token == row.token for n in runs.of(row.id)):
             lost.append(f"completed, but no handler ran it under that token: {_id(row.id)}")
     doubled += [f"ended {count} times: {_id(job)}" for job, count in rows.items() if count > 1]
     doubled += [f"ended, but still there: {_id(job)}" for job in unended if job in rows]
@@ -201,26 +200,26 @@ class _Causes:
                 self._of_worker[fault.pid].append(fault)
 
     def of_repeat(self, job: bytes, first: Run, again: Run) -> str | None:
-        """What has befallen one of the two workers, so that it could not write, or came too late."""
-        if any(self._befell(run.pid, first.at, again.at) for run in (first, again)):
+        """The fault or stall of one of the two workers, because of which it could not write in time."""
+        if any(self._faults_of(run.pid, first.at, again.at) for run in (first, again)):
             return _FAULT
         tokens = (first.token, again.token)
         starts = [note for note in self._starts(job) if note.token in tokens]
         return _STALL if any(self._stalled(held, taken) for held, taken in pairwise(starts)) else None
 
     def explain_failure(self, row: Ended) -> bool:
-        """Whether its holders were befallen often enough, where each of its attempts must have been lost."""
+        """Whether faults hit its holders often enough to have lost each of its attempts."""
         starts = self._starts(row.id)
-        befallen = [fault for fault in self._faults if row.id in fault.held]
+        hits = [fault for fault in self._faults if row.id in fault.held]
         for held, taken in zip_longest(starts, starts[1:]):
-            befallen += self._befell(held.pid, held.at, held.at + _AFTERMATH if taken is None else taken.at)
+            hits += self._faults_of(held.pid, held.at, held.at + _AFTERMATH if taken is None else taken.at)
         stalls = sum(self._stalled(held, taken) for held, taken in pairwise(starts))
-        return row.fails + len({id(fault) for fault in befallen}) + stalls >= ATTEMPTS
+        return row.fails + len({id(fault) for fault in hits}) + stalls >= ATTEMPTS
 
     def _starts(self, job: bytes) -> list[Run]:
-        return sorted((note for note in self._runs.of(job) if note.word == START), key=lambda note: note.token)
+        return sorted((note for note in self._runs.of(job) if note.kind == START), key=lambda note: note.token)
 
-    def _befell(self, pid: int, since: float, until: float) -> list[Fault]:
+    def _faults_of(self, pid: int, since: float, until: float) -> list[Fault]:
         return [
             fault
             for fault in self._of_worker[pid]
@@ -228,7 +227,7 @@ class _Causes:
         ]
 
     def _stalled(self, held: Run, taken: Run) -> bool:
-        """Whether the worker that held it was silent for so long that somebody else could be given it."""
+        """Whether the worker that held it was silent for so long that another worker could claim it."""
         return self._runs.silence(held.pid, held.at, taken.at) >= self._stall
 
 
@@ -241,17 +240,17 @@ def _end_of(row: Ended, causes: _Causes) -> str:
 
 
 def _shares_a_token(notes: Sequence[Run]) -> bool:
-    tokens = [note.token for note in notes if note.word == START]
+    tokens = [note.token for note in notes if note.kind == START]
     return len(set(tokens)) < len(tokens)
 
 
 def _repeats(notes: Sequence[Run]) -> list[tuple[Run, Run]]:
     """Each end but the first, after the one before it."""
-    return list(pairwise(sorted((note for note in notes if note.word == END), key=lambda note: note.at)))
+    return list(pairwise(sorted((note for note in notes if note.kind == END), key=lambda note: note.at)))
 
 
 def _begun_again(notes: Iterable[Run], fault: Fault) -> float | None:
-    starts = [note.at for note in notes if note.word == START and note.at > fault.at and note.pid != fault.pid]
+    starts = [note.at for note in notes if note.kind == START and note.at > fault.at and note.pid != fault.pid]
     return min(starts) - fault.at if starts else None
 
 

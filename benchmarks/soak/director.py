@@ -22,7 +22,7 @@ from benchmarks.soak.faults import BURST, DISCONNECT, HOLD, KILL, KINDS, RESTART
 from benchmarks.soak.ledger import Ledger
 from benchmarks.soak.producers import Producers
 from benchmarks.soak.sample import Sample, Window
-from benchmarks.soak.workers import Staff, Worker
+from benchmarks.soak.workers import SoakWorkers, Worker
 from howdah.cli.commands.bench.schema import BenchSchema
 from howdah.db.statements import render
 from howdah.errors import HowdahError
@@ -32,7 +32,7 @@ _LOOK_EVERY: Final = 0.05
 _PATIENCE: Final = 120.0
 """Seconds that the queue may take to drain, with nothing in its way."""
 _LITTLE_PATIENCE: Final = 10.0
-"""The same, beside the time until the dead are found, where somebody has pressed Ctrl-C."""
+"""The same after Ctrl-C, beside the time in which dead workers are found."""
 _TRY_AGAIN: Final = 0.5
 _BURST_SECONDS: Final = 10
 _PRODUCER: Final = "producer"
@@ -40,7 +40,7 @@ _PRODUCER: Final = "producer"
 
 _USUAL_LEASE, _SHORTEST_LEASE = 15.0, 2.0
 _LEASES: Final = 8
-"""How many of them a short soak has: there must be time for somebody to be given up."""
+"""How many of them a short soak has: there must be time to find a dead worker."""
 _SAMPLES: Final = 120
 _OFTEN, _RARELY = 0.5, 60.0
 
@@ -79,7 +79,7 @@ def _statement(name: str, schema: str) -> sql.SQL:
 
 
 class Listener(Protocol):
-    """Is told how far it is."""
+    """Receives the progress."""
 
     def sampled(self, sample: Sample) -> None: ...
 
@@ -100,15 +100,15 @@ class Soaked:
     faults: list[Fault]
     accounts: Accounts
     recoveries: list[Recovery]
-    fallen: list[str]
-    """Workers that ended though nobody had asked them to."""
+    ended_unasked: list[str]
+    """Workers that ended though they were not asked to."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was lost or doubled, nobody fell, and all that happened besides can be explained. Who has
-        interrupted it did not wait for the end."""
+        """Whether nothing was lost or doubled, no worker ended by itself, and everything else is explained. After an interruption,
+        unfinished jobs do not count."""
         found = self.accounts
-        if found.lost or found.doubled or found.inexplicable or self.fallen:
+        if found.lost or found.doubled or found.inexplicable or self.ended_unasked:
             return False
         return self.interrupted or (found.acknowledged > 0 and not found.unfinished)
 
@@ -123,14 +123,14 @@ def soak(schema: BenchSchema, options: SoakOptions, listener: Listener) -> Soake
         contextlib.ExitStack() as stack,
     ):
         ledger = Ledger(Path(folder) / "ledger")
-        staff = Staff(
+        workers = SoakWorkers(
             schema,
             run=run,
             workers=options.workers,
             options=options.for_workers(),
             environment=ledger.environment(),
         )
-        director = _Director(schema, options, listener, run, ledger, stack.enter_context(staff), queue)
+        director = _Director(schema, options, listener, run, ledger, stack.enter_context(workers), queue)
         with contextlib.closing(director):
             director.direct()
             director.drain()
@@ -147,7 +147,7 @@ class _Director:
         listener: Listener,
         run: str,
         ledger: Ledger,
-        staff: Staff,
+        workers: SoakWorkers,
         queue: JobQueue,
     ) -> None:
         self._schema = schema
@@ -155,7 +155,7 @@ class _Director:
         self._listener = listener
         self._run = run
         self._ledger = ledger
-        self._staff = staff
+        self._workers = workers
         self._producers = Producers(queue, options.rate)
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._turns = itertools.count()
@@ -215,7 +215,7 @@ class _Director:
             [self._since_the_beginning(fault) for fault in self._faults],
             found,
             recovered,
-            self._staff.fallen,
+            self._workers.ended_unasked,
         )
 
     def _rows(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
@@ -240,12 +240,12 @@ class _Director:
         heapq.heappush(self._agenda, (at, next(self._turns), what))
 
     def _go_on(self, wanted: Callable[[], bool]) -> None:
-        """As long as that is wanted, or until somebody interrupts it."""
+        """While ``wanted`` holds, or until an interruption."""
         try:
             while wanted():
                 while self._agenda and self._agenda[0][0] <= self._now():
                     heapq.heappop(self._agenda)[2]()
-                self._staff.look()
+                self._workers.look()
                 self._producers.check()
                 time.sleep(_LOOK_EVERY)
         except KeyboardInterrupt:
@@ -253,7 +253,7 @@ class _Director:
             self._schema.reconnect()
 
     def _faults_go_on(self) -> bool:
-        return self._to_come > 0 or not self._staff.is_settled or any(fault.until is None for fault in self._faults)
+        return self._to_come > 0 or not self._workers.is_settled or any(fault.until is None for fault in self._faults)
 
     def _left(self) -> int:
         left = len(self._rows("unended"))
@@ -270,12 +270,12 @@ class _Director:
 
     def _wait_for_registration(self) -> None:
         deadline = time.monotonic() + _PATIENCE
-        while not self._staff.pids() <= self._registered():
+        while not self._workers.pids() <= self._registered():
             if time.monotonic() > deadline:
                 raise HowdahError(f"the workers of the bench have not begun within {_PATIENCE:g} s")
-            self._staff.look()
-            if self._staff.fallen:
-                raise HowdahError(self._staff.fallen[0])
+            self._workers.look()
+            if self._workers.ended_unasked:
+                raise HowdahError(self._workers.ended_unasked[0])
             time.sleep(_LOOK_EVERY)
 
     def _registered(self) -> set[int]:
@@ -298,7 +298,7 @@ class _Director:
             **window.latencies(),
             **state,
             faults=len(self._faults),
-            workers=tuple(self._staff.footprints()),
+            workers=tuple(self._workers.footprints()),
         )
         self._sampled_at = now
         self._samples.append(sample)
@@ -309,7 +309,7 @@ class _Director:
     def _strike(self, planned: Planned) -> None:
         fault = _STRIKES[planned.kind](self, planned)
         if fault is None:
-            # Nobody is there whom it could befall.
+            # No worker is there that it could hit.
             self._later(self._now() + _TRY_AGAIN, lambda: self._strike(planned))
             return
         self._to_come -= 1
@@ -320,37 +320,37 @@ class _Director:
         if (worker := self._victim(planned)) is None:
             return None
         at = time.monotonic()
-        self._staff.kill(worker)
+        self._workers.kill(worker)
         return Fault(KILL, at, at, worker.pid, f"worker {worker.number} is killed", self._held_by(worker))
 
     def _stop(self, planned: Planned) -> Fault | None:
         if (worker := self._victim(planned)) is None:
             return None
         seconds = self._options.lease * (1.2 + 0.6 * planned.how_long)
-        self._staff.stop(worker)
+        self._workers.stop(worker)
         what = f"worker {worker.number} is stopped for {seconds:.1f} s"
         fault = Fault(STOP, time.monotonic(), None, worker.pid, what, self._held_by(worker))
-        self._ends(fault, seconds, lambda: self._staff.resume(worker))
+        self._ends(fault, seconds, lambda: self._workers.resume(worker))
         return fault
 
     def _restart(self, planned: Planned) -> Fault | None:
         if (worker := self._victim(planned)) is None:
             return None
         at = time.monotonic()
-        self._staff.replace(worker)
+        self._workers.replace(worker)
         return Fault(RESTART, at, at, worker.pid, f"worker {worker.number} is asked to end")
 
     def _disconnect(self, planned: Planned) -> Fault | None:
         found = self._rows("connections", run=self._run)
         if not found:
             return None
-        chosen = found[int(planned.whom * len(found))]
+        chosen = found[int(planned.target * len(found))]
         at = time.monotonic()
         if not self._rows("disconnect", **chosen):
             return None
-        whose = chosen["name"].removeprefix(f"{self._run}-")
-        who = "the producers" if whose == _PRODUCER else f"worker {whose}"
-        return Fault(DISCONNECT, at, at, self._staff.pid_of(chosen["name"]), f"a connection of {who} is ended")
+        name = chosen["name"].removeprefix(f"{self._run}-")
+        holder = "the producers" if name == _PRODUCER else f"worker {name}"
+        return Fault(DISCONNECT, at, at, self._workers.pid_of(chosen["name"]), f"a connection of {holder} is ended")
 
     def _hold(self, planned: Planned) -> Fault | None:
         seconds = min(self._options.lease * (1 + 2 * planned.how_long), self._options.seconds / 4)
@@ -371,8 +371,8 @@ class _Director:
         self._later(self._now() + seconds, _Ending(fault, what))
 
     def _victim(self, planned: Planned) -> Worker | None:
-        victims = self._staff.victims(self._registered())
-        return victims[int(planned.whom * len(victims))] if victims else None
+        victims = self._workers.victims(self._registered())
+        return victims[int(planned.target * len(victims))] if victims else None
 
     def _held_by(self, worker: Worker) -> frozenset[bytes]:
         return frozenset(row["id"].bytes for row in self._rows("held", pid=worker.pid))

@@ -1,4 +1,4 @@
-"""What befalls a soak, and when: a plan that one number makes, so that it can be had again."""
+"""The plan of faults. The same seed makes the same plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEANINGS: Final = {
 }
 KINDS: Final = tuple(MEANINGS)
 OF_WORKERS: Final = frozenset({KILL, STOP, RESTART})
-"""Those that need a worker who may be disturbed."""
+"""Faults of a worker that may be disturbed."""
 NONE: Final = "none"
 _EVERY: Final = 15.0
 _FROM, _UNTIL = 0.08, 0.88
@@ -33,17 +33,17 @@ _FROM, _UNTIL = 0.08, 0.88
 
 
 class Planned(NamedTuple):
-    """A fault that is to come. ``whom`` and ``how_long`` are from 0 to 1: of those who are there, and of what is usual."""
+    """A fault that is to come. ``target`` and ``how_long`` are from 0 to 1: a choice among the candidates, and a share of the usual length."""
 
     at: float
     kind: str
-    whom: float
+    target: float
     how_long: float
 
 
 @dataclasses.dataclass(slots=True)
 class Fault:
-    """One that has happened. ``until`` is None for as long as it lasts; ``pid`` is the worker that it befell."""
+    """One that has happened. ``until`` is None for as long as it lasts; ``pid`` is the worker that it hit."""
 
     kind: str
     at: float
@@ -55,7 +55,7 @@ class Fault:
 
 
 def chosen(words: str | None) -> tuple[str, ...]:
-    """The kinds that a user has named, in their own order; all, if nothing was said."""
+    """The kinds that a user has named, in their own order; all by default."""
     if words is None:
         return KINDS
     named = [word.strip() for word in words.split(",")]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from benchmarks.soak.ledger import END, START, note
-from benchmarks.soak.load import BATCH, BRIEF, CHILD, DELAYED, FLAKY, KEYED, LONG, QUICK, THREAD, TOLD
+from benchmarks.soak.load import BATCH, BRIEF, CHILD, DELAYED, EVENTS, FLAKY, KEYED, LONG, QUICK, THREAD
 from howdah.handlers.retry import Fixed
 from howdah.model.job import Job
 from howdah.queue import JobQueue
@@ -20,7 +20,7 @@ _LONG: Final = 1.5
 _PIECES: Final = 5
 
 
-# At the top level, where a child process finds it. The worker tells it where the database is.
+# At the top level, where a child process finds it. The worker sets its database.
 queue = JobQueue()
 
 
@@ -62,8 +62,8 @@ async def flaky(job: Job, n: int, due: float, fails: int) -> None:  # noqa: ARG0
             raise ConnectionError(f"attempt {job.attempts} of {fails} that are to fail")
 
 
-@queue.job(name=TOLD)
-async def told(job: Job, n: int, due: float) -> dict[str, int]:
+@queue.job(name=EVENTS)
+async def events(job: Job, n: int, due: float) -> dict[str, int]:
     with _noted(job, due):
         job.event("begun", n=n)
         for piece in job.track(range(_PIECES)):
@@ -89,7 +89,7 @@ async def batch(jobs: list[Job]) -> None:
 
 @queue.job(name=LONG)
 async def long(job: Job, n: int, due: float) -> None:  # noqa: ARG001
-    """So long that a fault finds somebody at work."""
+    """So long that a fault hits a running job."""
     with _noted(job, due):
         await asyncio.sleep(_LONG)
 

@@ -1,4 +1,4 @@
-"""What handlers did, by their own word: a file that they append to, and that no end of theirs can take back.
+"""The notes of the handlers: a file that they append to, independent of the database.
 
 Records are of one size, and each is written by one call, so that those of many processes stand whole beside each other.
 Times are monotonic: all processes of a machine share that clock.
@@ -29,16 +29,16 @@ class Note(NamedTuple):
 
     id: bytes
     token: int
-    word: int
+    kind: int
     pid: int
     at: float
     due: float
     """When the job was to begin; 0 where it says nothing about the latency of the queue."""
 
 
-def note(word: int, job: Job, due: float) -> None:
+def note(kind: int, job: Job, due: float) -> None:
     """Appends a line about the job that runs."""
-    os.write(_file(), _RECORD.pack(job.id.bytes, job.token, word, _worker(), time.monotonic(), due))
+    os.write(_file(), _RECORD.pack(job.id.bytes, job.token, kind, _worker(), time.monotonic(), due))
 
 
 @functools.cache
@@ -62,7 +62,7 @@ class Ledger:
         self._read_until = 0
 
     def environment(self) -> dict[str, str]:
-        """What a worker must be told, so that its handlers find it."""
+        """The environment by which a worker's handlers find the file."""
         return {VARIABLE: str(self.path)}
 
     def new(self) -> list[Note]:
@@ -78,6 +78,6 @@ class Ledger:
         with self.path.open("rb") as file:
             file.seek(place)
             while chunk := file.read(_AT_ONCE * _RECORD.size):
-                # Somebody may be writing the last one.
+                # The last record may be incomplete.
                 whole = len(chunk) - len(chunk) % _RECORD.size
                 yield from map(Note._make, _RECORD.iter_unpack(chunk[:whole]))

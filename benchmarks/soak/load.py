@@ -12,13 +12,13 @@ QUICK: Final = "soak_quick"
 BRIEF: Final = "soak_brief"
 THREAD: Final = "soak_thread"
 FLAKY: Final = "soak_flaky"
-TOLD: Final = "soak_told"
+EVENTS: Final = "soak_events"
 KEYED: Final = "soak_keyed"
 DELAYED: Final = "soak_delayed"
 BATCH: Final = "soak_batch"
 LONG: Final = "soak_long"
 CHILD: Final = "soak_child"
-JOB_TYPES: Final = (QUICK, BRIEF, THREAD, FLAKY, TOLD, KEYED, DELAYED, BATCH, LONG, CHILD)
+JOB_TYPES: Final = (QUICK, BRIEF, THREAD, FLAKY, EVENTS, KEYED, DELAYED, BATCH, LONG, CHILD)
 
 SHARES: Final = {
     QUICK: 40,
@@ -26,7 +26,7 @@ SHARES: Final = {
     BATCH: 10,
     THREAD: 10,
     FLAKY: 6,
-    TOLD: 6,
+    EVENTS: 6,
     KEYED: 5,
     DELAYED: 5,
     LONG: 2,

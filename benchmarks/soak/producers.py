@@ -1,4 +1,4 @@
-"""Who brings the jobs: threads that enqueue at a steady rate, and remember what was acknowledged to them."""
+"""The producers: threads that enqueue at a steady rate, and remember which jobs were acknowledged."""
 
 from __future__ import annotations
 

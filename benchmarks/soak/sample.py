@@ -17,7 +17,7 @@ class Sample:
 
     seconds: float
     done: int
-    """By the word of the handlers, since the beginning."""
+    """Runs of handlers since the beginning, by their notes."""
     per_second: float
     pickup_p50: float | None
     pickup_p99: float | None
@@ -43,7 +43,7 @@ class Sample:
 
     @property
     def eldest(self) -> Footprint | None:
-        """The worker that nothing befalls, for as long as it lives."""
+        """The worker that no fault hits, while it runs."""
         return next((each for each in self.workers if each.worker == 0), None)
 
     @property
@@ -56,7 +56,7 @@ class Window:
     """What was noted since the last sample."""
 
     def __init__(self, notes: Sequence[Note]) -> None:
-        self.done = sum(note.word == END for note in notes)
+        self.done = sum(note.kind == END for note in notes)
         self._pickups = _latencies(notes, START)
         self._whole = _latencies(notes, END)
 
@@ -69,8 +69,8 @@ class Window:
         }
 
 
-def _latencies(notes: Iterable[Note], word: int) -> list[float]:
-    return [1_000 * (note.at - note.due) for note in notes if note.word == word and note.due]
+def _latencies(notes: Iterable[Note], kind: int) -> list[float]:
+    return [1_000 * (note.at - note.due) for note in notes if note.kind == kind and note.due]
 
 
 def _share(values: Sequence[float], share: float) -> float | None:

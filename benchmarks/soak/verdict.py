@@ -47,7 +47,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """All changes. ``slope``: bytes an hour by which the worker that nothing befell has grown; None where it was too short to say."""
+    """All changes. ``slope``: bytes an hour by which the worker that no fault hit has grown; None where it was too short to say."""
 
     changes: tuple[Change, ...]
     slope: float | None

@@ -42,13 +42,13 @@ class Worker:
         return self.process.pid
 
 
-class Staff:
+class SoakWorkers:
     """All workers. They end with it, however it ends."""
 
     def __init__(
         self, schema: BenchSchema, *, run: str, workers: int, options: Sequence[str], environment: Mapping[str, str]
     ) -> None:
-        self.fallen: list[str] = []
+        self.ended_unasked: list[str] = []
         """Workers that ended though they were not asked to, and what they printed."""
         self._dsn = schema.dsn
         self._group = WorkerGroup("benchmarks.soak.handlers:queue", schema.dsn, schema.name, "--quiet", *options)
@@ -123,12 +123,12 @@ class Staff:
         """Replaces those that have ended by themselves, and kills those that do not end when asked to."""
         for worker in [each for each in self._present if each.process.code is not None]:
             self._present.remove(worker)
-            self.fallen.append(worker.process.describe_end())
+            self.ended_unasked.append(worker.process.describe_end())
             self._start()
         for worker in [each for each in self._leaving if each.process.code is not None or self._is_late(each)]:
             self._leaving.remove(worker)
             if worker.process.code is None:
-                self.fallen.append(f"{worker.process.name} was asked to end, and had not {PATIENCE:g} s later")
+                self.ended_unasked.append(f"{worker.process.name} was asked to end, and had not {PATIENCE:g} s later")
                 worker.process.kill()
 
     def _is_late(self, worker: Worker) -> bool:

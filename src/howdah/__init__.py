@@ -46,7 +46,7 @@ from howdah.model.codec import Codec, Unreadable
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job, Status
 from howdah.model.priority import Priority
-from howdah.model.progress import Point, Record
+from howdah.model.progress import Point, Progress
 from howdah.model.results import EnqueuedCount, JobPage, PrunedSegment, QueuePosition, Recovered, Stats, TypeStats
 from howdah.model.schedule import Schedule
 from howdah.model.worker_info import Pace, WorkerInfo
@@ -56,7 +56,7 @@ from howdah.watch.watch import Update
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis, Finding, Unseen
-    from howdah.worker import Worker, WorkerReport
+    from howdah.worker import Worker, WorkerSummary
 
 __all__ = [
     "AttemptError",
@@ -102,10 +102,10 @@ __all__ = [
     "Point",
     "PositionLost",
     "Priority",
+    "Progress",
     "PrunedSegment",
     "QueueClosed",
     "QueuePosition",
-    "Record",
     "Recovered",
     "Resource",
     "Retry",
@@ -127,7 +127,7 @@ __all__ = [
     "WaitTimeout",
     "Worker",
     "WorkerInfo",
-    "WorkerReport",
+    "WorkerSummary",
     "WorkerUnknown",
     "__version__",
 ]
@@ -137,9 +137,9 @@ _LOADED_WHEN_NEEDED = {
     "Finding": "howdah.doctor",
     "Unseen": "howdah.doctor",
     "Worker": "howdah.worker",
-    "WorkerReport": "howdah.worker",
+    "WorkerSummary": "howdah.worker",
 }
-"""Whoever only enqueues has no use for these, and need not wait for what is behind them."""
+"""A process that only enqueues does not need these, and their modules take time to import."""
 
 
 def __getattr__(name: str) -> Any:

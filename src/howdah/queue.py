@@ -22,7 +22,7 @@ from howdah.config import configured_schema
 from howdah.db import migrate
 from howdah.db.database import Database
 from howdah.db.migrate import Difference, Migration
-from howdah.db.plan import Plan
+from howdah.db.plan import LoopWaker, Plan, ThreadWaker
 from howdah.db.statements import check_schema_name
 from howdah.errors import InvalidOption
 from howdah.handlers.handler import Handler
@@ -32,14 +32,14 @@ from howdah.verbs import claims, operate, produce
 from howdah.verbs import cron as cron_rhythms
 from howdah.verbs import events as event_verbs
 from howdah.verbs import schedules as schedule_verbs
-from howdah.watch import wait, watch
+from howdah.watch import wait
 from howdah.watch.hub import Hub
 from howdah.watch.wait import OnProgress, value_of
-from howdah.watch.watch import Update, UpdateKind
+from howdah.watch.watch import JobUpdates, StreamUpdates, Update, UpdateKind
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis
-    from howdah.worker import Worker, WorkerReport
+    from howdah.worker import Worker, WorkerSummary
     from howdah.worker.run.executor import Middleware
 
 P = ParamSpec("P")
@@ -54,7 +54,7 @@ Lifespan: TypeAlias = Callable[["JobQueue"], AbstractAsyncContextManager[Resourc
 def _both(
     plan: Callable[Concatenate[Context, P], Plan[R]],
 ) -> tuple[Verb[P, R], Verb[P, Coroutine[Any, Any, R]]]:
-    """A plan as two verbs: one that blocks and one that is awaited."""
+    """A plan as two verbs: one that blocks and one that is awaited. Both run it on ``conn``, if that is given."""
 
     @functools.wraps(plan)
     def verb(self: JobQueue, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -72,8 +72,8 @@ class JobQueue:
 
     dsn: where the database is; ``HOWDAH_DSN``, else ``DATABASE_URL``, else an embedded PostgreSQL under
         ``./.howdah/`` if not given.
-    schema: the schema that holds the queue; ``HOWDAH_SCHEMA``, else ``howdah`` if not given. Each is a queue of its own.
-    codec: encrypts or compresses what is stored (see ``howdah.codec``).
+    schema: the schema that holds the queue; ``HOWDAH_SCHEMA``, else ``howdah`` if not given. Each schema is a queue.
+    codec: encrypts or compresses what is stored (see ``howdah.Codec``).
     max_payload_bytes: larger data and results are refused.
     pool_size, timeout: how many connections at most, and how many seconds to wait for one.
     worker_id: the name under which ``claim`` holds jobs, if it is not given another.
@@ -81,8 +81,8 @@ class JobQueue:
         mapping of resources, by name or by type, that handlers ask for.
 
     Plain verbs block; the same verbs with ``a`` in front (``await_for`` for ``wait_for``) are awaited.
-    Nothing is opened before it is needed. Usable from many threads, from any number of event loops, and
-    after a fork.
+    A connection is opened when it is first needed. A queue is usable from many threads, from any number of event
+    loops, and after a fork.
     """
 
     def __init__(
@@ -164,19 +164,21 @@ class JobQueue:
     def watch(
         self, job: JobOrId, *, after: str | None = None, kinds: Sequence[UpdateKind] | None = None
     ) -> Generator[Update, None, None]:
-        """What happens to a job, as it happens, until it has ended: ``for update in queue.watch(job):``
+        """The updates of a job as they happen, until it has ended: ``for update in queue.watch(job):``
 
-        First where it stands, then everything since its first event, then what comes; the last one is always
-        where it stands now that it has ended. Outages of the database are waited out. Raises JobNotFound.
+        First how far it is, then everything since its first event, then what is new. The last update is always
+        the job as it ended. Outages of the database are waited out. Raises JobNotFound.
 
-        after: an update's position, to go on behind it. kinds: some of "progress", "event", "log" and "status".
+        after: an update's position, to resume behind it. kinds: some of "progress", "event", "log" and "status".
         """
-        return watch.watch(self._hub(), self._context, job, after, kinds)
+        updates = JobUpdates(self._hub(), self._context, job, after, kinds)
+        return self._database.stream(updates.plan(ThreadWaker))
 
     def awatch(
         self, job: JobOrId, *, after: str | None = None, kinds: Sequence[UpdateKind] | None = None
     ) -> AsyncGenerator[Update, None]:
-        return watch.awatch(self._hub(), self._context, job, after, kinds)
+        updates = JobUpdates(self._hub(), self._context, job, after, kinds)
+        return self._database.astream(updates.plan(LoopWaker))
 
     def watch_all(
         self,
@@ -185,13 +187,16 @@ class JobQueue:
         kinds: Sequence[UpdateKind] | None = None,
         after: str | None = None,
     ) -> Generator[Update, None, None]:
-        """What happens to all jobs, or to those of some types, as it happens, without end.
+        """The updates of all jobs, or of those of some types, as they happen, without end.
 
-        after: an update's position, to go on behind it; "" from the oldest that is kept; from the first step on if
-            not given (``stream_position`` pins an earlier moment). kinds: as of ``watch``; "progress" is told of jobs that
-            have reported any. Outages of the database are waited out. Raises PositionLost if it was restored.
+        after: an update's position, to resume behind it; "" for the oldest that is kept; if not given, the moment at
+            which the iteration begins (``stream_position`` returns an earlier one).
+        kinds: as of ``watch``; "progress" is only sent for jobs that have reported any.
+
+        Outages of the database are waited out. Raises PositionLost if the database was restored.
         """
-        return watch.watch_all(self._hub(), self._context, types, kinds, after)
+        updates = StreamUpdates(self._hub(), self._context, types, kinds, after)
+        return self._database.stream(updates.plan(ThreadWaker))
 
     def awatch_all(
         self,
@@ -200,7 +205,8 @@ class JobQueue:
         kinds: Sequence[UpdateKind] | None = None,
         after: str | None = None,
     ) -> AsyncGenerator[Update, None]:
-        return watch.awatch_all(self._hub(), self._context, types, kinds, after)
+        updates = StreamUpdates(self._hub(), self._context, types, kinds, after)
+        return self._database.astream(updates.plan(LoopWaker))
 
     @overload
     def wait_for(
@@ -229,10 +235,10 @@ class JobQueue:
         *,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        """The job, once it has ended; of several, all in the order given, once the last has.
+        """The job, once it has ended; of several jobs, all in the order given, once the last has ended.
 
-        timeout: raises WaitTimeout after so many seconds; the jobs go on. Raises JobNotFound.
-        on_progress: called with a ``Group`` at first, whenever something has changed, and at the end.
+        timeout: raises WaitTimeout after so many seconds; the jobs continue. Raises JobNotFound.
+        on_progress: called with a ``Group`` at the beginning, after each change, and at the end.
         """
         return wait.wait_for(self._hub(), self._context, jobs, timeout, on_progress)
 
@@ -270,7 +276,7 @@ class JobQueue:
     await_for.__doc__ = wait_for.__doc__
 
     def _hub(self) -> Hub:
-        """The one of this process: a fork has none of its parent's threads."""
+        """The hub of this process: a fork has none of its parent's threads."""
         return self._hubs.get(os.getpid()) or self._hubs.setdefault(os.getpid(), Hub(self._database))
 
     def _close_hub(self) -> None:
@@ -284,36 +290,36 @@ class JobQueue:
     def job(self, function: Callable[P, R], /) -> Handler[P, R]: ...
 
     @overload
-    def job(self, /, **chosen: Any) -> Callable[[Callable[P, R]], Handler[P, R]]: ...
+    def job(self, /, **options: Any) -> Callable[[Callable[P, R]], Handler[P, R]]: ...
 
-    def job(self, function: Callable[..., Any] | None = None, /, **chosen: Any) -> Any:
+    def job(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Registers a function as the handler of a job type: ``@queue.job`` or ``@queue.job(priority=…, …)``.
 
         Async functions run on the loop, plain ones in threads. The options, all of them optional:
 
         name: the job type; the function's name if not given.
-        priority, max_attempts: what its jobs have unless ``enqueue`` says otherwise.
+        priority, max_attempts: the defaults of its jobs; ``enqueue`` can set others.
         retry: when to try again: ``Exponential()``, ``Fixed(…)``, ``Linear(…)``, ``Immediately()``, a dict of
             these by exception class, or a function of the job and the exception that returns seconds, or None
             to give up.
-        give_up: exception classes after which no attempt is made any more.
-        timeout: how long one attempt may run. expires_in: how long a job is worth starting.
-        concurrency: how many at once in one worker.
-        ordered: one at a time, in order, across all workers. pause_on_failure: an ordered type stops when a
-            job of it has failed for good.
-        max_crashes: how many workers it may take down.
-        process: in a child process, which can be killed.
+        give_up: exception classes after which the job fails for good.
+        timeout: how long one attempt may run. expires_in: how long after it is due a job may still be started.
+        concurrency: how many of its jobs run at once in one worker.
+        ordered: one job at a time, in order, across all workers. pause_on_failure: an ordered type is paused when one
+            of its jobs has failed for good.
+        max_crashes: how many workers a job may crash before it fails.
+        process: runs in a child process, which can be killed.
         batch_size, batch_wait: one call gets a list of up to so many jobs, the first of which waits at most
             so many seconds for the others; it returns None, or an outcome for each.
-        log_level: what of its logs is kept with its jobs, "INFO" and above if not given; None for nothing.
-        max_events: how many events of an attempt are kept, 10,000 if not given; beyond, they are counted.
-        fail_stalled: an attempt that has reported before, and falls silent for too long, fails.
+        log_level: which of its log lines are kept with its jobs: "INFO" and above if not given; None: none.
+        max_events: how many events of an attempt are kept, 10,000 if not given; further ones are only counted.
+        fail_stalled: an attempt fails when it stops reporting for much longer than its usual interval.
         """
         if function is None:
-            return functools.partial(self.job, **chosen)
+            return functools.partial(self.job, **options)
         if isinstance(function, Handler):
             raise InvalidOption(f"{function.name!r} is a handler already")
-        handler = Handler(self, function, **chosen)
+        handler = Handler(self, function, **options)
         if handler.name in self.handlers:
             raise InvalidOption(f"there are two handlers for {handler.name!r}: give one of them another name=")
         self.handlers[handler.name] = handler
@@ -333,10 +339,10 @@ class JobQueue:
         overlap: bool = True,
         **arguments: Any,
     ) -> Callable[[Callable[P, R] | Handler[P, R]], Handler[P, R]]:
-        """Runs a handler again and again: ``@queue.periodic("*/5 * * * *", timezone="Europe/Berlin")``.
+        """Runs a handler periodically: ``@queue.periodic("*/5 * * * *", timezone="Europe/Berlin")``.
 
-        Above ``@queue.job``, or alone. Workers store the schedule when they start; ``arguments`` are what the
-        handler is called with. See ``schedule`` for the rest.
+        Above ``@queue.job``, or alone. Workers store the schedule when they start. ``arguments`` are those of the
+        handler. See ``schedule`` for the other options.
         """
 
         def decorate(function: Callable[P, R] | Handler[P, R]) -> Handler[P, R]:
@@ -361,44 +367,44 @@ class JobQueue:
         return decorate
 
     def middleware(self, function: Middleware) -> Middleware:
-        """Registers an async function ``(job, call_next)`` that is called around every handler, the first outermost.
+        """Registers an async function ``(job, call_next)`` that wraps every handler, the first one outermost.
 
         It awaits ``call_next(job)``, and returns its result or another. A batch handler's ``job`` is a list.
         """
         if not inspect.iscoroutinefunction(function):
-            raise InvalidOption("middleware is an async function of the job and of what to call next")
+            raise InvalidOption("middleware is an async function with the parameters job and call_next")
         self._middleware.append(function)
         return function
 
-    def worker(self, *, name: str | None = None, **chosen: Any) -> Worker:
+    def worker(self, *, name: str | None = None, **options: Any) -> Worker:
         """A worker for this queue's handlers, to be ``run``. Its options, with their defaults:
 
         concurrency=50, threads=10, children=(cores): how many async handlers, sync handlers and child processes
-            at once. types=None: only these of the handlers.
-        drain=False: stop when nothing is due any more. grace=30: how long what runs may finish when stopped.
-        lease=15, heartbeat=3, sweep=5, poll=1: the rhythm, in seconds.
-        fair_share=0: the share of jobs that are taken by age instead of priority, against starvation.
-        max_leaked=10: how many handlers that will not end before the worker stops to be started anew.
-        capture_logs=True: what handlers log is kept with their jobs, as far as each handler wants it.
-        name=None: the worker's name, which no two may have at once; made of host and process if not given.
+            run at once. types=None: only jobs of these types.
+        drain=False: stop when no job is due any more. grace=30: how many seconds running jobs get when it is stopped.
+        lease=15, heartbeat=3, sweep=5, poll=1: intervals in seconds.
+        fair_share=0: the share of jobs that are claimed by age instead of priority, against starvation.
+        max_leaked=10: how many handlers may ignore their cancellation before the worker stops, to be restarted.
+        capture_logs=True: log lines of handlers are kept with their jobs, as each handler's ``log_level`` says.
+        name=None: the worker's name, unique among live workers; host:pid:random if not given.
         """
-        # Here: whoever only enqueues need not wait until all of it is loaded.
+        # Imported here: a process that only enqueues does not need to load all of it.
         from howdah.worker import Worker, WorkerOptions
 
         return Worker(
             self._database,
             self._context,
             self.handlers,
-            WorkerOptions.checked(_own_name() if name is None else name, **chosen),
+            WorkerOptions.checked(_own_name() if name is None else name, **options),
             middleware=tuple(self._middleware),
             open_resources=self._open_resources,
             prepare=self._prepare_worker,
             schedules=[declared["name"] for declared in self._periodic],
         )
 
-    async def run_worker(self, *, signals: bool = False, **chosen: Any) -> WorkerReport:
+    async def run_worker(self, *, signals: bool = False, **options: Any) -> WorkerSummary:
         """Runs a worker (see ``worker``) until it is cancelled; with ``signals``, until SIGTERM or SIGINT."""
-        return await self.worker(**chosen).run(signals=signals)
+        return await self.worker(**options).run(signals=signals)
 
     async def _open_resources(self, stack: AsyncExitStack) -> Resources:
         """Enters the lifespan, and returns what it yields."""
@@ -407,16 +413,16 @@ class JobQueue:
         return await stack.enter_async_context(self._lifespan(self)) or {}
 
     def _prepare_worker(self) -> None:
-        """Looks at the schema, and stores the schedules that were declared in code."""
+        """Checks the schema, and stores the schedules that were declared in code."""
         self._database.prepare()
         for declared in self._periodic:
-            chosen = dict(declared)
-            handler: Handler[Any, Any] = chosen.pop("handler")
-            self.schedule(**{**chosen, "data": handler.arguments.encode(chosen["data"])})
-            self._database.run(schedule_verbs.declare(chosen["name"]))
+            schedule = dict(declared)
+            handler: Handler[Any, Any] = schedule.pop("handler")
+            self.schedule(**{**schedule, "data": handler.arguments.encode(schedule["data"])})
+            self._database.run(schedule_verbs.declare(schedule["name"]))
 
     def connect_to(self, dsn: str | None = None, schema: str | None = None) -> None:
-        """Points the queue at another database or schema. Before it is used: what is open stays where it is."""
+        """Points the queue at another database or schema. Call it before the queue is used."""
         schema = self.schema if schema is None else check_schema_name(schema)
         dsn = self._database.configured if dsn is None else dsn
         if (dsn, schema) != (self._database.configured, self.schema):
@@ -429,19 +435,19 @@ class JobQueue:
     # The schema
 
     def migrate(self, *, adopt: bool | None = None, roles: bool = False, reinstall: bool = False) -> Migration:
-        """Installs the schema, or brings it up to date.
+        """Installs the schema, or upgrades it.
 
-        adopt: what to do with a plain table ``jobs`` that is in the way or in sight: True takes over its
-            jobs, False leaves it alone, None refuses to choose.
-        roles: creates the roles ``SCHEMA_owner``, ``…_producer``, ``…_worker``, ``…_viewer`` and ``…_operator``, too, and
-            gives everything to the owner. Once they are there, each migration keeps them right. Raises NotPermitted.
-        reinstall: functions, views and rights are installed anew even if they are of this version: somebody changed them.
+        adopt: what to do with a plain table ``jobs`` in this schema or on the search path: True takes over its
+            jobs, False leaves it alone, None raises SchemaConflict.
+        roles: also creates the roles ``SCHEMA_owner``, ``…_producer``, ``…_worker``, ``…_viewer`` and ``…_operator``, and
+            gives everything to the owner. Later migrations keep their rights up to date. Raises NotPermitted.
+        reinstall: installs functions, views and rights again even if they have this version, because they were changed.
         """
         with self._database.connect(self._database.dsn()) as conn:
             return self._database.run(migrate.migrate(self.schema, adopt=adopt, roles=roles, reinstall=reinstall), conn)
 
     def check_schema(self) -> Sequence[Difference]:
-        """What is not as a fresh installation of this version would have it."""
+        """The differences between what is installed and a fresh installation of this version."""
         with self._database.connect(self._database.dsn()) as conn:
             return self._database.run(migrate.check(self.schema), conn)
 
@@ -462,13 +468,13 @@ class JobQueue:
         ignore: Sequence[str] = (),
         patience: Seconds = 300,
     ) -> Diagnosis:
-        """What is wrong with this installation, who is to blame, and what to do: a list of ``Finding``, errors first.
+        """What is wrong with this installation, what causes it, and what to do: a list of ``Finding``, errors first.
 
-        Empty if all is well. Its ``unseen`` lists what could not be looked at, and why; its ``healthy`` is None if there is such,
-        and nothing was found.
+        Empty if all is well. Its ``unseen`` lists what could not be examined, and why. If there is such, and nothing was
+        found, its ``healthy`` is None.
 
-        only, ignore: codes of findings; what belongs to no wanted code is not looked at.
-        patience: how long a transaction may be open, a paused type or a waiting job wait, before it is worth a word.
+        only, ignore: codes of findings; nothing else is examined.
+        patience: how long a transaction may be open, or a paused type or a job may wait, before it is a finding.
         """
         from howdah.doctor import examine
 
@@ -499,7 +505,7 @@ class JobQueue:
     # Its end
 
     def close(self) -> None:
-        """Closes the connections. The queue cannot be used afterwards: who watches or waits gets QueueClosed."""
+        """Closes the connections. The queue cannot be used afterwards: watchers and waiters get QueueClosed."""
         self._close_hub()
         self._database.close()
 
@@ -529,7 +535,7 @@ class JobQueue:
 
 
 class _Home:
-    """What the jobs of a queue know of it."""
+    """The queue that jobs came from."""
 
     def __init__(self, queue: JobQueue) -> None:
         self._queue = queue
@@ -553,7 +559,7 @@ class _Home:
 
 
 def _name_verbs() -> None:
-    """A verb's help is that of a method, not that of the plan behind it."""
+    """Gives each verb the name and the signature of a method, instead of those of its plan."""
     for name, verb in vars(JobQueue).items():
         if hasattr(verb, "__wrapped__"):
             plan = inspect.signature(verb.__wrapped__)

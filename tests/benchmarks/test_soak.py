@@ -65,7 +65,7 @@ def check_the_accounts(report: dict[str, Any]) -> None:
     assert found["acknowledged"] <= ended <= found["acknowledged"] + found["unanswered"]
     assert ended > 400, "those of the burst, and some beside them"
     assert found["failed_as_planned"] > 0
-    assert report["fallen"] == []
+    assert report["ended_unasked"] == []
 
 
 def check_the_faults(report: dict[str, Any]) -> None:

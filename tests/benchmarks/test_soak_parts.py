@@ -179,10 +179,10 @@ def test_a_job_that_ran_again_is_explained_by_a_worker_that_had_stalled(story: S
 
 def test_a_failure_that_was_not_planned_needs_a_fault_for_each_attempt(story: Story) -> None:
     job = story.job("failed", runs=2, fails=1)
-    story.notes = [note for note in story.notes if (note.id, note.word) != (job, END)]
+    story.notes = [note for note in story.notes if (note.id, note.kind) != (job, END)]
     assert (story.told().failed_as_planned, story.told().failed_unexplained) == (1, 1)
     assert story.told().wrong == (f"failed, and nothing explains it: {uuid.UUID(bytes=job)}",)
-    started = [note.at for note in story.notes if note.id == job and note.word == START]
+    started = [note.at for note in story.notes if note.id == job and note.kind == START]
     story.faults.append(Fault(KILL, started[0] + 0.5, started[0] + 0.5, 1, "of its first holder"))
     assert (story.told().failed_by_faults, story.told().failed_unexplained) == (0, 1), "one of the two attempts"
     story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 17, "of somebody else"))
@@ -261,7 +261,7 @@ def test_a_seed_makes_the_same_plan_again_with_every_kind_in_it(seed: int, secon
     planned = schedule(seed, seconds, ordered)
     assert planned == schedule(seed, seconds, ordered)
     assert [each.at for each in planned] == sorted(each.at for each in planned)
-    assert all(0 < each.at < seconds and 0 <= each.whom < 1 and 0 <= each.how_long < 1 for each in planned)
+    assert all(0 < each.at < seconds and 0 <= each.target < 1 and 0 <= each.how_long < 1 for each in planned)
     often = Counter(each.kind for each in planned)
     assert set(often) == kinds
     assert not often or max(often.values()) - min(often.values()) <= 1

@@ -12,7 +12,7 @@ import pytest
 
 from howdah.model.event import Event
 from howdah.model.job import Job
-from howdah.model.progress import Point, Record
+from howdah.model.progress import Point, Progress
 from howdah.watch.watch import Update
 
 HOSTILE = (
@@ -55,7 +55,7 @@ def job(number: int = 1, **changes: Any) -> Job:
     return Job(**{**usual, **changes})
 
 
-def record(percent: float = 40, **changes: Any) -> Record:
+def record(percent: float = 40, **changes: Any) -> Progress:
     usual: dict[str, Any] = {
         "done": None,
         "total": None,
@@ -68,7 +68,7 @@ def record(percent: float = 40, **changes: Any) -> Record:
         "stalls_at": moment(30),
         "history": (),
     }
-    return Record(percent=percent, **{**usual, **changes})
+    return Progress(percent=percent, **{**usual, **changes})
 
 
 def points(*percents: float, every: float = 1, attempt: int = 1) -> tuple[Point, ...]:

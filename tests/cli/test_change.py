@@ -80,7 +80,7 @@ def test_a_paused_type_is_not_claimed_until_it_goes_on(dsn: str, queue: JobQueue
     assert queue.claim(["x"]) == []
     assert "(paused)" in howdah("stats", dsn=dsn).out
     assert howdah("pause", "x", dsn=dsn).out == "x was paused already\n"
-    assert howdah("resume", "x", dsn=dsn).out == "x goes on\n"
+    assert howdah("resume", "x", dsn=dsn).out == "x resumed\n"
     assert len(queue.claim(["x"])) == 1
     assert howdah("resume", "x", "--json", dsn=dsn).lines == [{"type": "x", "paused": False, "changed": False}]
 

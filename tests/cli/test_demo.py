@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.cli.commands.demo import stage, summary
+from howdah.cli.commands.demo import stage, view
 from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
 from howdah.cli.process import worker_group
 from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
@@ -119,7 +119,7 @@ def test_two_workers_one_killed_and_nothing_lost_in_a_pipe_and_in_a_terminal(dsn
             assert re.search(expected, drawn.out)
 
         with JobQueue(dsn, schema) as queue:
-            jobs = summary.read_back(queue)
+            jobs = view.read_back(queue)
             assert leftover.id not in {job.id for job in jobs}, "an earlier demo's jobs do not pile up"
             assert not queue.schedules()
             assert not queue.workers()
@@ -167,14 +167,14 @@ def lines_that_are_shown() -> list[str]:
 def check_the_summary(jobs: list[Job]) -> None:
     """It counts what is there, and notices a job that is missing or has not ended."""
     expected = kinds(USUAL)
-    assert summary.conclusion(expected, summary.summaries(expected, jobs))[0]
+    assert view.conclusion(expected, view.summaries(expected, jobs))[0]
     lost = [job for job in jobs if job.job_type != "send_reminder"]
-    assert summary.conclusion(expected, summary.summaries(expected, lost)) == (
+    assert view.conclusion(expected, view.summaries(expected, lost)) == (
         False,
         f"1 of the enqueued jobs are missing, and 0 have not ended: {len(jobs) - 3} completed, 1 failed for good, 1 cancelled.",
     )
     unended = [dataclasses.replace(job, status="running") if job.job_type == "render_film" else job for job in jobs]
-    assert not summary.conclusion(expected, summary.summaries(expected, unended))[0]
+    assert not view.conclusion(expected, view.summaries(expected, unended))[0]
 
 
 # Its beginning

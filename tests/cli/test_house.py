@@ -40,7 +40,7 @@ def test_stats_count_what_has_stalled_where_there_is_room(dsn: str, queue: JobQu
     header, a, total = (line.split() for line in wide.out.splitlines())
     assert (header[-1], a[-1], total[-1], wide.err) == ("stalled", "1", "1", "")
     assert "stalled" not in narrow.out
-    assert narrow.err == "1 of the running ones has stalled: howdah list --stalled\n"
+    assert narrow.err == "1 running job has stalled: howdah list --stalled\n"
     assert all(len(line) <= 80 for line in narrow.out.splitlines())
     assert howdah("stats", "--json", dsn=dsn).lines[0]["types"]["a"]["stalled"] == 1
 
@@ -94,7 +94,7 @@ def test_prune_drops_old_segments_and_names_the_session_in_the_way(dsn: str) -> 
         queue.migrate()
         with TestClock(dsn, schema) as clock:
             failed_job(queue, "x", "broken")
-            assert howdah("prune", "--schema", schema, dsn=dsn).out == "no segment of the archive is that old\n"
+            assert howdah("prune", "--schema", schema, dsn=dsn).out == "no segment of the archive is old enough\n"
             clock.advance(2 * DAY)
             with psycopg.connect(dsn, application_name="slow reader") as reader:
                 reader.execute("SELECT count(*) FROM cli_prune.jobs")

@@ -89,7 +89,7 @@ def test_a_search_that_stopped_early_says_so(dsn: str, jobs: list[Job]) -> None:
     with mock.patch("howdah.cli.commands.listing.SCAN_LIMIT", 2):
         outcome = howdah("list", "--json", "--type", "send_invoice", dsn=dsn)
         assert (outcome.code, outcome.out) == (0, "")
-        assert "Only 2 jobs were looked through" in outcome.err
+        assert "Only 2 jobs were searched" in outcome.err
         assert f"--before {jobs[2].id}" in outcome.err
         assert ids(howdah("list", "--json", "--type", "send_invoice", "--all", dsn=dsn)) == [str(jobs[0].id)]
 

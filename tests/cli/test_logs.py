@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from howdah import Job, JobQueue
 from tests.cli.runner import command, hear_signals, howdah
 from tests.cli.sample import HOSTILE
-from tests.cli.test_safe import dangers
+from tests.cli.test_terminal_escape import dangers
 from tests.talking import Talking
 
 LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} "

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from howdah import JobQueue
-from howdah.cli.commands.migrate import _account_of
+from howdah.cli.commands.migrate import _description_of
 from howdah.db.migrate import SCHEMA_VERSION, Migration
 from tests.cli.runner import howdah, schema_of_its_own
 
@@ -96,7 +96,7 @@ def test_a_plain_table_of_jobs_is_adopted_only_when_asked(dsn: str) -> None:
     [(1, 2, None, "from version 1 to 2"), (2, 2, None, "renewed the functions"), (0, 2, 1, "adopted 1 job")],
 )
 def test_each_kind_of_change_is_told_apart(before: int, after: int, adopted: int | None, said: str) -> None:
-    assert said in _account_of(Migration("howdah", before, after, changed=True, adopted=adopted))
+    assert said in _description_of(Migration("howdah", before, after, changed=True, adopted=adopted))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_add_list_and_show(dsn: str, queue: JobQueue) -> None:
     assert made.options == {"priority": 30, "max_attempts": 7, "timeout": timedelta(minutes=5)}
 
     again = howdah("schedule", "add", "nightly", "report", *options, "--data", "kind=weekly", dsn=dsn)
-    assert again.out.startswith("nightly is as you say; next at")
+    assert again.out.startswith("nightly is up to date; next at")
     assert queue.get_schedule("nightly").data == {"kind": "weekly"}
 
     howdah("schedule", "add", "pulse", "ping", "--every", "90m", dsn=dsn)
@@ -72,7 +72,7 @@ def test_pause_resume_and_delete_say_what_they_did(dsn: str, queue: JobQueue) ->
     again = howdah("schedule", "pause", "pulse", dsn=dsn)
     assert (again.code, again.out) == (0, "pulse was paused already\n")
     assert "pulse  paused" in howdah("schedule", "show", "pulse", dsn=dsn).out
-    assert howdah("schedule", "resume", "pulse", dsn=dsn).out.startswith("pulse goes on; next at ")
+    assert howdah("schedule", "resume", "pulse", dsn=dsn).out.startswith("pulse resumed; next at ")
     assert howdah("schedule", "resume", "pulse", dsn=dsn).out == "pulse was not paused\n"
     assert howdah("schedule", "delete", "pulse", dsn=dsn).out == "pulse is deleted; its jobs stay\n"
     assert queue.schedules() == []

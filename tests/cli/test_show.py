@@ -11,7 +11,7 @@ from howdah import Job, JobQueue
 from tests.cli.runner import failed_job, howdah
 from tests.cli.sample import HOSTILE
 from tests.cli.test_logs import logged
-from tests.cli.test_safe import dangers
+from tests.cli.test_terminal_escape import dangers
 from tests.clock import TestClock
 from tests.conftest import Db
 
@@ -112,8 +112,8 @@ def test_a_stalled_job_says_since_when(dsn: str, queue: JobQueue, clock: TestClo
     clock.advance(3_600)
     out = howdah("show", str(job.id), dsn=dsn).out
     assert out.startswith("resize_photo  running  stalled\n")
-    assert "longer than its habit" in fact(out, "stalled")
-    assert "stalled: it has said nothing since" in out
+    assert "longer than usual" in fact(out, "stalled")
+    assert "stalled: it has reported nothing since" in out
     assert "done at" not in out
 
 

@@ -91,7 +91,7 @@ def test_what_there_is_instead_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"other has no 'queue'; its JobQueue is other:jobs"):
         load_queue("other")
     write("none.py", "")
-    with pytest.raises(InvalidInput, match=r"none has no 'queue'; it has no JobQueue at all"):
+    with pytest.raises(InvalidInput, match=r"none has no 'queue'; it has no JobQueue"):
         load_queue("none")
 
 

@@ -18,13 +18,12 @@ from unittest import mock
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.cli.commands.watch.wanted import wanted
-from howdah.cli.commands.watch.watcher import Beginning, first_look
+from howdah.cli.commands.watch.watcher import Beginning, first_look, wanted
 from tests import servers
 from tests.cli.runner import command, failed_job, hear_signals, howdah, tell_many
 from tests.cli.sample import HOSTILE
 from tests.cli.terminal import Terminal
-from tests.cli.test_safe import dangers
+from tests.cli.test_terminal_escape import dangers
 from tests.conftest import Db
 from tests.talking import Talking
 from tests.worker.durable_server import DurableServer

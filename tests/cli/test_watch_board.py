@@ -9,16 +9,15 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from howdah.cli.commands.watch.board import Board
-from howdah.cli.commands.watch.lines import as_json, line_above, plain_line
+from howdah.cli.commands.watch.lines import Board, as_json, line_above, plain_line
 from howdah.cli.commands.watch.picture import Picture, picture
-from howdah.cli.commands.watch.wanted import Wanted, wanted
+from howdah.cli.commands.watch.watcher import Wanted, wanted
 from howdah.errors import InvalidInput
 from howdah.model.job import Job
 from howdah.model.results import QueuePosition
 from howdah.watch.watch import Update
 from tests.cli.sample import HOSTILE, job, moment, record, stands, still, told
-from tests.cli.test_safe import dangers
+from tests.cli.test_terminal_escape import dangers
 
 __all__ = ["still"]
 pytestmark = pytest.mark.usefixtures("still")

@@ -295,7 +295,7 @@ def test_a_living_worker_is_healthy(dsn: str, queue: JobQueue, start: Start) -> 
         (["app", "--lease", "1s", "--heartbeat", "1s"], "the lease must be at least twice the heartbeat"),
         (["app", "--lease", "1s", "--heartbeat", "1s", "--processes", "2"], "the lease must be at least twice"),
         (["app", "--concurrency", "0"], "concurrency"),
-        (["app", "--grace", "long"], "not a span of time"),
+        (["app", "--grace", "long"], "is not a duration"),
         (["app", "--quiet", "--log-level", "debug"], "not allowed with"),
         (["nowhere", "--processes", "2"], "there is no module 'nowhere' in the current directory"),
     ],

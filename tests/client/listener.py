@@ -1,4 +1,4 @@
-"""Who listens to a stream in a thread of its own, or in an event loop there, so that a test can go on beside it."""
+"""Reads a stream in a thread of its own, or in an event loop there, while the test continues."""
 
 from __future__ import annotations
 

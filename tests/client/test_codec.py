@@ -18,7 +18,7 @@ SECRET = "hunter2"
 
 
 class Sealing:
-    """Seals into an object, as those do who keep the key's id beside it; refuses what it has not sealed."""
+    """Encodes into an object, as codecs do that store the id of their key; refuses what it has not encoded."""
 
     def encode(self, value: Any) -> Any:
         return {"sealed": sealed(value)}
@@ -122,7 +122,7 @@ def test_a_job_that_the_codec_cannot_read_does_not_take_its_batch_with_it(sealin
         handed_out = [each.id for each in sealing.claim(["mail"])]
     except Exception as error:  # noqa: BLE001
         assert not isinstance(error, psycopg.Error)
-    assert readable.id in handed_out or sealing.get(readable).status == "pending", "claimed, and nobody has it"
+    assert readable.id in handed_out or sealing.get(readable).status == "pending", "claimed, and not returned"
 
 
 def test_a_filter_by_data_is_refused_or_works_where_the_data_is_sealed(sealing: JobQueue) -> None:

@@ -204,7 +204,7 @@ def test_bulks_with_keys_wait_for_a_long_one_of_their_type_and_for_no_other(dsn:
         queue.enqueue_many("long", range(BULK_SIZE), key=str, conn=conn)
         with pytest.raises(psycopg.errors.LockNotAvailable):
             queue.enqueue_many("long", ["a", "b"], key=str, conn=other)
-        # One key is waited for by nobody who has another; and types have nothing to do with each other.
+        # Single jobs with other keys do not wait for it, and neither do other types.
         assert queue.enqueue_many("long", ["c"], key=str, conn=other) == 1
         for number in range(50):
             assert queue.enqueue_many(f"other {number}", ["a", "b"], key=str, conn=other) == 2

@@ -1,4 +1,4 @@
-"""The hub: one connection reads for all, in any weather, and is no burden to who does not need it."""
+"""The hub: one connection reads for all subscribers, through outages, and costs nothing without subscribers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from howdah import DatabaseUnavailable, Job, JobQueue, SchemaMissing, Update, WaitTimeout
 from howdah.db import plan
-from howdah.watch import hub, mailbox, readers, subscriber, wait
+from howdah.watch import hub, mailbox, readers, wait, watch
 from howdah.watch.hub import Hub
 from tests import servers
 from tests.client.listener import FLAVOURS, PATIENCE, Listener, has, held, names
@@ -34,7 +34,7 @@ class Rounds:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[list[str]] = [[]]
-        round_, run = hub._Reading._round, hub._Line.run
+        round_, run = hub._HubThread._round, hub._Connection.run
 
         def counted_round(reading: Any) -> None:
             self.statements.append([])
@@ -44,8 +44,8 @@ class Rounds:
             self.statements[-1].append(plan.__name__)
             return run(line, plan)
 
-        monkeypatch.setattr(hub._Reading, "_round", counted_round)
-        monkeypatch.setattr(hub._Line, "run", counted_run)
+        monkeypatch.setattr(hub._HubThread, "_round", counted_round)
+        monkeypatch.setattr(hub._Connection, "run", counted_run)
 
     @property
     def most(self) -> int:
@@ -65,7 +65,7 @@ def watch_locks(db: Db) -> int:
 
 
 def comes(condition: Callable[[], object]) -> bool:
-    """Whether it comes to be, sooner or later: nobody tells about it."""
+    """Whether the condition holds sooner or later. There is no signal for it."""
     deadline = time.monotonic() + PATIENCE
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -115,7 +115,7 @@ def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch:
 
     one = story(1)
     many = story(200)
-    assert many <= one + 1, "one more for those who have just come"
+    assert many <= one + 1, "one more for new subscribers"
     assert many <= 7
 
 
@@ -177,7 +177,7 @@ def test_nobody_is_notified_where_nobody_watches(queue: JobQueue, db: Db, connec
     waiting.start()
     assert comes(lambda: watch_locks(db) == 1)
     run_one("mail")
-    assert heard() != [], "somebody waits for one of this type"
+    assert heard() != [], "there is a waiter for a job of this type"
     queue.complete(waited_for)
     waiting.join()
     heard()
@@ -444,14 +444,14 @@ def test_a_connection_that_does_not_hear_itself_is_not_tested_again(
     """Through a pooler, each time would leave one more session listening."""
     listened: list[Any] = []
     ahead = [0.0]
-    listen = hub._Line.listen
+    listen = hub._Connection.listen
 
     def counted(line: Any) -> None:
         listened.append(line)
         listen(line)
 
-    monkeypatch.setattr(hub._Line, "listen", counted)
-    monkeypatch.setattr(hub._Line, "_heard", lambda line, payload: None)
+    monkeypatch.setattr(hub._Connection, "listen", counted)
+    monkeypatch.setattr(hub._Connection, "_on_notification", lambda line, payload: None)
     monkeypatch.setattr(hub, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
     rounds = Rounds(monkeypatch)
     job = held(queue)
@@ -468,7 +468,7 @@ def test_a_connection_that_does_not_hear_itself_is_not_tested_again(
 def test_a_notification_that_is_missed_costs_time_and_nothing_else(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub._Line, "_heard", lambda self, payload: setattr(self, "listening", True))
+    monkeypatch.setattr(hub._Connection, "_on_notification", lambda self, payload: setattr(self, "listening", True))
     job = held(queue)
     listener = Listener(queue, "plain", "watch", job)
     listener.until(len)
@@ -479,11 +479,11 @@ def test_a_notification_that_is_missed_costs_time_and_nothing_else(
 
 
 def test_whatever_passes_by_itself_is_waited_out_and_nothing_else() -> None:
-    script = subscriber.insist(lambda: plan.read("get"))
+    script = watch.insist("get")
     next(script)
     for error in (DatabaseUnavailable(), psycopg.errors.LockNotAvailable(), psycopg.errors.AdminShutdown()):
-        assert isinstance(next(script.throw(error)), plan.Pause)
-        assert isinstance(next(script.send(None)), plan.Read)
+        assert isinstance(script.throw(error), plan.Pause)
+        assert isinstance(script.send(None), plan.Read)
     with pytest.raises(psycopg.errors.UndefinedTable):
         script.throw(psycopg.errors.UndefinedTable())
 
@@ -492,12 +492,12 @@ def test_whatever_passes_by_itself_is_waited_out_and_nothing_else() -> None:
 
 
 def test_a_mailbox_is_read_in_order_and_the_newest_of_a_key_comes_last() -> None:
-    box = mailbox.Mailbox(mailbox.ThreadBell(), lambda: None)
+    box = mailbox.Mailbox(plan.ThreadWaker(), lambda: None)
     for key, row in ((None, 1), ("state", 2), (None, 3), ("state", 4), (None, 5)):
-        box.put(mailbox.Note("event", {"n": row}), key=key)
+        box.put(mailbox.Message("event", {"n": row}), key=key)
     box.fail(ValueError("over"))
-    assert [note.row and note.row["n"] for note in box.take(2)] == [1, 3]
-    assert [note.row and note.row["n"] for note in box.take()] == [4, 5]
+    assert [message.row and message.row["n"] for message in box.take(2)] == [1, 3]
+    assert [message.row and message.row["n"] for message in box.take()] == [4, 5]
     with pytest.raises(ValueError, match="over"):
         box.take()
 

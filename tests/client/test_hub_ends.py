@@ -11,8 +11,8 @@ import threading
 import pytest
 
 from howdah import JobQueue, WaitTimeout
+from howdah.db.plan import LoopWaker
 from howdah.watch import mailbox
-from howdah.watch.mailbox import LoopBell
 from howdah.watch.readers import JobWatch
 from tests.client.listener import PATIENCE, held
 from tests.client.test_hub import comes
@@ -22,12 +22,12 @@ def test_a_loop_that_ends_without_a_farewell_is_forgotten(queue: JobQueue) -> No
     job = held(queue)
     loop = asyncio.new_event_loop()
 
-    async def bell() -> LoopBell:
-        return LoopBell()
+    async def waker() -> LoopWaker:
+        return LoopWaker()
 
-    box = mailbox.Mailbox(loop.run_until_complete(bell()), lambda: None)
-    queue._hub().join(JobWatch(box, job.id, "mail", frozenset(["event"]), True, 0))
-    assert comes(lambda: box._notes)
+    box = mailbox.Mailbox(loop.run_until_complete(waker()), lambda: None)
+    queue._hub().join(JobWatch(box, job.id, frozenset(["mail"]), frozenset(["event"]), True, 0))
+    assert comes(lambda: box._messages)
     loop.close()
     assert comes(lambda: not queue._hub()._subscriptions), "although there is no news"
 

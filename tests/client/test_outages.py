@@ -267,7 +267,7 @@ def test_errors_of_the_callers_own_statements_pass_untouched(dsn: str, queue: Jo
             conn.execute("SELECT 1 / 0")
         with pytest.raises(psycopg.errors.InFailedSqlTransaction) as failed:
             queue.enqueue("mail", conn=conn)
-        assert failed.value.__cause__ is not failed.value, "whoever walks the causes would never arrive"
+        assert failed.value.__cause__ is not failed.value, "a walk along the causes would never end"
     assert len(queue.list()) == 0
 
 

@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from howdah import JobQueue, QueueClosed
-from howdah.db.database import _not_deaf
+from howdah.db.session import heed_cancellation
 from tests.conftest import Db
 
 
@@ -335,7 +335,7 @@ def test_a_cancellation_that_comes_together_with_the_answer_is_not_lost() -> Non
         return "answered all the same"
 
     async def main() -> None:
-        task = asyncio.create_task(_not_deaf(deaf()))
+        task = asyncio.create_task(heed_cancellation(deaf()))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Statements are prepared where that can be, and nobody notices where it cannot or when what was prepared is gone."""
+"""Statements are prepared where that is possible. Where it is not, or when a prepared one is lost, no call fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from howdah import JobQueue
 from howdah.db import statements
 from howdah.db.outage import Outage
 from howdah.worker import calls
-from howdah.worker.background.connection import Link
+from howdah.worker.connection import WorkerConnection
 from tests.conftest import Connect, Db
 
 DEALLOCATE = b"DEALLOCATE ALL"  # past psycopg, which would notice
@@ -97,13 +97,13 @@ def test_inside_of_a_transaction_nothing_is_prepared_because_it_could_not_be_sen
 def test_a_workers_own_connection_goes_on_too(queue: JobQueue) -> None:
     async def main() -> int:
         queue._database.prepare()
-        link = Link(queue._database, Outage(logging.getLogger("test")))
-        found = [await link.run(calls.next_due(queue._context, ["work"])) for _ in range(5)]
-        assert link._conn is not None
-        link._conn.pgconn.exec_(DEALLOCATE)
-        found += [await link.run(calls.next_due(queue._context, ["work"])) for _ in range(5)]
-        generation = link.generation
-        await link.close()
+        connection = WorkerConnection(queue._database, Outage(logging.getLogger("test")))
+        found = [await connection.run(calls.next_due(queue._context, ["work"])) for _ in range(5)]
+        assert connection._conn is not None
+        connection._conn.pgconn.exec_(DEALLOCATE)
+        found += [await connection.run(calls.next_due(queue._context, ["work"])) for _ in range(5)]
+        generation = connection.generation
+        await connection.close()
         assert found == [None] * 10
         return generation
 

@@ -195,7 +195,7 @@ def test_a_codec_seals_the_data_from_the_schedule_to_the_handler(
         assert "hunter2" not in str(db.execute("SELECT * FROM schedules").fetchall())
         assert queue.run_schedule("pulse").data == {"secret": "hunter2"}
         clock.advance(60)
-        # Who fires need not be able to read it.
+        # The worker that fires it need not be able to read it.
         with JobQueue(dsn) as keyless:
             assert look(keyless).fired == 1
         assert [job.data for job in queue.claim(["beat"])] == [{"secret": "hunter2"}] * 2
@@ -348,7 +348,7 @@ def test_a_schedule_that_cannot_be_read_holds_up_nobody(db: Db, queue: JobQueue,
 
 @pytest.mark.parametrize("error", [errors.ReadOnlySqlTransaction, errors.AdminShutdown, errors.DeadlockDetected])
 def test_trouble_of_the_database_is_not_blamed_on_the_schedule(error: type[psycopg.Error]) -> None:
-    """After a failover, say: whoever looks must hear of it, and look elsewhere."""
+    """After a failover, say: the worker must get the error, and connect elsewhere."""
     look = fire_due(Context(codec=PLAIN, max_payload_bytes=1, worker_id="w", known={}))
     next(look)
     row = {"name": "a", "cron": None, "every": HOUR, "timezone": "UTC", "missed": "last", "next_run_at": NOON}
@@ -410,7 +410,7 @@ def test_a_schedule_that_left_the_code_is_known_by_it(queue: JobQueue, dsn: str)
                 await asyncio.wait({working})
 
     assert asyncio.run(worked_with("report")) == [("by hand", False), ("report", False)]
-    # Without a worker, nobody can tell.
+    # Without a worker, it is unknown.
     assert not any(schedule.left_code for schedule in queue.schedules())
     assert asyncio.run(worked_with()) == [("by hand", False), ("report", True)]
     assert queue.get_schedule("report").declared_at is not None

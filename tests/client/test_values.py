@@ -302,7 +302,7 @@ def test_a_cancelled_job_and_one_that_has_not_ended_raise_what_they_are(queue: J
     with pytest.raises(JobCancelled, match=r"^never .* was cancelled: not wanted$"):
         run(queue, never).value()
     job = queue.enqueue("mail")
-    with pytest.raises(NotEnded, match=r"^mail .* was pending when it was looked at") as caught:
+    with pytest.raises(NotEnded, match=r"^mail .* was pending when it was read") as caught:
         job.value()
     assert isinstance(caught.value, NotSuccessful)
     assert caught.value.job is job

@@ -1,4 +1,4 @@
-"""``wait_for``: the ends of jobs, whoever brings them, one or many."""
+"""``wait_for``: the ends of one job or of many, by whatever ends them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from howdah import Group, InvalidOption, Job, JobNotFound, JobQueue, NotRunning, QueueClosed, WaitTimeout
-from howdah.watch.mailbox import Mailbox, Note
+from howdah.watch.mailbox import Mailbox, Message
 from tests.client.listener import FLAVOURS, PATIENCE, held
 from tests.conftest import Db
 from tests.worker.processes import until
@@ -76,7 +76,7 @@ class Waiting:
 
 
 def begun(queue: JobQueue) -> bool:
-    """Whether somebody waits who did not when this was called."""
+    """Waits until there is a new subscription."""
     event = threading.Event()
     while not queue._hub()._subscriptions:
         event.wait(0.002)
@@ -356,7 +356,7 @@ def test_a_timeout_comes_however_much_there_is_to_tell(
     counted = threading.Event()
     put = Mailbox.put
 
-    def watched(self: Mailbox, note: Note, key: Any = None) -> None:
+    def watched(self: Mailbox, note: Message, key: Any = None) -> None:
         put(self, note, key)
         counted.set()
 

@@ -77,7 +77,7 @@ def test_several_watchers_hear_the_same_wherever_they_begin(dsn: str, queue: Job
     for updates in streams:
         assert names(updates) == ["a", "b", "c", "d"]
         assert [each.position for each in updates if each.kind != "progress"] == ["1", "2", "3", "4", "5"]
-        # Who came late may have found it ended, and have been told so at first.
+        # A late watcher may have found it ended, and have got that update first.
         assert the_last_is_the_end(updates[1:], "failed")
 
 
@@ -209,10 +209,10 @@ def test_who_is_slow_misses_nothing_and_hoards_nothing(
     most = 0
     put = mailbox.Mailbox.put
 
-    def counted(self: mailbox.Mailbox, note: mailbox.Note, key: Any = None) -> None:
+    def counted(self: mailbox.Mailbox, note: mailbox.Message, key: Any = None) -> None:
         nonlocal most
         put(self, note, key)
-        most = max(most, len(self._notes))
+        most = max(most, len(self._messages))
 
     monkeypatch.setattr(mailbox.Mailbox, "put", counted)
     may_go_on = threading.Event()

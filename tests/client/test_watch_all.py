@@ -210,9 +210,9 @@ def test_who_is_slow_misses_nothing_and_hoards_nothing(
     lost = threading.Event()
     put = mailbox.Mailbox.put
 
-    def watched(self: mailbox.Mailbox, note: mailbox.Note, key: Any = None) -> None:
+    def watched(self: mailbox.Mailbox, note: mailbox.Message, key: Any = None) -> None:
         put(self, note, key)
-        assert len(self._notes) <= 21
+        assert len(self._messages) <= 21
         if self.is_lost:
             lost.set()
 

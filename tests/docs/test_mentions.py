@@ -88,7 +88,7 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert shown["a segment of the archive is closed"] == "after a twelfth of that time; the first four at 4 GB, too"
     assert "v_keep / 12" in statements.source("functions/rotate")
     assert "v_bytes < 4::bigint << 30 OR v_closed >= 4" in statements.source("functions/rotate")
-    assert shown["workers look after the archive"] == f"every {PRUNE_EVERY / 60:.0f} minutes"
+    assert shown["workers rotate and prune the archive"] == f"every {PRUNE_EVERY / 60:.0f} minutes"
     assert shown["crashes before a job fails"] == str(settings["max_crashes"])
     assert shown["interruptions that cost no attempt"] == str(settings["max_interruptions"])
     assert shown["time for a cancelled job to stop"] == f"{settings['cancel_grace'].seconds} s"
@@ -99,14 +99,14 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     assert shown["lease of a worker"].startswith(f"{worker['lease']} s")
     assert shown["heartbeat of a worker"] == f"every {worker['heartbeat']} s"
     assert shown["sweep of a worker"].startswith(f"every {worker['sweep']} s")
-    assert shown["look for jobs that no notice came for"] == f"every {worker['poll']} s"
+    assert shown["poll for jobs without a notification"] == f"every {worker['poll']} s"
     assert shown["grace after SIGTERM"] == f"{worker['grace']} s"
     assert shown["coroutines at once in a worker"] == str(worker["concurrency"])
     assert shown["threads of a worker"] == str(worker["threads"])
-    assert shown["handlers that will not end, before a worker starts anew"] == f"more than {worker['max_leaked']}"
-    assert shown["share of jobs taken by age instead of priority"] == str(worker["fair_share"])
+    assert shown["leaked handlers before a worker restarts"] == f"more than {worker['max_leaked']}"
+    assert shown["share of jobs claimed by age instead of priority"] == str(worker["fair_share"])
     handler = inspect.signature(Handler).parameters
-    assert shown["what handlers say is written"] == f"every {REPORT_EVERY} s at most"
+    assert shown["progress is written"] == f"every {REPORT_EVERY} s at most"
     assert shown["events kept of an attempt"] == f"{handler['max_events'].default:,}"
     assert shown["log lines kept of an attempt"] == (
         f"{MAX_LOGS:,}, from {handler['log_level'].default} on, {MAX_MESSAGE:,} characters each"
@@ -114,7 +114,7 @@ def test_the_defaults_in_the_readme_are_those_of_the_code(db: Db) -> None:
     reporting = statements.source("functions/merged_progress")
     assert shown["history of a job's progress"] == "40 points"
     assert "jsonb_array_length(v_points) > 40" in reporting
-    assert shown["a silent job counts as stalled"] == "after five of its usual gaps, 30 s at least"
+    assert shown["a job without reports is stalled"] == "after five of its usual gaps, 30 s at least"
     assert "greatest(5 * v_gap, 30)" in reporting
     assert "interval '10 minutes'" in "".join(
         map(statements.source, ("functions/plain_update", "functions/plain_insert"))

@@ -13,10 +13,9 @@ from pyte.screens import Char
 from textual.binding import Binding
 
 from howdah import JobQueue
-from howdah.cli.commands.top import jobs, lanes, workers
+from howdah.cli.commands.top import job_types, jobs, workers
 from howdah.cli.commands.top.app import Top
-from howdah.cli.commands.top.board import Board
-from howdah.cli.commands.top.grid import Grid
+from howdah.cli.commands.top.board import Board, Grid
 from howdah.cli.commands.watch.lines import line_above
 from tests.cli.runner import howdah
 from tests.cli.sample import moment, told
@@ -133,7 +132,7 @@ def test_the_pages_show_them(page: str, names: tuple[str, ...]) -> None:
 
 def test_top_has_the_columns_and_keys_of_today() -> None:
     screen = "\n".join(shown(picture_of("top")))
-    for columns in (lanes.COLUMNS, jobs.COLUMNS["running"], workers.COLUMNS):
+    for columns in (job_types.COLUMNS, jobs.COLUMNS["running"], workers.COLUMNS):
         assert re.search(" +".join(re.escape(column.title) for column in columns), screen)
     for binding in (*Grid.BINDINGS, *Board.BINDINGS, *Top.BINDINGS):
         assert isinstance(binding, Binding)

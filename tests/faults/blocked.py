@@ -62,11 +62,11 @@ def loop_block(stage: Stage) -> None:
     stage.fleet.await_drained()
     assert_done_once(stage)
     assert [worker.stop() for worker in (judge, blocked)] == [0, 0]
-    named = re.findall(r"the event loop has stood still .* held up by (.*) in (\w+): nothing else runs", blocked.log)
+    named = re.findall(r"the event loop has been blocked for .* by (.*) in (\w+): nothing else runs", blocked.log)
     assert len(named) == 1, f"said once: {named}"
     assert f"forgets_to_await {blocker}" in named[0][0], f"the job that it was: {named}"
     assert "handlers_blocked.py" in named[0][0], f"the place where it was: {named}"
-    assert "given up for dead" not in blocked.log, "a blocked loop is not a dead worker"
+    assert "declared dead" not in blocked.log, "a blocked loop is not a dead worker"
 
 
 @case(11, "gil-block", checks=ALL, handlers="handlers_blocked")
@@ -86,7 +86,7 @@ def gil_block(stage: Stage) -> None:
         stage.enqueue_many("work", stage.scaled(200, 20))
         stage.fleet.ledger.say("overtaken")
         until(lambda: stage.queue.get(job).status == "completed", "another one has done it")
-    until(lambda: "given up for dead" in blocked.log, "the blocked one has noticed")
+    until(lambda: "declared dead" in blocked.log, "the blocked one has noticed")
     until(lambda: told_of_refusal(blocked, job), "what it had to say of the job was refused")
     stage.fleet.await_drained()
     assert starts_of(stage, job) >= 2
@@ -162,7 +162,7 @@ def self_fence(stage: Stage) -> None:
         assert {entry.worker for entry in fresh} == {owner.name}, "whoever is fenced claims nothing"
         whole.resume()
         half.resume()
-        until(lambda: all("the worker goes on" in worker.log for worker in (cut_off, voiceless)), "both are back")
+        until(lambda: all("the worker continues" in worker.log for worker in (cut_off, voiceless)), "both are back")
         until(lambda: told_of_refusal(cut_off, late), "what it had to say of the job was refused")
         stage.fleet.ledger.say("finish")
         stage.fleet.await_drained()

@@ -15,11 +15,9 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from howdah import JobNotFound, JobQueue
-from howdah.cli.commands.top import jobs, lanes, workers
-from howdah.cli.commands.top.column import Column, ordered
-from howdah.cli.commands.top.rates import Rates
-from howdah.cli.commands.top.snapshot import take
-from howdah.cli.commands.top.view import RUNNING
+from howdah.cli.commands.top import job_types, jobs, workers
+from howdah.cli.commands.top.cells import Column, ordered
+from howdah.cli.commands.top.snapshot import RUNNING, Rates, take
 from tests.cli.runner import howdah
 from tests.faults.case import case
 from tests.faults.contention import Db, connected
@@ -257,7 +255,7 @@ def read_everything(stage: Stage, dsn: str, running: uuid.UUID, waiting: uuid.UU
 
 def top_reads(queue: JobQueue) -> None:
     snapshot = take(queue, RUNNING, 500)
-    table(lanes.COLUMNS, lanes.lanes_of(snapshot, Rates()))
+    table(job_types.COLUMNS, job_types.rows_of(snapshot, Rates()))
     table(jobs.COLUMNS[RUNNING.name], jobs.rows_of(snapshot))
     table(workers.COLUMNS, workers.rows_of(snapshot))
 

@@ -211,7 +211,7 @@ class LifeOfAJob(RuleBasedStateMachine):
 
     @rule(target=claims, worker=st.sampled_from(WORKERS), start=st.integers(0, 3))
     def everything_changes_hands(self, worker: str, start: int) -> Any:
-        """So that stale claims of jobs that somebody else holds are common."""
+        """So that stale claims of jobs that have another holder are common."""
         self.time_passes(timedelta(seconds=3))
         self.recover_stale_jobs(timedelta(0))
         return self.claim(worker, list(JOB_TYPES), 4, start)

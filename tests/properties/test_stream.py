@@ -1,7 +1,7 @@
-"""However transactions interleave, whoever reads the stream gets what was committed: each event once, in order.
+"""However transactions interleave, every reader of the stream gets what was committed: each event once, in order.
 
 Writers keep their transactions open, with savepoints, and end them in any order. Readers read pages of any length, alone
-or inside of somebody's transaction, and resume from any row that they have got, as if they had been killed after it.
+or inside a transaction of their own, and resume from any row that they have got, as if they had been killed after it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Reader:
 
 
 def reach(position: str | None) -> str:
-    """The position of the stream up to which one reads on, who goes on from there."""
+    """The position of the stream up to which a reader that resumes there has read."""
     return (position or "").split("/")[-2 if "/" in (position or "") else 0]
 
 

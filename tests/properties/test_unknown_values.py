@@ -1,4 +1,4 @@
-"""A value that nobody here can have written, in any column that holds JSON, spoils nothing for other jobs and workers.
+"""A value that Howdah never writes, in any column that holds JSON, spoils nothing for other jobs and workers.
 
 A newer version may have written it, a restored dump, or a hand.
 """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.watch.hub import _Line
+from howdah.watch.hub import _Connection
 from tests import servers
 from tests.size import FULL
 from tests.worker.durable_server import DurableServer
@@ -30,13 +30,13 @@ class Asked:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.statements = 0
-        run = _Line.run
+        run = _Connection.run
 
-        def counted(line: _Line, plan: Any) -> Any:
+        def counted(line: _Connection, plan: Any) -> Any:
             self.statements += 1
             return run(line, plan)
 
-        patch.setattr(_Line, "run", counted)
+        patch.setattr(_Connection, "run", counted)
 
 
 @pytest.fixture

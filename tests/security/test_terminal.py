@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from howdah import JobQueue
 from tests.cli.runner import howdah
 from tests.cli.test_health import register
-from tests.cli.test_safe import HOSTILE, dangers
+from tests.cli.test_terminal_escape import HOSTILE, dangers
 from tests.conftest import Db
 from tests.security.working import work
 

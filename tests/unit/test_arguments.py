@@ -418,7 +418,7 @@ def test_what_does_not_fit_is_refused_with_its_place_and_without_the_value(
     annotation: Any, value: Any, message: str, field: str
 ) -> None:
     arguments = taking(annotation)
-    for call in (arguments.encode, arguments.decode):
+    for call in (lambda given: arguments.decode(arguments.encode(given)), arguments.decode):
         error = refused(lambda call=call: call({"value": value}))  # type: ignore[misc]
         assert str(error) == f"handler: argument '{field}': {message}"
         assert error.field == field

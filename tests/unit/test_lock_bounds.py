@@ -1,4 +1,4 @@
-"""Nothing waits for a lock without a bound: what waits makes all who come later wait, too."""
+"""Nothing waits for a lock without a bound: later sessions wait behind a waiting one."""
 
 from __future__ import annotations
 

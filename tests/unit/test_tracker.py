@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 from howdah.checks.context import Context
 from howdah.errors import InvalidInput, InvalidOption, InvalidPayload, PayloadTooLarge
 from howdah.model.codec import PLAIN
-from howdah.worker.calls import Report, Told
+from howdah.worker.calls import NewEvent, ProgressUpdate
 from howdah.worker.progress import tracker
-from howdah.worker.progress.tracker import MAX_LOGS, MAX_MESSAGE, LeftOut, Tracker, Words
-from howdah.worker.run.child import Outbox, Said, Settled, _pieces
+from howdah.worker.progress.tracker import MAX_LOGS, MAX_MESSAGE, LeftOut, Tracker, Unwritten
+from howdah.worker.run.child import Flushed, Outbox, Reports, _pieces
 
 
-class Heard:
+class Recording:
     """A tracker, and how often it has told of news."""
 
     def __init__(self, max_events: int = 10_000, codec: Any = PLAIN, max_bytes: int = 1_000) -> None:
@@ -40,9 +40,9 @@ class Heard:
         self.times += 1
 
     @property
-    def report(self) -> Report:
+    def report(self) -> ProgressUpdate:
         """Where the job stands, whether or not that is news."""
-        return self.tracker._report()
+        return self.tracker._update()
 
     @property
     def percent(self) -> float | None:
@@ -68,25 +68,25 @@ class Heard:
 
 
 @pytest.fixture
-def job() -> Heard:
-    return Heard()
+def job() -> Recording:
+    return Recording()
 
 
 # Percent and counts
 
 
-def test_nothing_is_reported_of_what_was_not_said(job: Heard) -> None:
+def test_nothing_is_reported_of_what_was_not_said(job: Recording) -> None:
     job.progress(stage="waiting")
-    assert job.report == Report(None, "waiting", None, None)
+    assert job.report == ProgressUpdate(None, "waiting", None, None)
     job.progress(40)
-    assert job.report == Report(40.0, "waiting", None, None)
+    assert job.report == ProgressUpdate(40.0, "waiting", None, None)
 
 
-def test_percent_is_made_of_counts_where_none_is_given(job: Heard) -> None:
+def test_percent_is_made_of_counts_where_none_is_given(job: Recording) -> None:
     job.progress(done=3, total=12)
-    assert job.report == Report(25.0, None, 3.0, 12.0)
+    assert job.report == ProgressUpdate(25.0, None, 3.0, 12.0)
     job.progress(90)
-    assert job.report == Report(90.0, None, 3.0, 12.0)
+    assert job.report == ProgressUpdate(90.0, None, 3.0, 12.0)
     job.progress(done=6)
     assert job.percent == 50.0
     job.progress(stage="on")
@@ -95,19 +95,19 @@ def test_percent_is_made_of_counts_where_none_is_given(job: Heard) -> None:
     assert job.percent == 75.0
 
 
-def test_a_count_without_a_total_says_nothing_about_percent(job: Heard) -> None:
+def test_a_count_without_a_total_says_nothing_about_percent(job: Recording) -> None:
     job.progress(30)
     job.advance(5)
     job.progress(done=7)
-    assert job.report == Report(30.0, None, 7.0, None)
+    assert job.report == ProgressUpdate(30.0, None, 7.0, None)
     job.progress(total=14)
     assert job.percent == 50.0
 
 
-def test_what_is_counted_adds_up_and_may_go_back(job: Heard) -> None:
+def test_what_is_counted_adds_up_and_may_go_back(job: Recording) -> None:
     job.advance(3, total=10, stage="counting")
     job.advance()
-    assert job.report == Report(40.0, "counting", 4.0, 10.0)
+    assert job.report == ProgressUpdate(40.0, "counting", 4.0, 10.0)
     job.advance(-2)
     job.advance(0.5)
     assert job.counts == (2.5, 10.0)
@@ -115,14 +115,14 @@ def test_what_is_counted_adds_up_and_may_go_back(job: Heard) -> None:
     assert job.percent == 10.0, "a handler may say that it is less far than it thought"
 
 
-def test_nothing_to_do_is_all_done(job: Heard) -> None:
+def test_nothing_to_do_is_all_done(job: Recording) -> None:
     job.progress(done=0, total=0)
     assert job.percent == 100.0
 
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False), st.fractions(), st.decimals(allow_nan=False)))
 def test_any_number_of_percent_is_taken_and_within_bounds(number: Any) -> None:
-    job = Heard()
+    job = Recording()
     job.progress(number)
     assert job.percent == (0 if number < 0 else 100 if number > 100 else float(number))
 
@@ -132,7 +132,7 @@ def test_any_number_of_percent_is_taken_and_within_bounds(number: Any) -> None:
     st.one_of(st.none(), st.integers(0, 10**400), st.floats(0, 1e300)),
 )
 def test_counts_of_any_size_are_stored_as_numbers_that_a_database_can_go_on_with(steps: list[Any], total: Any) -> None:
-    job = Heard()
+    job = Recording()
     for step in steps:
         job.advance(step, total=total)
     for number in job.report:
@@ -141,7 +141,7 @@ def test_counts_of_any_size_are_stored_as_numbers_that_a_database_can_go_on_with
 
 @given(st.integers(0, 10**9), st.integers(1, 10**9))
 def test_percent_is_the_share_that_is_done(done: int, total: int) -> None:
-    job = Heard()
+    job = Recording()
     job.progress(done=done, total=total)
     assert job.percent == pytest.approx(min(100 * done / total, 100))
     assert job.counts == (float(done), float(total))
@@ -151,7 +151,7 @@ BAD = [float("nan"), "50", b"5", True, False, [1], object(), 1j, Decimal("NaN"),
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
-def test_what_is_not_a_number_is_refused_and_changes_nothing(job: Heard, bad: Any) -> None:
+def test_what_is_not_a_number_is_refused_and_changes_nothing(job: Recording, bad: Any) -> None:
     job.progress(20, "here", done=1, total=5)
     before = job.report
     with pytest.raises(InvalidOption, match="percent is a number from 0 to 100"):
@@ -173,7 +173,7 @@ def test_what_is_not_a_number_is_refused_and_changes_nothing(job: Heard, bad: An
     assert job.report == before
 
 
-def test_a_total_is_neither_negative_nor_endless_and_words_are_text(job: Heard) -> None:
+def test_a_total_is_neither_negative_nor_endless_and_words_are_text(job: Recording) -> None:
     wrongs: list[dict[str, Any]] = [{"total": -1}, {"total": float("inf")}, {"done": float("-inf")}, {"stage": 7}]
     for wrong in wrongs:
         with pytest.raises(InvalidOption):
@@ -192,34 +192,36 @@ def test_a_total_is_neither_negative_nor_endless_and_words_are_text(job: Heard) 
 # Stages
 
 
-def test_stages_are_parts_of_the_job_and_percent_inside_is_of_the_stage(job: Heard) -> None:
+def test_stages_are_parts_of_the_job_and_percent_inside_is_of_the_stage(job: Recording) -> None:
     with job.stage("load", 70):
-        assert job.report == Report(0.0, "load", None, None)
+        assert job.report == ProgressUpdate(0.0, "load", None, None)
         job.progress(50)
-        assert job.report == Report(35.0, "load", None, None)
+        assert job.report == ProgressUpdate(35.0, "load", None, None)
         job.progress(done=9, total=10, stage="rows")
-        assert job.report == Report(63.0, "load / rows", 9.0, 10.0)
+        assert job.report == ProgressUpdate(63.0, "load / rows", 9.0, 10.0)
     assert job.percent == 70.0
     with job.stage("store"):
-        assert job.report == Report(70.0, "store", None, None)
+        assert job.report == ProgressUpdate(70.0, "store", None, None)
         with job.stage("index", 50):
             job.progress(50)
-            assert job.report == Report(77.5, "store / index", None, None)
-        assert job.report == Report(85.0, "store", None, None)
-    assert job.report == Report(100.0, "store", None, None), "what it was in last can be seen until something else is"
+            assert job.report == ProgressUpdate(77.5, "store / index", None, None)
+        assert job.report == ProgressUpdate(85.0, "store", None, None)
+    assert job.report == ProgressUpdate(100.0, "store", None, None), (
+        "what it was in last can be seen until something else is"
+    )
 
 
-def test_a_stage_that_is_left_by_an_exception_stays_where_it_was(job: Heard) -> None:
+def test_a_stage_that_is_left_by_an_exception_stays_where_it_was(job: Recording) -> None:
     with contextlib.suppress(ValueError), job.stage("load", 50), job.stage("parse", 50):
         job.progress(50, "line 7")
         raise ValueError
-    assert job.report == Report(12.5, "load / parse / line 7", None, None)
+    assert job.report == ProgressUpdate(12.5, "load / parse / line 7", None, None)
     with job.stage("again"):
-        assert job.report == Report(12.5, "again", None, None)
+        assert job.report == ProgressUpdate(12.5, "again", None, None)
     assert job.percent == 100.0
 
 
-def test_a_stage_begins_where_the_job_is_and_takes_no_more_than_what_is_left(job: Heard) -> None:
+def test_a_stage_begins_where_the_job_is_and_takes_no_more_than_what_is_left(job: Recording) -> None:
     job.progress(60)
     with job.stage("most", 90):
         job.progress(50)
@@ -230,7 +232,7 @@ def test_a_stage_begins_where_the_job_is_and_takes_no_more_than_what_is_left(job
         assert job.percent == 100.0
 
 
-def test_a_stage_whose_leaving_was_forgotten_ends_with_the_one_around_it(job: Heard) -> None:
+def test_a_stage_whose_leaving_was_forgotten_ends_with_the_one_around_it(job: Recording) -> None:
     outer, inner = job.stage("outer", 50), job.stage("inner")
     outer.__enter__()
     inner.__enter__()
@@ -251,7 +253,7 @@ PARTS: st.SearchStrategy[list[Any]] = st.recursive(
 )
 
 
-def performed(job: Heard, parts: list[Part], seen: list[float]) -> None:
+def performed(job: Recording, parts: list[Part], seen: list[float]) -> None:
     """Does what the parts say: says a percent, enters stages, and leaves them, well or by an exception."""
     for weight, percent, inner, breaks in parts:
         with contextlib.suppress(ZeroDivisionError), job.stage("part", weight):
@@ -277,7 +279,7 @@ def expected(parts: list[Part], at: float, begin: float, width: float, seen: lis
 
 @given(PARTS)
 def test_nested_stages_add_up_to_where_the_job_is(parts: list[Part]) -> None:
-    job = Heard()
+    job = Recording()
     seen: list[float] = []
     wanted: list[float] = []
     performed(job, parts, seen)
@@ -292,7 +294,7 @@ def test_nested_stages_add_up_to_where_the_job_is(parts: list[Part]) -> None:
 @example(["x" * 45, "y" * 45, "z" * 45], None)
 @example(["a\x00b", "\ud800"], "\x00" * 40)
 def test_where_it_is_in_words_is_short_and_can_be_stored(names: list[str], remark: str | None) -> None:
-    job = Heard()
+    job = Recording()
     with contextlib.ExitStack() as stack:
         for name in names:
             stack.enter_context(job.stage(name))
@@ -310,7 +312,7 @@ def test_where_it_is_in_words_is_short_and_can_be_stored(names: list[str], remar
         assert path.endswith(said[-1]), "the innermost is not what is left out"
 
 
-def test_outer_stages_are_left_out_first(job: Heard) -> None:
+def test_outer_stages_are_left_out_first(job: Recording) -> None:
     with job.stage("a" * 60), job.stage("b" * 60):
         job.progress(stage="c" * 30)
         assert job.report.stage == f"… / {'b' * 60} / {'c' * 30}"
@@ -323,15 +325,15 @@ def test_outer_stages_are_left_out_first(job: Heard) -> None:
 # Items
 
 
-def test_an_item_is_done_when_the_next_one_is_asked_for(job: Heard) -> None:
+def test_an_item_is_done_when_the_next_one_is_asked_for(job: Recording) -> None:
     seen = [(item, *job.counts, job.percent) for item in job.track("abcd")]
     assert seen == [("a", 0, 4, 0), ("b", 1, 4, 25), ("c", 2, 4, 50), ("d", 3, 4, 75)]
-    assert job.report == Report(100.0, None, 4.0, 4.0)
+    assert job.report == ProgressUpdate(100.0, None, 4.0, 4.0)
 
 
 @given(st.lists(st.integers(), max_size=20), st.integers(0, 25), st.sampled_from(["break", "raise", "source"]))
 def test_a_loop_that_is_left_leaves_the_truth(items: list[int], leave_at: int, how: str) -> None:
-    job = Heard()
+    job = Recording()
 
     def source() -> Iterator[int]:
         for n, item in enumerate(items):
@@ -354,36 +356,36 @@ def test_a_loop_that_is_left_leaves_the_truth(items: list[int], leave_at: int, h
         assert job.report.stage == "after", "the loop's own stage was left with it"
 
 
-def test_the_total_comes_from_the_items_or_is_what_they_turn_out_to_be(job: Heard) -> None:
+def test_the_total_comes_from_the_items_or_is_what_they_turn_out_to_be(job: Recording) -> None:
     list(job.track(iter([1, 2, 3])))
     assert job.counts == (3.0, 3.0)
     for _ in job.track(n for n in range(2)):
         assert job.report.total is None
-    assert job.report == Report(100.0, None, 2.0, 2.0)
+    assert job.report == ProgressUpdate(100.0, None, 2.0, 2.0)
     list(job.track([1, 2], total=8))
-    assert job.report == Report(25.0, None, 2.0, 8.0)
+    assert job.report == ProgressUpdate(25.0, None, 2.0, 8.0)
     list(job.track([1, 2, 3], total=2))
-    assert job.report == Report(100.0, None, 3.0, 2.0)
+    assert job.report == ProgressUpdate(100.0, None, 3.0, 2.0)
     list(job.track([]))
-    assert job.report == Report(100.0, None, 0.0, 0.0)
+    assert job.report == ProgressUpdate(100.0, None, 0.0, 0.0)
 
 
 class Unsure:
     """Items that cannot say how many they are."""
 
     def __len__(self) -> int:
-        raise RuntimeError("ask somebody else")
+        raise RuntimeError("no length")
 
     def __iter__(self) -> Iterator[int]:
         return iter((1, 2))
 
 
-def test_items_that_fail_to_say_how_many_they_are_are_counted_nevertheless(job: Heard) -> None:
+def test_items_that_fail_to_say_how_many_they_are_are_counted_nevertheless(job: Recording) -> None:
     assert list(job.track(Unsure())) == [1, 2]
     assert job.counts == (2.0, 2.0)
 
 
-def test_stages_inside_of_a_loop_are_parts_of_its_item(job: Heard) -> None:
+def test_stages_inside_of_a_loop_are_parts_of_its_item(job: Recording) -> None:
     seen = []
     for _ in job.track("ab"):
         with job.stage("read", 40):
@@ -395,7 +397,7 @@ def test_stages_inside_of_a_loop_are_parts_of_its_item(job: Heard) -> None:
     assert seen == [10.0, 20.0, 50.0, 60.0, 70.0, 100.0]
 
 
-def test_loops_nest(job: Heard) -> None:
+def test_loops_nest(job: Recording) -> None:
     seen = []
     for _ in job.track("ab", "files"):
         seen += [job.percent for _ in job.track("xyz1", "rows")]
@@ -404,10 +406,10 @@ def test_loops_nest(job: Heard) -> None:
     for _ in job.track("ab"):
         for _ in job.track("xy"):
             pass
-    assert job.report == Report(100.0, "files", 2.0, 2.0)
+    assert job.report == ProgressUpdate(100.0, "files", 2.0, 2.0)
 
 
-def test_stages_in_a_loop_of_unknown_length_do_not_pretend_to_know(job: Heard) -> None:
+def test_stages_in_a_loop_of_unknown_length_do_not_pretend_to_know(job: Recording) -> None:
     for _ in job.track(n for n in range(3)):
         with job.stage("part"):
             assert job.percent == 0.0
@@ -420,7 +422,7 @@ async def letters(text: str) -> AsyncIterator[str]:
         yield letter
 
 
-def test_async_items_are_counted_in_the_same_way(job: Heard) -> None:
+def test_async_items_are_counted_in_the_same_way(job: Recording) -> None:
     async def main() -> None:
         items = job.track(letters("abcd"), "walk", total=4, weight=50)
         seen = [(letter, *job.counts, job.percent) async for letter in items]
@@ -436,7 +438,7 @@ def test_async_items_are_counted_in_the_same_way(job: Heard) -> None:
     asyncio.run(main())
 
 
-def test_the_wrong_kind_of_loop_is_told_the_right_one(job: Heard) -> None:
+def test_the_wrong_kind_of_loop_is_told_the_right_one(job: Recording) -> None:
     with pytest.raises(TypeError, match="async for"):
         list(job.track(letters("ab")))
     with pytest.raises(TypeError, match="are not async"):
@@ -446,49 +448,49 @@ def test_the_wrong_kind_of_loop_is_told_the_right_one(job: Heard) -> None:
 # Events and logs
 
 
-def test_events_are_kept_in_order_with_their_data_as_it_was(job: Heard) -> None:
+def test_events_are_kept_in_order_with_their_data_as_it_was(job: Recording) -> None:
     data = {"rows": [1]}
     job.tracker.event("began", {})
     job.tracker.event("loaded", data)
     data["rows"].append(2)
     words = job.tracker.take()
-    assert [(told.kind, told.name, json.loads(told.data)) for told in words.told] == [
+    assert [(told.kind, told.name, json.loads(told.data)) for told in words.events] == [
         ("event", "began", {}),
         ("event", "loaded", {"rows": [1]}),
     ]
-    assert words.report is None
-    assert words.told[0].at <= words.told[1].at
-    assert job.tracker.take() == Words(None, [])
+    assert words.update is None
+    assert words.events[0].at <= words.events[1].at
+    assert job.tracker.take() == Unwritten(None, [])
 
 
 @pytest.mark.parametrize("name", ["", "x" * 101, 7, None, "a\nb", "\ud800"], ids=repr)
-def test_a_name_that_can_not_be_stored_is_refused_at_once(job: Heard, name: Any) -> None:
+def test_a_name_that_can_not_be_stored_is_refused_at_once(job: Recording, name: Any) -> None:
     with pytest.raises(InvalidOption, match="name of an event"):
         job.tracker.event(name, {})
-    assert job.tracker.take().told == []
+    assert job.tracker.take().events == []
 
 
-def test_data_that_can_not_be_stored_is_refused_at_once(job: Heard) -> None:
+def test_data_that_can_not_be_stored_is_refused_at_once(job: Recording) -> None:
     with pytest.raises(InvalidPayload, match=r"event data\.when"):
         job.tracker.event("x", {"when": object()})
     with pytest.raises(InvalidPayload):
         job.tracker.event("x", {"share": float("nan")})
     with pytest.raises(PayloadTooLarge, match="event data"):
         job.tracker.event("x", {"text": "x" * 2_000})
-    assert job.tracker.take().told == []
+    assert job.tracker.take().events == []
     assert not issubclass(InvalidOption, InvalidPayload)
     assert issubclass(InvalidPayload, InvalidInput)
 
 
 def test_what_is_too_much_is_counted_and_told_once() -> None:
-    job = Heard(max_events=3)
+    job = Recording(max_events=3)
     for n in range(5):
         job.tracker.event("step", {"n": n})
     for n in range(MAX_LOGS + 7):
         job.tracker.log("INFO", "app", f"line {n}")
-    job.tracker.tell_left_out()
-    job.tracker.tell_left_out()
-    told = job.tracker.take().told
+    job.tracker.record_left_out()
+    job.tracker.record_left_out()
+    told = job.tracker.take().events
     assert [json.loads(each.data)["n"] for each in told if each.name == "step"] == [0, 1, 2]
     assert sum(each.kind == "log" for each in told) == MAX_LOGS
     assert (told[-1].kind, told[-1].name, json.loads(told[-1].data)) == (
@@ -501,15 +503,15 @@ def test_what_is_too_much_is_counted_and_told_once() -> None:
 
 def test_what_waits_to_be_written_is_bounded_by_its_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker, "MAX_CHARACTERS", 1_000)
-    job = Heard()
+    job = Recording()
     for _ in range(5):
         job.tracker.event("large", {"text": "x" * 400})
     job.tracker.log("INFO", "app", "x" * 400)
-    assert [told.number for told in job.tracker.look().told] == [1, 2]
-    job.tracker.is_written(1)
+    assert [told.number for told in job.tracker.read().events] == [1, 2]
+    job.tracker.events_are_written(1)
     job.tracker.event("room again", {"text": "x" * 400})
-    job.tracker.tell_left_out()
-    *_, again, left_out = job.tracker.take().told
+    job.tracker.record_left_out()
+    *_, again, left_out = job.tracker.take().events
     assert (again.name, again.number) == ("room again", 3)
     assert (left_out.name, json.loads(left_out.data)) == ("howdah.left_out", {"events": 3, "logs": 1})
 
@@ -522,20 +524,20 @@ def test_the_limit_holds_for_threads_that_reach_it_at_once() -> None:
             together.wait()
             return value
 
-    job = Heard(max_events=3, codec=Slow())
+    job = Recording(max_events=3, codec=Slow())
     threads = [threading.Thread(target=job.tracker.event, args=("x", {})) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(job.tracker.take().told), job.tracker.take_left_out()) == (3, LeftOut(events=5))
+    assert (len(job.tracker.take().events), job.tracker.take_left_out()) == (3, LeftOut(events=5))
 
 
 @given(st.text(max_size=50), st.integers(0, 200))
 def test_a_log_message_is_clean_and_bounded_and_says_if_it_was_longer(text: str, times: int) -> None:
-    job = Heard(max_bytes=1)
+    job = Recording(max_bytes=1)
     job.tracker.log("INFO", text, text * times)
-    (told,) = job.tracker.take().told
+    (told,) = job.tracker.take().events
     record = json.loads(told.data)
     assert len(record["message"]) <= MAX_MESSAGE
     assert len(record["logger"]) <= 200
@@ -552,77 +554,77 @@ def test_a_codec_that_can_not_tell_of_what_is_left_out_is_no_error_of_the_jobs(
 
         decode = encode
 
-    job = Heard(max_events=0, codec=Broken())
+    job = Recording(max_events=0, codec=Broken())
     job.tracker.event("x", {})
-    job.tracker.tell_left_out()
+    job.tracker.record_left_out()
     assert "LeftOut(events=1, logs=0)" in caplog.text
 
 
 # Taking it
 
 
-def test_a_tight_loop_tells_once_until_it_is_heard(job: Heard) -> None:
+def test_a_tight_loop_tells_once_until_it_is_heard(job: Recording) -> None:
     for n in range(100_000):
         job.progress(n / 1_000)
         job.advance()
     assert job.times == 1
-    assert job.tracker.take().report == Report(99.999, None, 100_000.0, None)
-    assert job.tracker.take() == Words(None, [])
+    assert job.tracker.take().update == ProgressUpdate(99.999, None, 100_000.0, None)
+    assert job.tracker.take() == Unwritten(None, [])
     job.progress(5)
     job.tracker.event("x", {})
     assert job.times == 2
 
 
-def test_what_could_not_be_written_is_taken_again_before_what_came_after_it(job: Heard) -> None:
+def test_what_could_not_be_written_is_taken_again_before_what_came_after_it(job: Recording) -> None:
     job.tracker.event("first", {})
     job.progress(10)
-    job.tracker.look()
+    job.tracker.read()
     job.tracker.event("second", {})
-    job.tracker.look_again()
+    job.tracker.is_incomplete()
     again = job.tracker.take()
-    assert [told.name for told in again.told] == ["first", "second"]
-    assert again.report == Report(10.0, None, None, None)
+    assert [told.name for told in again.events] == ["first", "second"]
+    assert again.update == ProgressUpdate(10.0, None, None, None)
 
 
-def test_who_goes_on_talking_after_the_end_is_not_heard(job: Heard) -> None:
+def test_who_goes_on_talking_after_the_end_is_not_heard(job: Recording) -> None:
     job.progress(50)
     job.tracker.close()
     job.tracker.event("late", {})
-    assert job.tracker.take() == Words(Report(50.0, None, None, None), [])
+    assert job.tracker.take() == Unwritten(ProgressUpdate(50.0, None, None, None), [])
     job.progress(60)
     job.tracker.event("later", {})
     job.tracker.log("INFO", "app", "later")
-    assert (job.times, job.tracker.take()) == (1, Words(None, []))
+    assert (job.times, job.tracker.take()) == (1, Unwritten(None, []))
 
 
-def test_what_is_not_known_to_be_written_is_there_until_it_is(job: Heard) -> None:
+def test_what_is_not_known_to_be_written_is_there_until_it_is(job: Recording) -> None:
     job.tracker.event("first", {})
     job.progress(10)
-    job.tracker.look()
+    job.tracker.read()
     job.tracker.event("second", {})
     report, told = job.tracker.unwritten()
-    assert (report, [each.name for each in told]) == (Report(10.0, None, None, None), ["first", "second"])
-    job.tracker.report_is_written()
-    job.tracker.is_written(told[0].number)
-    assert job.tracker.unwritten() == Words(None, [told[1]])
+    assert (report, [each.name for each in told]) == (ProgressUpdate(10.0, None, None, None), ["first", "second"])
+    job.tracker.update_is_written()
+    job.tracker.events_are_written(told[0].number)
+    assert job.tracker.unwritten() == Unwritten(None, [told[1]])
 
 
 def test_what_a_child_says_is_where_the_job_stands() -> None:
-    child, worker = Heard(max_events=1), Heard()
+    child, worker = Recording(max_events=1), Recording()
     with child.stage("load", 50):
         child.progress(done=1, total=4)
         child.tracker.event("a", {})
         child.tracker.event("b", {})
         worker.tracker.feed(child.tracker.take(), child.tracker.take_left_out())
-        assert worker.report == Report(12.5, "load", 1.0, 4.0)
+        assert worker.report == ProgressUpdate(12.5, "load", 1.0, 4.0)
     worker.tracker.feed(child.tracker.take(), child.tracker.take_left_out())
-    worker.tracker.feed(Words(None, []), LeftOut())
-    assert worker.report == Report(50.0, "load", None, None)
-    worker.tracker.tell_left_out()
-    assert [told.name for told in worker.tracker.take().told] == ["a", "howdah.left_out"]
+    worker.tracker.feed(Unwritten(None, []), LeftOut())
+    assert worker.report == ProgressUpdate(50.0, "load", None, None)
+    worker.tracker.record_left_out()
+    assert [told.name for told in worker.tracker.take().events] == ["a", "howdah.left_out"]
 
 
-def test_many_threads_count_exactly_and_nothing_is_lost(job: Heard) -> None:
+def test_many_threads_count_exactly_and_nothing_is_lost(job: Recording) -> None:
     told: list[str] = []
     stop = threading.Event()
 
@@ -634,7 +636,7 @@ def test_many_threads_count_exactly_and_nothing_is_lost(job: Heard) -> None:
 
     def take() -> None:
         while not stop.is_set():
-            told.extend(each.name for each in job.tracker.take().told)
+            told.extend(each.name for each in job.tracker.take().events)
 
     taker = threading.Thread(target=take)
     counters = [threading.Thread(target=count) for _ in range(8)]
@@ -644,14 +646,14 @@ def test_many_threads_count_exactly_and_nothing_is_lost(job: Heard) -> None:
         thread.join()
     stop.set()
     taker.join()
-    told.extend(each.name for each in job.tracker.take().told)
+    told.extend(each.name for each in job.tracker.take().events)
     assert (job.counts, len(told)) == ((16_000.0, None), 160)
 
 
-class Talkative:
+class ReportsWhenCollected:
     """Reports from where it is collected, wherever that is."""
 
-    def __init__(self, job: Heard) -> None:
+    def __init__(self, job: Recording) -> None:
         self.job = job
         self.itself = self
 
@@ -659,12 +661,12 @@ class Talkative:
         self.job.advance()
 
 
-def test_the_garbage_collector_may_report_at_any_moment(job: Heard) -> None:
+def test_the_garbage_collector_may_report_at_any_moment(job: Recording) -> None:
     before = gc.get_threshold()
     gc.set_threshold(1)
     try:
         for _ in range(200):
-            Talkative(job)
+            ReportsWhenCollected(job)
             job.tracker.event("x", {"a": [{}, {}]})
             job.tracker.take()
     finally:
@@ -677,34 +679,34 @@ def test_the_garbage_collector_may_report_at_any_moment(job: Heard) -> None:
 
 
 def test_messages_of_a_child_are_small_and_keep_the_order() -> None:
-    told = [Told("event", "x" * 50, "y" * (n % 7_000), 0.0, n) for n in range(0, 70_000, 999)]
-    told.insert(3, Told("event", "huge", "y" * 100_000, 0.0))
+    told = [NewEvent("event", "x" * 50, "y" * (n % 7_000), 0.0, n) for n in range(0, 70_000, 999)]
+    told.insert(3, NewEvent("event", "huge", "y" * 100_000, 0.0))
     pieces = list(_pieces(told))
     assert [each for piece in pieces for each in piece] == told
     assert all(len(piece) == 1 or sum(len(each.data) for each in piece) <= 32_000 for piece in pieces)
     assert list(_pieces([])) == [[]]
 
 
-def test_a_late_answer_to_one_job_does_not_answer_the_next(job: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howdah.worker.run.child.SETTLED_WITHIN", 0.01)
-    sent: Queue[Said] = Queue()
+def test_a_late_answer_to_one_job_does_not_answer_the_next(job: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("howdah.worker.run.child.FLUSHED_WITHIN", 0.01)
+    sent: Queue[Reports] = Queue()
     outbox = Outbox(sent.put)
-    outbox.begin(job.tracker.hold)
-    assert not outbox.settle(job.tracker, ends=True), "nobody has answered"
+    outbox.begin(job.tracker.ref)
+    assert not outbox.flush(job.tracker, ends=True), "the worker has not answered"
     late = sent.get()
     outbox.end()
-    following = Heard()
-    outbox.begin(following.tracker.hold)
-    monkeypatch.setattr("howdah.worker.run.child.SETTLED_WITHIN", 60)
+    following = Recording()
+    outbox.begin(following.tracker.ref)
+    monkeypatch.setattr("howdah.worker.run.child.FLUSHED_WITHIN", 60)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        settled = pool.submit(outbox.settle, following.tracker, ends=True)
+        flushed = pool.submit(outbox.flush, following.tracker, ends=True)
         asked = sent.get()
-        outbox.answered(Settled(late.settle, written=True))
-        outbox.answered(Settled(asked.settle, written=False))
-        assert settled.result() is False
+        outbox.answered(Flushed(late.flush, written=True))
+        outbox.answered(Flushed(asked.flush, written=False))
+        assert flushed.result() is False
 
 
-def test_who_resumes_goes_on_counting_where_the_attempt_before_was(job: Heard) -> None:
+def test_who_resumes_goes_on_counting_where_the_attempt_before_was(job: Recording) -> None:
     seen = [job.counts for _ in job.track(range(60, 64), done=60)]
     assert seen == [(60, 64), (61, 64), (62, 64), (63, 64)]
     assert [job.percent for _ in job.track(iter("ab"), total=4, done=2)] == [50, 75]

@@ -130,7 +130,7 @@ def logs(job: Job) -> None:
 
 @in_all_kinds(log_level=None)
 def logs_in_vain() -> None:
-    log.error("nobody wants this")
+    log.error("not wanted")
 
 
 @queue.job(process=True)

@@ -1,4 +1,4 @@
-"""Handlers whose first attempt is overtaken: it goes on when its job is somebody else's already.
+"""Handlers whose first attempt is overtaken: it continues when another worker already has its job.
 
 The second attempt, the new owner's, waits until the test says that it may end.
 """
@@ -81,14 +81,14 @@ async def probe(job: Job) -> None:
 
 
 async def overtaken() -> None:
-    """Returns when the job is somebody else's, which the test says while this process stands still."""
+    """Return when another worker has the job. The test signals that while this process is stopped."""
     with contextlib.suppress(asyncio.CancelledError):
         while not heard("overtaken"):
             await asyncio.sleep(0.01)
 
 
 def new_owner(job: Job) -> str:
-    """Of a job whose worker seemed to die: it runs in a child process, where nobody minds that it blocks."""
+    """For a job whose worker seemed dead: it runs in a child process, where it may block."""
     job.progress(NEW_PERCENT, os.environ[WORKER])
     note("OWNER", job)
     while not heard("finish"):

@@ -12,7 +12,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.db.plan import Plan
-from howdah.worker import Worker, WorkerReport
+from howdah.worker import Worker, WorkerSummary
 from howdah.worker.claim import claimer
 from howdah.worker.progress.tracker import Tracker
 from tests.conftest import Db
@@ -33,7 +33,7 @@ def run(main: Coroutine[Any, Any, R]) -> R:
     return asyncio.run(bounded())
 
 
-def drain(queue: JobQueue, **options: Any) -> WorkerReport:
+def drain(queue: JobQueue, **options: Any) -> WorkerSummary:
     """Runs a worker until nothing is due any more."""
     return run(queue.run_worker(**{"drain": True, "poll": 0.05, "grace": 5, **options}))
 
@@ -51,7 +51,7 @@ async def working(queue: JobQueue, **options: Any) -> AsyncIterator[Worker]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Waits for something that nobody tells about."""
+    """Wait for something by looking for it."""
     while not condition():
         await asyncio.sleep(0.01)
 
@@ -104,15 +104,15 @@ async def asleep(
         yield worker
 
 
-class Unheard:
-    """Nobody who writes what handlers say."""
+class NoSink:
+    """A sink that writes nothing."""
 
     def changed(self, tracker: Tracker) -> None: ...
 
-    def settle(self, tracker: Tracker, *, ends: bool) -> bool:
+    def flush(self, tracker: Tracker, *, ends: bool) -> bool:
         return True
 
-    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool:
+    async def aflush(self, tracker: Tracker, *, ends: bool) -> bool:
         return True
 
     def rest(self, tracker: Tracker) -> Plan[None]:

@@ -35,7 +35,7 @@ def leave_an_orphan():
     ours, theirs = os.pipe()
     if os.fork() == 0:
         if (orphan := os.fork()) == 0:
-            # Until its parent is gone, and it is somebody else's.
+            # Until its parent is gone, and it has another one.
             while os.getppid() != 1:
                 time.sleep(0.01)
             os._exit(0)
@@ -59,7 +59,7 @@ if kind == "orphan":
     leave_an_orphan()
 if kind != "unready":
     say("up")
-    pipe.tell_ready()
+    pipe.report_ready()
     say("ready")
 for times in itertools.count(1):
     signal.sigwait([signal.SIGTERM])
@@ -74,7 +74,7 @@ import os, signal, sys
 from pathlib import Path
 from howdah.cli.process import supervisor
 from howdah.cli.process.log_format import set_up_logs
-from howdah.cli.process.source_tree import SourceTree
+from howdah.cli.process.supervisor import SourceTree
 
 stub, count, last_words, time_to_get_ready, options = sys.argv[1:]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

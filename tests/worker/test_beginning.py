@@ -41,7 +41,7 @@ def test_one_that_cannot_register_leaves_no_connection(dsn: str, beginner: JobQu
                 await until(lambda: connections(db, "wait_event_type = 'Lock'"))
 
     run(main())
-    # What nobody closed would be told of now.
+    # Connections that were not closed would warn now.
     gc.collect()
     beginner.close()
     run(until(lambda: connections(db) == 0))

@@ -13,12 +13,11 @@ from howdah import Job, JobQueue
 from howdah.handlers.outcome import Cancel, Completed, Ending, Interrupted
 from howdah.worker.run import children, executor
 from howdah.worker.run.children import Children
-from howdah.worker.run.executor import Executor
-from howdah.worker.run.run import Desk, Run
-from howdah.worker.run.threads import Threads
+from howdah.worker.run.executor import Executor, Invocation
+from howdah.worker.run.run import Run, RunServices
 from tests.conftest import Db
-from tests.worker import crew_handlers
-from tests.worker.in_process import Unheard, beats, drain, ended, happened, run, until, working
+from tests.worker import child_handlers
+from tests.worker.in_process import NoSink, beats, drain, ended, happened, run, until, working
 
 # What waits
 
@@ -55,10 +54,10 @@ def test_a_job_that_waits_in_a_worker_for_its_turn_can_be_cancelled(queue: JobQu
             for job in jobs[1:]:
                 await ended(queue, job)
             assert (await queue.aget(jobs[0])).status == "cancelled"
-        assert worker.report.counts["completed"] == 3
+        assert worker.summary.counts["completed"] == 3
 
     run(main())
-    assert calls == [[2, 3, 4]], "its place in the batch is for somebody else"
+    assert calls == [[2, 3, 4]], "its place in the batch is free for another"
 
 
 # What runs
@@ -228,7 +227,7 @@ def test_a_thread_that_does_not_look_loses_its_job_when_the_grace_is_over(
 
 @pytest.mark.parametrize("name", ["forever", "awaits_forever"])
 def test_a_child_process_is_ended(dsn: str, name: str) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
 
     async def main() -> tuple[Job, int]:
         job = await queue.aenqueue(name)
@@ -237,7 +236,7 @@ def test_a_child_process_is_ended(dsn: str, name: str) -> None:
             child = int(str(queue.get(job).current_stage).removeprefix("pid "))
             await queue.acancel(job, "unwanted")
             done = await ended(queue, job)
-            assert (await ended(queue, await crew_handlers.echo.aenqueue(value=1))).result == 1
+            assert (await ended(queue, await child_handlers.echo.aenqueue(value=1))).result == 1
         return done, child
 
     done, child = run(main())
@@ -248,10 +247,10 @@ def test_a_child_process_is_ended(dsn: str, name: str) -> None:
 
 def test_a_child_process_that_will_not_end_is_killed(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "CHILD_LEEWAY", 0.2)
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
 
     async def main() -> tuple[Job, int]:
-        job = await crew_handlers.stubborn.aenqueue()
+        job = await child_handlers.stubborn.aenqueue()
         async with working(queue, types=["stubborn"], children=1) as worker:
             await until(lambda: queue.get(job).current_stage)
             child = int(str(queue.get(job).current_stage).removeprefix("pid "))
@@ -269,7 +268,7 @@ def test_a_child_process_that_will_not_end_is_killed(dsn: str, monkeypatch: pyte
 def test_a_job_that_is_cancelled_while_its_child_process_is_born_does_not_run(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue, born = crew_handlers.connected(dsn), asyncio.Event()
+    queue, born = child_handlers.connected(dsn), asyncio.Event()
     is_ready = children.Child.is_ready
 
     async def is_ready_later(child: children.Child) -> bool:
@@ -279,13 +278,13 @@ def test_a_job_that_is_cancelled_while_its_child_process_is_born_does_not_run(
     monkeypatch.setattr(children.Child, "is_ready", is_ready_later)
 
     async def main() -> None:
-        job = await crew_handlers.echo.aenqueue(value="unwanted")
+        job = await child_handlers.echo.aenqueue(value="unwanted")
         async with working(queue, types=["echo"], children=1) as worker:
             await until(lambda: queue.get(job).status == "claimed")
             assert await queue.acancel(job)
             born.set()
-            assert (await ended(queue, await crew_handlers.echo.aenqueue(value="next"))).result == "next"
-        assert worker.report.counts["completed"] == 1
+            assert (await ended(queue, await child_handlers.echo.aenqueue(value="next"))).result == "next"
+        assert worker.summary.counts["completed"] == 1
 
     run(main())
 
@@ -311,16 +310,16 @@ def test_a_handler_that_is_told_to_stop_before_its_first_step_ends(
     async def main() -> list[Ending | None]:
         ends: asyncio.Future[list[Ending | None]] = asyncio.get_running_loop().create_future()
         executor = Executor(
-            Threads(1, leaked=leaked.append),
+            1,
             Children(queue._database),
             (),
-            ended=lambda run, made: ends.set_result(list(made)),
-            leaked=leaked.append,
+            on_result=lambda run, made: ends.set_result(list(made)),
+            on_leak=leaked.append,
         )
         handler = queue.handlers[job.job_type]
-        desk = Desk({}, queue._context, queue._database, Unheard())
-        launched = Run(handler, [job], desk)
-        executor.launch(launched)
+        services = RunServices({}, queue._context, queue._database, NoSink())
+        launched = Run(handler, [job], services)
+        Invocation(executor, launched).start()
         launched.stop(reason)
         return await ends
 

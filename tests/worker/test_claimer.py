@@ -75,7 +75,7 @@ def test_draining_waits_for_what_is_claimed_by_nobody_else_but_not_for_other_wor
     async def work() -> None: ...
 
     held = work.enqueue()
-    queue.claim(["work"], worker_id="somebody else")
+    queue.claim(["work"], worker_id="another")
     drain(queue)
     assert queue.get(held).status == "claimed"
 

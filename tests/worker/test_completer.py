@@ -16,12 +16,12 @@ import pytest
 
 from howdah import InvalidOption, Job, JobQueue
 from howdah.handlers.outcome import Cancel, Fail, Retry, Snooze
+from howdah.worker.calls import claim_ref
 from howdah.worker.progress import buffer
 from howdah.worker.progress.tracker import Tracker
 from howdah.worker.run import completer
-from howdah.worker.run.run import hold_of
 from tests.conftest import Db
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import PATIENCE, drain, ended, happened, run, statuses, until, working
 
 # Endings
@@ -79,7 +79,7 @@ def test_one_that_can_not_even_fail_is_tried_on_and_the_others_end(
         with refusing(db, "archive_open", "INSERT", f"NEW.id = '{jobs[7].id}'"):
             async with working(queue):
                 await until(lambda: statuses(db, "work").get("completed") == 19)
-                await until(lambda: "refused by the database" in caplog.text)
+                await until(lambda: "the database refused" in caplog.text)
                 assert (await ended(queue, await work.aenqueue(n=1))).result == 1
 
     run(main())
@@ -218,8 +218,8 @@ def test_the_last_report_is_there_when_the_job_has_ended(queue: JobQueue, asynch
 
 
 def test_the_last_report_of_a_child_process_is_there_too(dsn: str) -> None:
-    queue = crew_handlers.connected(dsn)
-    job = crew_handlers.steps.enqueue()
+    queue = child_handlers.connected(dsn)
+    job = child_handlers.steps.enqueue()
     drain(queue, types=["steps"], children=1)
     assert queue.get(job).current_stage == "step 99"
 
@@ -310,15 +310,15 @@ def test_no_report_of_many_threads_at_once_is_lost(queue: JobQueue, monkeypatch:
             for step in range(30):
                 for tracker in mine:
                     tracker.progress(None, f"step {step}", None, None)
-                    last[tracker.hold[0].int] = f"step {step}"
+                    last[tracker.ref[0].int] = f"step {step}"
 
-        trackers = [Tracker(hold_of(job), queue._context, writer.changed) for job in jobs]
+        trackers = [Tracker(claim_ref(job), queue._context, writer.changed) for job in jobs]
         threads = [threading.Thread(target=report, args=(trackers[n::4],), daemon=True) for n in range(4)]
         for thread in threads:
             thread.start()
         await until(lambda: not any(thread.is_alive() for thread in threads))
         async with asyncio.timeout(PATIENCE / 2):
-            await writer.flush()
+            await writer.flush_all()
         await writer.close()
         return link
 

@@ -19,7 +19,7 @@ import pytest
 from howdah import InvalidArguments, InvalidInput, InvalidItem, InvalidOption, Job, JobQueue
 from howdah.errors import NotRunning
 from tests.conftest import Db
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import drain, ended, run, statuses, until, working
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -67,9 +67,9 @@ def test_a_plain_function_runs_in_a_thread(queue: JobQueue) -> None:
 
 
 def test_a_handler_can_run_in_a_child_process(dsn: str) -> None:
-    queue = crew_handlers.connected(dsn)
-    plain = crew_handlers.in_process.enqueue(start=NOON, span=timedelta(hours=1))
-    awaited = crew_handlers.awaited_in_process.enqueue()
+    queue = child_handlers.connected(dsn)
+    plain = child_handlers.in_process.enqueue(start=NOON, span=timedelta(hours=1))
+    awaited = child_handlers.awaited_in_process.enqueue()
     drain(queue, types=["in_process", "awaited_in_process"], children=1)
     done = queue.get(plain)
     assert done.result == {
@@ -83,44 +83,44 @@ def test_a_handler_can_run_in_a_child_process(dsn: str) -> None:
 
 
 def test_a_handler_that_does_not_stand_for_its_function_is_found_by_a_child_process_too(dsn: str) -> None:
-    queue = crew_handlers.connected(dsn)
-    job = crew_handlers.registered.enqueue()
+    queue = child_handlers.connected(dsn)
+    job = child_handlers.registered.enqueue()
     drain(queue, types=["registered"], children=1)
     done = queue.get(job)
     assert (done.status, done.result != os.getpid()) == ("completed", True), done.errors
 
 
 def test_whatever_json_can_hold_goes_to_a_child_process_and_comes_back(dsn: str) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
     values: list[Any] = [None, True, -1, 2**63, 10**30, -(10**30), 1.5, "ä\u2028", [], {"a": [{"b": None}]}, {"": 0}]
-    jobs = [crew_handlers.echo.enqueue(value=value) for value in values]
+    jobs = [child_handlers.echo.enqueue(value=value) for value in values]
     drain(queue, types=["echo"], children=1)
     done = [queue.get(job) for job in jobs]
     assert [(job.status, job.result) for job in done] == [("completed", value) for value in values]
 
 
 def test_a_child_that_died_while_it_waited_is_replaced(dsn: str) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
 
     async def main() -> None:
         async with working(queue, types=["echo", "awaited_in_process"], children=1):
-            child = (await ended(queue, await crew_handlers.awaited_in_process.aenqueue())).result
+            child = (await ended(queue, await child_handlers.awaited_in_process.aenqueue())).result
             os.kill(child, signal.SIGKILL)
             await until(lambda: not _lives(child))
-            done = await ended(queue, await crew_handlers.echo.aenqueue(value="again"))
+            done = await ended(queue, await child_handlers.echo.aenqueue(value="again"))
             assert (done.status, done.result, done.crashes) == ("completed", "again", 0)
 
     run(main())
 
 
 def test_a_job_is_not_blamed_for_a_child_that_died_before_it_began(dsn: str) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
 
     async def main() -> None:
         async with working(queue, types=["echo", "awaited_in_process"], children=1):
-            child = (await ended(queue, await crew_handlers.awaited_in_process.aenqueue())).result
+            child = (await ended(queue, await child_handlers.awaited_in_process.aenqueue())).result
             os.kill(child, signal.SIGSTOP)
-            job = await crew_handlers.echo.aenqueue(value="again")
+            job = await child_handlers.echo.aenqueue(value="again")
             await until(lambda: queue.get(job).status == "running")
             os.kill(child, signal.SIGKILL)
             done = await ended(queue, job)
@@ -357,7 +357,7 @@ def test_a_function_that_cannot_be_a_handler_is_refused(queue: JobQueue) -> None
         with pytest.raises(InvalidOption):
             queue.job(function)
     with pytest.raises(InvalidOption):
-        queue.job(batch_size=5, process=True)(crew_handlers.where_in_thread.function)
+        queue.job(batch_size=5, process=True)(child_handlers.where_in_thread.function)
     with pytest.raises(InvalidOption):
-        queue.job(batch_size=5, ordered=True)(crew_handlers.where_in_thread.function)
+        queue.job(batch_size=5, ordered=True)(child_handlers.where_in_thread.function)
     assert queue.handlers == {}

@@ -1,4 +1,4 @@
-"""A worker whose locks others hold: it works all the same, and its log says who is in the way."""
+"""A worker whose locks another session holds: it works all the same, and its log names that session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from howdah import Job, JobQueue
-from howdah.worker.claim import sleep_locks
+from howdah.worker.claim import claimer
 from tests.conftest import Db
 from tests.worker.in_process import ended, run, sleeps, until, working
 
@@ -23,7 +23,7 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
 def test_a_worker_that_cannot_say_that_it_sleeps_polls_and_asks_again(
     queue: JobQueue, db: Db, dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sleep_locks, "ASK_AGAIN_AFTER", 0.2)
+    monkeypatch.setattr(claimer, "ASK_AGAIN_AFTER", 0.2)
 
     # Two crews, of which each would sleep.
     @queue.job

@@ -30,7 +30,7 @@ def test_a_killed_workers_jobs_are_back_within_the_bound(dsn: str, queue: JobQue
         started = times(starts)
         prefetched = [job["id"] for job in held if job["status"] == "claimed"]
         begun = [job["id"] for job in held if job["status"] == "running"]
-        # Those that ran then wait for a child process, in which they can take nobody with them: they are back before.
+        # Those that ran then wait for a child process, in which they cannot crash a worker: they are back before.
         back = {id: jobs[id]["claimed_at"] for id in prefetched} | {id: taken_back_at(queue, id) for id in begun}
         for id, moment in back.items():
             assert jobs[id]["worker_id"] == "other"

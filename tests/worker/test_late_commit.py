@@ -1,4 +1,4 @@
-"""Jobs that are committed late lie behind everybody's cursor: they are found, take their place, and drain like others."""
+"""Jobs that are committed late are behind the cursors of all workers: they are found, take their place, and drain like others."""
 
 from __future__ import annotations
 

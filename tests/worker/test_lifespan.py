@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 from howdah import InvalidArguments, InvalidOption, Job, JobQueue, Resource
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import drain, run, working
 
 
@@ -188,11 +188,11 @@ def test_it_is_left_when_the_worker_cannot_begin(lived: Lived) -> None:
 
 
 def test_a_child_process_opens_its_own_once(dsn: str) -> None:
-    queue = crew_handlers.connected(dsn)
-    before = crew_handlers.Tally.opened
-    jobs = [crew_handlers.opens.enqueue() for _ in range(4)]
+    queue = child_handlers.connected(dsn)
+    before = child_handlers.Tally.opened
+    jobs = [child_handlers.opens.enqueue() for _ in range(4)]
     drain(queue, types=["opens"], children=1)
     results = [queue.get(job).result for job in jobs]
     assert all(result["opened in"] == result["pid"] != os.getpid() for result in results)
     assert all(result["times"] == 1 and result["same"] for result in results)
-    assert crew_handlers.Tally.opened == before + 1, "the worker's own"
+    assert child_handlers.Tally.opened == before + 1, "the worker's own"

@@ -14,8 +14,8 @@ from howdah import Job, JobQueue
 from howdah.db.plan import Plan
 from howdah.handlers.outcome import Fail
 from howdah.worker import calls
-from howdah.worker.background.connection import Link
-from howdah.worker.run.run import hold_of
+from howdah.worker.calls import claim_ref
+from howdah.worker.connection import WorkerConnection
 from tests.conftest import Db
 from tests.worker.in_process import ended, run, statuses, until, working
 
@@ -27,14 +27,14 @@ LOCK = "SELECT FROM howdah.jobs WHERE id = ANY (%s) FOR UPDATE"
 def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many endings each call was to write."""
     sizes: list[int] = []
-    original = Link.run
+    original = WorkerConnection.run
 
-    async def counted(link: Link, plan: Plan[Any]) -> Any:
+    async def counted(connection: WorkerConnection, plan: Plan[Any]) -> Any:
         if isinstance(plan, GeneratorType) and plan.__name__ == "end" and plan.gi_frame is not None:
             sizes.append(len(plan.gi_frame.f_locals["ended"]))
-        return await original(link, plan)
+        return await original(connection, plan)
 
-    monkeypatch.setattr(Link, "run", counted)
+    monkeypatch.setattr(WorkerConnection, "run", counted)
     return sizes
 
 
@@ -74,7 +74,7 @@ def test_a_locked_job_keeps_no_other_from_ending(
 def test_a_locked_job_is_not_started_and_the_others_are(queue: JobQueue, db: Db, dsn: str) -> None:
     queue.enqueue_many("work", [{}] * 3)
     held = queue.claim(["work"])
-    start = calls.start(queue._context, [hold_of(job) for job in held])
+    start = calls.start(queue._context, [claim_ref(job) for job in held])
     with psycopg.connect(dsn) as client:
         client.execute(LOCK, ([held[1].id],))
         assert queue._database.run(start) == {held[0].id, held[2].id}

@@ -307,7 +307,7 @@ def test_it_comes_back_when_somebody_configures_logging_meanwhile(
 
 @contextlib.contextmanager
 def unconfigured() -> Iterator[logging.Logger]:
-    """Logging as Python has it when nobody has done anything about it. pytest has, for each test anew."""
+    """Logging as Python starts with it. pytest configures it for each test again."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     root.handlers = []
@@ -372,7 +372,7 @@ queue = JobQueue(sys.argv[1])
 
 @queue.job
 def work():
-    logging.getLogger("app").info("nobody has configured anything")
+    logging.getLogger("app").info("nothing is configured")
     logging.getLogger("app").warning("shown too")
 
 work.enqueue()
@@ -385,5 +385,5 @@ def test_a_plain_script_keeps_what_it_logs_and_shows_what_it_would(dsn: str, db:
     rows = db.execute(
         "SELECT data ->> 'message' AS message FROM howdah.events WHERE kind = 'log' ORDER BY seq"
     ).fetchall()
-    assert [row["message"] for row in rows] == ["nobody has configured anything", "shown too"]
+    assert [row["message"] for row in rows] == ["nothing is configured", "shown too"]
     assert done.stderr == "shown too\n"

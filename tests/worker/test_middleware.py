@@ -10,7 +10,7 @@ import pytest
 
 from howdah import InvalidOption, Job, JobQueue
 from howdah.handlers.outcome import Cancel, Fail
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import drain, ended, happened, run, working
 
 Kinds = ("on the loop", "in a thread", "in batches")
@@ -208,8 +208,8 @@ def test_around_a_child_process_it_sees_results_and_failures_as_anywhere_else(qu
             raise
         return {"wrapped": result}
 
-    echo = queue.job(process=True)(crew_handlers.echo.function)
-    says = queue.job(process=True)(crew_handlers.says.function)
+    echo = queue.job(process=True)(child_handlers.echo.function)
+    says = queue.job(process=True)(child_handlers.says.function)
     fine = echo.enqueue(value=5)
     broken = says.enqueue(word="raise")
     hopeless = says.enqueue(word="fail")

@@ -31,7 +31,7 @@ def test_a_worker_that_lost_its_name_does_not_hand_back_the_jobs_of_the_one_that
                 await happened(stuck)
                 async with working(queue, name="namesake") as second:
                     job = await patient.aenqueue()
-                    await until(lambda: runs and first.report.replaced)
+                    await until(lambda: runs and first.summary.replaced)
                     # Long enough for the first to ask many times what it holds.
                     await beats(db, second, 5)
                     both_may_end.set()

@@ -11,8 +11,8 @@ import pytest
 from howdah import DatabaseUnavailable, Job, JobQueue
 from howdah.db.statements import render, source
 from howdah.worker import calls
-from howdah.worker.background.connection import Link
 from howdah.worker.claim import claimer, notifier
+from howdah.worker.connection import WorkerConnection
 from tests.conftest import Connect, Db
 from tests.worker.in_process import PATIENCE, asleep, ended, run, sleeps, until, working
 
@@ -88,7 +88,7 @@ def test_a_job_that_another_worker_hands_back_starts_here(
 
 
 async def held(queue: JobQueue, db: Db) -> Job:
-    """A job that somebody else holds before the worker hears of it."""
+    """A job that another client holds before the worker is notified of it."""
     with db.transaction():
         queue.enqueue("work", conn=db)
         (job,) = queue.claim(["work"], worker_id="another", conn=db)
@@ -220,7 +220,7 @@ def test_a_connection_that_stands_in_for_the_claimers_does_not_sleep_for_it(
                 pids = list(sleepers(db))
                 db.execute("SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,))
                 assert (await ended(queue, await work.aenqueue())).result == "done"
-                await until(lambda: claiming.empty_at == claiming.activity)
+                await until(lambda: claiming.group.empty_at == claiming.group.activity)
                 assert not worker._claims.is_open
             await until(lambda: worker._claims.is_open and pid_of(worker._claims) in sleepers(db))
             assert sleepers(db) == {pid_of(worker._claims)}
@@ -228,14 +228,14 @@ def test_a_connection_that_stands_in_for_the_claimers_does_not_sleep_for_it(
     run(main())
 
 
-def pid_of(link: Link) -> int:
-    assert link._conn is not None
-    return link._conn.info.backend_pid
+def pid_of(connection: WorkerConnection) -> int:
+    assert connection._conn is not None
+    return connection._conn.info.backend_pid
 
 
 @pytest.fixture
 def deaf(db: Db) -> Iterator[None]:
-    """Who listens in this database listens on a channel on which nobody ever speaks."""
+    """Listeners in this database listen on a channel that is never notified."""
     db.execute(
         "CREATE OR REPLACE FUNCTION howdah.channel() RETURNS text LANGUAGE sql VOLATILE"
         " RETURN 'howdah_' || gen_random_uuid()"
@@ -272,7 +272,7 @@ def test_a_worker_that_is_woken_while_it_falls_asleep_looks_for_a_while_instead(
         await record_sleep(self)
         if falls_asleep:
             monkeypatch.setattr(claimer, "LINGER", 3600)
-            self.wake()
+            self.group.wake()
 
     async def scenario() -> None:
         async with asleep(queue, db, monkeypatch):
@@ -321,7 +321,7 @@ def test_a_worker_that_was_woken_soon_looks_again(
     async def scenario() -> None:
         async with asleep(queue, db, monkeypatch):
             monkeypatch.setattr(claimer, "FIRST_POLL", 0.01)
-            # As if another's wake-up were on its way: then this one tells nobody.
+            # As if another wake-up were on its way: then this one notifies no worker.
             connect().execute(
                 "SELECT pg_advisory_lock('howdah.live'::regclass::oid::int, 64 + abs(hashtext('work') % 32))"
             )

@@ -29,7 +29,7 @@ def test_an_ordered_type_keeps_its_order_through_failures_and_deaths(dsn: str, q
 
         assert {job["status"] for job in fleet.jobs()} == {"completed"}
         ends = fleet.ledger.entries("END")
-        # Who was killed between its end and the completion runs again: then that one counts.
+        # A job whose worker was killed between its end and the completion runs again: then the second run counts.
         completed = {entry.id: entry for entry in ends}
         assert {id: entry.token for id, entry in completed.items()} == {job["id"]: job["token"] for job in fleet.jobs()}
         in_order = sorted(completed.values(), key=lambda entry: entry.at)

@@ -33,7 +33,7 @@ def test_workers_outlive_the_database_and_lose_nothing(tmp_path: Path) -> None:
             server.halt("immediate")
             gone_at = time.monotonic()
             until(lambda: all("lets go of" in worker.log for worker in workers), "both fence themselves")
-            until(lambda: fleet.ledger.count("TOLD"), "who runs on is told")
+            until(lambda: fleet.ledger.count("TOLD"), "running handlers are stopped")
             time.sleep(max(gone_at + OUTAGE - time.monotonic(), 0))
             back_at = time.monotonic()
             assert [entry.id for entry in fleet.ledger.entries("TOLD")] == [patient.id]

@@ -13,7 +13,7 @@ from howdah import Job, JobQueue
 from howdah.handlers.outcome import Cancel, Fail, Outcome, Retry, Snooze
 from tests.clock import TestClock
 from tests.conftest import Db
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import drain, statuses
 
 WAYS = [
@@ -111,10 +111,10 @@ def test_snooze_can_name_a_moment(queue: JobQueue, clock: TestClock) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_cancel_ends_the_job_as_cancelled_with_the_reason(queue: JobQueue, way: Way) -> None:
-    job = says(queue, way, lambda: Cancel("nobody wants it")).enqueue()
+    job = says(queue, way, lambda: Cancel("not wanted")).enqueue()
     report = drain(queue)
     done = queue.get(job)
-    assert (done.status, done.last_error, done.attempts) == ("cancelled", "nobody wants it", 1)
+    assert (done.status, done.last_error, done.attempts) == ("cancelled", "not wanted", 1)
     assert report.counts["cancelled"] == 1
 
 
@@ -127,12 +127,12 @@ def test_fail_ends_the_job_although_attempts_are_left(queue: JobQueue, way: Way)
 
 
 def test_outcomes_cross_from_child_processes(dsn: str, clock: TestClock) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
     words = (
         "retry", "snooze", "cancel", "fail", "returned fail", "raise", "exit", "interrupt", "unprintable",
         "not JSON", "die", "",
     )  # fmt: skip
-    jobs = {word: crew_handlers.says.enqueue(word=word) for word in words}
+    jobs = {word: child_handlers.says.enqueue(word=word) for word in words}
     drain(queue, types=["says"], children=1)
     ended = {word: queue.get(job) for word, job in jobs.items()}
 

@@ -54,7 +54,7 @@ def test_a_worker_behind_a_pooler_polls_says_so_once_and_leaves_no_lock_behind(
     assert len(_polling_warnings(caplog)) == 1
     with psycopg.connect(dsn) as conn:
         locks = conn.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
-    assert locks == (0,), "a sleeper's lock stays with a server connection that somebody else gets next"
+    assert locks == (0,), "a sleeper's lock stays with a server connection that another client gets next"
 
 
 def test_clients_prepare_nothing_where_each_transaction_may_have_another_backend(pooled_dsn: str, dsn: str) -> None:

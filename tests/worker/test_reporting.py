@@ -16,11 +16,11 @@ from howdah import InvalidOption, Job, JobQueue, LeaseLost
 from howdah.db.plan import Call, Plan
 from howdah.errors import DatabaseUnavailable
 from howdah.handlers.outcome import Fail
-from howdah.worker.background.connection import Link
+from howdah.worker.connection import WorkerConnection
 from howdah.worker.progress import buffer
-from howdah.worker.progress.tracker import Words
+from howdah.worker.progress.tracker import Unwritten
 from howdah.worker.run import children, completer
-from howdah.worker.run.child import Said
+from howdah.worker.run.child import Reports
 from howdah.worker.run.run import Run
 from tests import servers
 from tests.conftest import Db
@@ -179,12 +179,12 @@ class Writes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: dict[str, list[int]] = {"progress": [], "record_events": []}
-        original = Link.run
+        original = WorkerConnection.run
 
-        async def counted(link: Link, plan: Plan[Any]) -> Any:
-            return await original(link, self._seen(plan))
+        async def counted(connection: WorkerConnection, plan: Plan[Any]) -> Any:
+            return await original(connection, self._seen(plan))
 
-        monkeypatch.setattr(Link, "run", counted)
+        monkeypatch.setattr(WorkerConnection, "run", counted)
 
     def _seen(self, plan: Plan[Any]) -> Plan[Any]:
         answer = None
@@ -204,14 +204,14 @@ def test_a_tight_loop_makes_few_writes_and_its_last_word_is_exact(
 ) -> None:
     queue = handlers_reporting.connected(dsn)
     writes = Writes(monkeypatch)
-    messages: list[Said] = []
-    hear = children.Child._hear
+    messages: list[Reports] = []
+    on_reports = children.Child._on_reports
 
-    def counted(child: children.Child, run: Run, said: Said) -> None:
+    def counted(child: children.Child, run: Run, said: Reports) -> None:
         messages.append(said)
-        hear(child, run, said)
+        on_reports(child, run, said)
 
-    monkeypatch.setattr(children.Child, "_hear", counted)
+    monkeypatch.setattr(children.Child, "_on_reports", counted)
     job = handler("counts", kind).enqueue(times=100_000)
     drain(queue, children=1)
     done = queue.get(job)
@@ -402,7 +402,7 @@ def test_who_speaks_for_the_first_time_after_the_end_is_not_heard(queue: JobQueu
     job.event("late")
     job.progress(5)
     attempt: Any = job._attempt
-    assert attempt.reporter(job).take() == Words(None, [])
+    assert attempt.reporter(job).take() == Unwritten(None, [])
 
 
 @ALL_KINDS
@@ -437,17 +437,17 @@ def test_what_is_on_its_way_when_the_loop_is_held_up_is_kept_once_and_in_order(
     queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch, on_its_way: str, end: str
 ) -> None:
     writing, go_on = asyncio.Event(), asyncio.Event()
-    original = Link.run
+    original = WorkerConnection.run
 
-    async def held_up(link: Link, plan: Plan[Any]) -> Any:
+    async def held_up(connection: WorkerConnection, plan: Plan[Any]) -> Any:
         if getattr(plan, "__name__", None) != "record_events":
-            return await original(link, plan)
-        answer = await original(link, plan) if on_its_way == "not yet answered" else None
+            return await original(connection, plan)
+        answer = await original(connection, plan) if on_its_way == "not yet answered" else None
         writing.set()
         await go_on.wait()
-        return answer if on_its_way == "not yet answered" else await original(link, plan)
+        return answer if on_its_way == "not yet answered" else await original(connection, plan)
 
-    monkeypatch.setattr(Link, "run", held_up)
+    monkeypatch.setattr(WorkerConnection, "run", held_up)
 
     @queue.job
     async def work(job: Job) -> None:
@@ -563,7 +563,11 @@ def test_one_event_that_can_not_be_stored_loses_no_other(
     for n, job in enumerate(jobs):
         assert queue.get(job).status == "completed"
         assert [data["step"] for _, data in told(db, job)] == [step for step in range(20) if (n, step) != (3, 7)]
-    refused = [record for record in caplog.records if "refused by the database, and is lost" in record.message]
+    refused = [
+        record
+        for record in caplog.records
+        if "the database refused" in record.message and "it is lost" in record.message
+    ]
     assert [getattr(record, "job_id", None) for record in refused] == [str(jobs[3].id)]
     assert "event 'bad'" in refused[0].message
 
@@ -669,16 +673,16 @@ def test_one_report_that_can_not_be_stored_keeps_no_other_from_it(
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Grows whenever something cannot be written because somebody has locked the job."""
+    """Grows whenever reports cannot be written because another transaction has locked the job."""
     waits: list[object] = []
-    original = buffer.Reports._put_back
+    original = buffer.ProgressBuffer._put_back
 
-    def put_back(self: buffer.Reports, taken: Any) -> bool:
+    def put_back(self: buffer.ProgressBuffer, taken: Any) -> bool:
         if taken.has_to_wait:
             waits.append(taken)
         return original(self, taken)
 
-    monkeypatch.setattr(buffer.Reports, "_put_back", put_back)
+    monkeypatch.setattr(buffer.ProgressBuffer, "_put_back", put_back)
     return waits
 
 
@@ -726,12 +730,12 @@ def test_a_locked_job_does_not_hold_up_the_others(
 ) -> None:
     monkeypatch.setattr(completer, "PATIENCE", 1.0)
     held_up: list[BaseException] = []
-    original = Link.run
+    original = WorkerConnection.run
     talk = True
 
-    async def counted(link: Link, plan: Plan[Any]) -> Any:
+    async def counted(connection: WorkerConnection, plan: Plan[Any]) -> Any:
         try:
-            return await original(link, plan)
+            return await original(connection, plan)
         except asyncio.CancelledError as error:
             held_up.append(error)
             raise
@@ -748,10 +752,10 @@ def test_a_locked_job_does_not_hold_up_the_others(
         async with working(queue, concurrency=16):
             await until(lambda: all(queue.get(job).record for job in jobs))
             with psycopg.connect(dsn) as conn:
-                monkeypatch.setattr(Link, "run", counted)
+                monkeypatch.setattr(WorkerConnection, "run", counted)
                 conn.execute(LOCK, (jobs[7].id,))
-                await until(lambda: sum(taken.tracker.hold[0] == jobs[7].id for taken in waits) >= 4)
-                monkeypatch.setattr(Link, "run", original)
+                await until(lambda: sum(taken.tracker.ref[0] == jobs[7].id for taken in waits) >= 4)
+                monkeypatch.setattr(WorkerConnection, "run", original)
             talk = False
             return [await ended(queue, job) for job in jobs]
 
@@ -791,18 +795,18 @@ def test_a_locked_job_does_not_end_before_its_last_words_are_written(
 def test_events_whose_writing_was_not_answered_are_not_written_twice(
     queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Link.run
+    original = WorkerConnection.run
     lost: list[str] = []
 
-    async def loses_an_answer(link: Link, plan: Plan[Any]) -> Any:
+    async def loses_an_answer(connection: WorkerConnection, plan: Plan[Any]) -> Any:
         is_about_events = getattr(plan, "__name__", None) == "record_events"
-        answer = await original(link, plan)
+        answer = await original(connection, plan)
         if is_about_events and len(lost) < 2:
             lost.append("the connection broke as the answer came")
             raise DatabaseUnavailable(lost[-1])
         return answer
 
-    monkeypatch.setattr(Link, "run", loses_an_answer)
+    monkeypatch.setattr(WorkerConnection, "run", loses_an_answer)
 
     @queue.job
     def work(job: Job) -> None:

@@ -208,7 +208,7 @@ def test_a_function_that_answers_a_time_in_the_past_means_at_once(queue: JobQueu
 
 
 class Busy(Exception):
-    """Of somebody's API."""
+    """As from an API."""
 
 
 class VeryBusy(Busy):

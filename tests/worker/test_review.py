@@ -15,7 +15,7 @@ from howdah import Job, JobQueue, Snooze
 from howdah.worker import Worker
 from howdah.worker.run import completer, executor
 from tests.conftest import Connect, Db
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import beats, drain, ended, run, statuses, until, working
 
 
@@ -69,7 +69,7 @@ def test_a_result_that_breaks_whoever_looks_at_it_fails_its_jobs_and_frees_the_s
 
 
 def test_a_child_that_was_reserved_and_not_used_is_there_for_the_next_job(dsn: str) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
     skipped: list[Job] = []
 
     @queue.middleware
@@ -80,7 +80,7 @@ def test_a_child_that_was_reserved_and_not_used_is_there_for_the_next_job(dsn: s
         return await call_next(job)
 
     try:
-        job = crew_handlers.awaited_in_process.enqueue()
+        job = child_handlers.awaited_in_process.enqueue()
         drain(queue, types=["awaited_in_process"], children=1)
         assert queue.get(job).status == "completed"
         assert len(skipped) == 5
@@ -98,10 +98,10 @@ def test_what_comes_while_a_worker_is_cut_off_starts_when_it_is_back(queue: JobQ
     async def main() -> None:
         async with working(queue) as worker:
             await until(lambda: db.execute("SELECT FROM workers").fetchall())
-            worker._floor.closed = True
+            worker._dispatcher.closed = True
             await many.aenqueue()
             await until(lambda: statuses(db, "many").get("claimed"))
-            worker._floor.reopen()
+            worker._dispatcher.reopen()
             await done.wait()
 
     run(main())
@@ -146,7 +146,7 @@ def test_a_call_that_was_given_up_before_a_thread_took_it_never_runs(queue: JobQ
     leaks: list[int] = []
 
     async def main() -> None:
-        threads = Threads(1, leaked=leaks.append)
+        threads = Threads(1, on_leak=leaks.append)
         first_is_in, go_on = threading.Event(), threading.Event()
 
         def first() -> None:

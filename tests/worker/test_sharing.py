@@ -1,4 +1,4 @@
-"""Who gets which job when: no worker hoards, and what is urgent does not wait behind a backlog."""
+"""How workers share jobs: no worker hoards, and urgent jobs do not wait behind a backlog."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from howdah.cli.process.child_process import ChildProcess
-from howdah.cli.process.source_tree import SourceTree
+from howdah.cli.process.supervisor import SourceTree
 from tests.worker.supervised import Said, behave, supervise
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")
@@ -185,7 +185,7 @@ def test_hangup_spares_the_others_if_the_first_does_not_come_back(tmp_path: Path
         run.await_words("ready", 1, 2)
         run.behave("leave", 2, child=1)
         run.signal(signal.SIGHUP)
-        run.await_line("given up half-way")
+        run.await_line("the restart is given up")
         run.behave("polite", child=1)
         run.await_words("ready", 1)
         run.signal(signal.SIGTERM)
@@ -239,11 +239,11 @@ def test_a_closed_terminal_stops_it(tmp_path: Path) -> None:
 def test_early_deaths_are_followed_by_longer_and_longer_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.uniform", lambda least, _: least)
     child = ChildProcess(1, "name", [], 0)
-    child.born_at = float("inf")
+    child.started_at = float("inf")
     delays = [child.start_again() for _ in range(12)]
     assert delays[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
     assert delays[-1] == 15
-    child.born_at = 0
+    child.started_at = 0
     monkeypatch.setattr("time.monotonic", lambda: 61.0)
     assert child.start_again() == pytest.approx(0.2)
 

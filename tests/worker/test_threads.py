@@ -21,7 +21,7 @@ class Calls:
     def __init__(self, most: int) -> None:
         self.leaks: list[int] = []
         self.ended: list[object] = []
-        self.threads = Threads(most, leaked=self.leaks.append)
+        self.threads = Threads(most, on_leak=self.leaks.append)
 
     def call(self, function: Callable[[], object]) -> ThreadCall:
         return self.threads.call(function, self._note, contextvars.copy_context(), "work")

@@ -13,7 +13,7 @@ from howdah import Job, JobQueue
 from howdah.handlers.retry import Immediately
 from howdah.worker.run import executor
 from tests.conftest import Db
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import PATIENCE, drain, ended, happened, run, until, working
 
 
@@ -117,7 +117,7 @@ def test_a_thread_that_takes_too_long_is_left_behind_and_its_slot_is_free(queue:
             assert (await ended(queue, await other.aenqueue())).result == "done"
             go_on.set()
             await until(lambda: worker.leaked == 0)
-        assert (worker.report.exit_code, worker.report.left_threads) == (0, False)
+        assert (worker.summary.exit_code, worker.summary.left_threads) == (0, False)
         return await queue.aget(stuck)
 
     assert run(main()).result is None, "what comes too late changes nothing"
@@ -215,7 +215,7 @@ def test_up_to_the_limit_it_goes_on(queue: JobQueue) -> None:
             assert (await ended(queue, await other.aenqueue())).result == "done"
             go_on.set()
             await until(lambda: worker.leaked == 0)
-        assert worker.report.exit_code == 0
+        assert worker.summary.exit_code == 0
 
     run(main())
 
@@ -223,14 +223,14 @@ def test_up_to_the_limit_it_goes_on(queue: JobQueue) -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ["forever", "stubborn"])
 def test_a_child_process_that_takes_too_long_is_ended(dsn: str, name: str) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
 
     async def main() -> tuple[Job, int]:
         async with working(queue, types=[name, "echo"], children=1, sweep=60) as worker:
             # So that there is a child when the time begins to count.
-            assert (await ended(queue, await crew_handlers.echo.aenqueue(value=1))).result == 1
+            assert (await ended(queue, await child_handlers.echo.aenqueue(value=1))).result == 1
             failed = await ended(queue, await queue.aenqueue(name, timeout=0.5, max_attempts=1))
-            assert (await ended(queue, await crew_handlers.echo.aenqueue(value=2))).result == 2
+            assert (await ended(queue, await child_handlers.echo.aenqueue(value=2))).result == 2
             assert worker.leaked == 0, "a process can be killed"
         return failed, int(str(failed.current_stage).removeprefix("pid "))
 

@@ -16,7 +16,7 @@ from howdah.handlers.outcome import Cancel, Fail, Retry, Snooze
 from howdah.handlers.retry import Fixed
 from tests.clock import TestClock
 from tests.conftest import Db
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import drain, ended, happened, run, until, working
 
 
@@ -273,7 +273,7 @@ def test_a_completion_after_the_lease_was_lost_raises_and_rolls_the_effect_back(
             done = await ended(queue, job)
             go_on.set()
             await until(lambda: caught)
-        assert worker.report.counts["completed"] == 1
+        assert worker.summary.counts["completed"] == 1
         return done
 
     done = run(main())
@@ -282,10 +282,10 @@ def test_a_completion_after_the_lease_was_lost_raises_and_rolls_the_effect_back(
 
 
 def test_a_child_process_can_do_it_too(dsn: str, db: Db) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
     options = {"retry_policy": {"kind": "none"}}
-    fine = crew_handlers.moves_money.using(**options).enqueue(dsn=dsn, how="fine")
-    broken = crew_handlers.moves_money.using(**options).enqueue(dsn=dsn, how="raise")
+    fine = child_handlers.moves_money.using(**options).enqueue(dsn=dsn, how="fine")
+    broken = child_handlers.moves_money.using(**options).enqueue(dsn=dsn, how="raise")
     report = drain(queue, types=["moves_money"], children=1)
     done = [queue.get(job) for job in (fine, broken)]
     assert [(job.status, job.attempts, job.result) for job in done] == [

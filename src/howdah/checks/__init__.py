@@ -1,1 +1,1 @@
-"""Checks of what callers pass, and values as the database stores them."""
+"""Checks of arguments, and values as the database stores them."""

@@ -1,4 +1,4 @@
-"""What the verbs know of the queue that they belong to."""
+"""The context of the verbs: what they know of their queue."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KnownType:
-    """A type whose handler is in this process: what its data must be like, what its jobs have by default, and
-    what their results are to whoever asks for them.
+    """A type that has a handler in this process: how its data is checked, the defaults of its jobs, and how their results
+    are converted.
 
-    Workers tell the database the defaults too when they start; but a job may be enqueued before any has.
+    Workers also store the defaults in the database when they start. But a job may be enqueued before any worker has.
     """
 
     check: Callable[[Any], Any]
@@ -30,7 +30,7 @@ class KnownType:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """What the verbs need to know of the queue that they belong to."""
+    """What the verbs know of their queue."""
 
     codec: Codec
     max_payload_bytes: int
@@ -38,4 +38,4 @@ class Context:
     known: dict[str, KnownType]
     """The types that have a handler in this process."""
     home: Home | None = None
-    """Who the jobs that the verbs return turn to when they are waited for."""
+    """The queue, for ``wait_for`` and ``value`` of the jobs that the verbs return."""

@@ -1,22 +1,25 @@
-"""Checks of what a caller asks for, before anything is sent: what is wrong, and what would be right."""
+"""Checks of options, before anything is sent. The errors say what is wrong, and what would be right."""
 
 from __future__ import annotations
 
 import math
+import re
 import sys
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from howdah.errors import InvalidJobType, InvalidOption
 from howdah.model.job import STATUSES, Job, Status
 
 Seconds: TypeAlias = float | timedelta
-"""A span of time: seconds, or a timedelta."""
+"""A duration: seconds, or a timedelta."""
 
 JobOrId: TypeAlias = Job | uuid.UUID | str
 
+# The characters that [[:cntrl:]] names, and those that UTF-8 cannot encode.
+_UNCLEAN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _INT_MAX = 2**31 - 1
 _MOST = sys.float_info.max
 _LONGEST = timedelta(days=36_500)
@@ -26,7 +29,7 @@ MAX_NAME_LENGTH = 100
 
 
 def shown(value: object) -> str:
-    """A value inside of a message: never long, and never an error of its own."""
+    """A value for a message: shortened, and without raising."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001
@@ -41,7 +44,7 @@ def job_type(value: object) -> str:
         raise InvalidJobType("a job type must not be empty")
     if len(value) > 50:
         raise InvalidJobType(f"the job type {value[:20]!r}… has {len(value)} characters; 50 are allowed")
-    if not _is_clean(value):
+    if _UNCLEAN.search(value):
         raise InvalidJobType(f"the job type {value!r} contains a control character or a lone surrogate")
     return value
 
@@ -53,7 +56,7 @@ def job_types(value: object) -> list[str]:
 
 
 def name(value: object, option: str, longest: int) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= longest or not _is_clean(value):
+    if not isinstance(value, str) or not 0 < len(value) <= longest or _UNCLEAN.search(value):
         raise InvalidOption(
             f"{option} is a str of 1 to {longest} characters without control characters, not {shown(value)}"
         )
@@ -100,7 +103,7 @@ def span(value: object, option: str, *, positive: bool = False) -> timedelta:
     try:
         length = value if isinstance(value, timedelta) else timedelta(seconds=value)
     except (OverflowError, ValueError) as error:
-        raise InvalidOption(f"{option} is {shown(value)}, which is not a span of time") from error
+        raise InvalidOption(f"{option} is {shown(value)}, which is not a duration") from error
     if length < timedelta(0) or (positive and not length):
         raise InvalidOption(f"{option} is {shown(value)}; it must {'be positive' if positive else 'not be negative'}")
     if length > _LONGEST:
@@ -110,7 +113,7 @@ def span(value: object, option: str, *, positive: bool = False) -> timedelta:
 
 def due(run_at: datetime | None, delay: Seconds | None) -> dict[str, datetime | timedelta | None]:
     if run_at is not None and delay is not None:
-        raise InvalidOption("run_at and delay say the same thing twice: pass one of them")
+        raise InvalidOption("run_at and delay exclude each other: pass one of them")
     return {
         "run_at": None if run_at is None else moment(run_at, "run_at"),
         "delay": None if delay is None else span(delay, "delay"),
@@ -136,8 +139,3 @@ def statuses(value: Status | Sequence[Status]) -> list[str]:
         if status not in STATUSES:
             raise InvalidOption(f"{shown(status)} is not a status: they are {', '.join(STATUSES)}")
     return wanted
-
-
-def _is_clean(text: str) -> bool:
-    # The same characters that [[:cntrl:]] names, and what UTF-8 cannot carry.
-    return not any(c < " " or "\x7f" <= c < "\xa0" or "\ud800" <= c <= "\udfff" for c in text)

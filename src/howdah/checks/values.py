@@ -30,7 +30,7 @@ _MINUTE: Final = timedelta(minutes=1)
 
 
 def stored_data(context: Context, job_type: str, data: Any, name: str = "data") -> Any:
-    """What a job of this type is to be called with; checked by its handler, where that is known here."""
+    """The data of a job, checked by its handler, if that is in this process."""
     if known := context.known.get(job_type):
         known.check(data)
     return stored_json(context, data, name)
@@ -56,17 +56,14 @@ def to_jsonb(value: Any, *, codec: Codec, max_bytes: int | None, name: str) -> J
     text = _dump(value, name)
     if max_bytes is not None and len(text) * 4 > max_bytes:
         _check_size(text, max_bytes, name)
-    encoded = codec.encode(value)
-    return Jsonb(text if encoded is value else _dump(encoded, name), dumps=_as_it_is)
+    if codec is not PLAIN:
+        text = _dump(codec.encode(value), name)
+    return Jsonb(text, dumps=str)
 
 
 def clean_text(text: str) -> str:
-    """Text that PostgreSQL can store: an error is recorded even if its message is not clean."""
+    """Text that PostgreSQL can store: an error is recorded even if its message has a NUL or a lone surrogate."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _as_it_is(text: str) -> str:
-    return text
 
 
 def _check_size(text: str, max_bytes: int, name: str) -> None:
@@ -91,7 +88,7 @@ def _dump(value: Any, name: str) -> str:
 
 
 def _find_fault(root: Any, name: str) -> None:
-    """Walks without recursion, because the value may be nested deeper than Python's stack."""
+    """Raises an error with the place of the fault. Without recursion: the value may be nested deeper than Python's stack."""
     pending: list[tuple[str, Any, int]] = [(name, root, 0)]
     while pending:
         path, value, depth = pending.pop()
@@ -137,7 +134,7 @@ def _check_text(text: str, path: str) -> None:
 
 
 class Refused(ValueError):
-    """A reason that holds no value, and the place inside of it."""
+    """Why a value cannot be stored, without the value; and the place inside it."""
 
     def __init__(self, reason: str, place: str = "") -> None:
         super().__init__(reason)
@@ -145,33 +142,32 @@ class Refused(ValueError):
 
 
 def unreadable_mark(value: Unreadable) -> dict[str, Any]:
-    """What stands for it in JSON: never what somebody might have stored there."""
+    """Its form in JSON, which no stored value can be mistaken for."""
     return {"howdah.unreadable": dataclasses.asdict(value)}
 
 
-def as_json(value: Any) -> Any:
-    return _as_builtins(value, str_keys=True)
+def as_json(value: Any, *, str_keys: bool = True, builtin_types: tuple[type, ...] = ()) -> Any:
+    """A Python value as what JSON has: records, moments, sets and the like, written so that their type reads them back."""
+    try:
+        return to_builtins(
+            value, str_keys=str_keys, builtin_types=builtin_types, order="deterministic", enc_hook=_plain
+        )
+    except TypeError:  # perhaps only a set that cannot be sorted
+        return to_builtins(value, str_keys=str_keys, builtin_types=builtin_types, enc_hook=_plain)
 
 
 def as_json_with_moments(value: Any) -> Any:
-    return as_json(_in_whole_minutes(_as_builtins(value, builtin_types=(datetime,))))
+    return as_json(_in_whole_minutes(as_json(value, str_keys=False, builtin_types=(datetime,))))
 
 
 def is_model(kind: Any) -> bool:
-    """Whether it is a pydantic model. Does not import pydantic: without it there is none."""
+    """Whether it is a pydantic model. Does not import pydantic: if it is not loaded, there are no models."""
     pydantic = sys.modules.get("pydantic.main")
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
 
-def _as_builtins(value: Any, **how: Any) -> Any:
-    try:
-        return to_builtins(value, order="deterministic", enc_hook=_plain, **how)
-    except TypeError:  # perhaps only a set that cannot be sorted
-        return to_builtins(value, enc_hook=_plain, **how)
-
-
 def _in_whole_minutes(value: Any) -> Any:
-    """RFC 3339 has no seconds in offsets, as of local mean times: such a moment is written in UTC, or it would shift."""
+    """RFC 3339 has no seconds in offsets, as local mean times have. Such a moment is written in UTC: it would shift otherwise."""
     if isinstance(value, dict):
         return {_in_whole_minutes(key): _in_whole_minutes(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
@@ -183,7 +179,7 @@ def _in_whole_minutes(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What msgspec leaves to others: pydantic's models, and subclasses of plain types."""
+    """Converts what msgspec does not: pydantic's models, and subclasses of plain types."""
     if is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
     if isinstance(value, Mapping):

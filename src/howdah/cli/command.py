@@ -1,4 +1,4 @@
-"""One command of ``howdah``: what it takes, what it does, and how its help teaches it."""
+"""One command of ``howdah``: its arguments, its function, and its help."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Command:
 
 
 def action_adder(parser: argparse.ArgumentParser) -> Callable[[str, str, Action], argparse.ArgumentParser]:
-    """For a command that has actions: what adds one, by its name, its summary and what it does. ``run_action`` then does it."""
+    """For a command that has actions: returns the function that adds one. ``run_action`` runs it."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def add(name: str, summary: str, act: Action) -> argparse.ArgumentParser:
@@ -73,4 +73,4 @@ def run_action(args: argparse.Namespace) -> int:
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
-    """For a command that takes nothing but the options that all take."""
+    """For a command that takes only the options of every command."""

@@ -1,4 +1,4 @@
-"""The entry point: runs a command, and turns what went wrong into a line and an exit code."""
+"""The entry point: runs a command, and turns an error into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _run(argv: Sequence[str] | None) -> int:
         say(grammar.format_help().rstrip())
         return 0
     code: int = args.run(args)
-    # Here, where a closed pipe can still be met, and not when Python ends.
-    with contextlib.suppress(ValueError):  # a handler has closed it
+    # Here, where a closed pipe can still be handled, and not when Python exits.
+    with contextlib.suppress(ValueError):  # already closed by a handler
         sys.stdout.flush()
     return code
 

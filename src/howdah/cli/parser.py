@@ -1,4 +1,4 @@
-"""Reads the command line. A new command is added to ``GROUPS``, and nowhere else."""
+"""Reads the command line. ``GROUPS`` lists the commands."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from howdah.cli.command import Command, HelpFormatter
 from howdah.cli.render.terminal_escape import presentable
 
 GROUPS: Final[dict[str, dict[str, str]]] = {
-    "begin": {"demo": "demo.command:COMMAND", "migrate": "migrate:COMMAND", "skill": "skill:COMMAND"},
-    "put jobs in": {"enqueue": "enqueue:COMMAND", "schedule": "schedule:COMMAND"},
-    "get them done": {"work": "work:COMMAND", "health": "health:COMMAND"},
-    "see how they are": {
+    "get started": {"demo": "demo.command:COMMAND", "migrate": "migrate:COMMAND", "skill": "skill:COMMAND"},
+    "add jobs": {"enqueue": "enqueue:COMMAND", "schedule": "schedule:COMMAND"},
+    "run jobs": {"work": "work:COMMAND", "health": "health:COMMAND"},
+    "watch jobs": {
         "list": "listing:COMMAND",
         "show": "show:COMMAND",
         "watch": "watch.command:COMMAND",
@@ -24,13 +24,13 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "stats": "stats:COMMAND",
         "top": "top.command:COMMAND",
     },
-    "change what happens": {
+    "change jobs": {
         "cancel": "change:CANCEL",
         "retry": "change:RETRY",
-        "pause": "pause:PAUSE",
-        "resume": "pause:RESUME",
+        "pause": "change:PAUSE",
+        "resume": "change:RESUME",
     },
-    "keep house": {
+    "operate": {
         "recover": "recover:COMMAND",
         "prune": "prune:COMMAND",
         "doctor": "doctor:COMMAND",
@@ -39,16 +39,16 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "bench": "bench.command:COMMAND",
     },
 }
-"""Each command, and where it is: only the one that is called is loaded."""
+"""Each command and its module. Only the module of the called command is imported."""
 _PLACES: Final = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 _OVERVIEW: Final = """\
-Howdah carries jobs on PostgreSQL, and on nothing else.
+A job queue that needs PostgreSQL and nothing else.
 
 quick start:
-  howdah demo                                      see a few hundred jobs move
+  howdah demo                                      watch a few hundred jobs run
   howdah enqueue send_invoice '{"invoice": 17}'    add a job of your own
-  howdah list                                      see where it is
+  howdah list                                      see its status
   howdah work app:queue                            run the handlers of app.py
 
 """
@@ -56,14 +56,14 @@ quick start:
 _AFTERWORD: Final = """\
 where the jobs are:
   --dsn, else HOWDAH_DSN, else DATABASE_URL, else an embedded PostgreSQL under ./.howdah/
-  A database of yours needs howdah migrate once; the embedded one looks after itself.
+  Your own database needs howdah migrate once; the embedded one needs nothing.
 
 exit codes:
   0  done                                 4  the database cannot be reached
   1  a job was not found or not changed,  5  the embedded PostgreSQL could not be started
-     or a check found something           6  a worker's grace ran out, and jobs were handed back
-  2  the call was wrong                   7  a worker left to shed handlers that would not end
-  3  the schema is missing, older         8  the doctor could not see everything
+     or a check found something           6  a worker's grace period ran out
+  2  the command line was wrong           7  a worker restarts to get rid of stuck handlers
+  3  the schema is missing, older         8  the doctor could not check everything
      or newer: howdah migrate           130  interrupted
 
 HOWDAH_DEBUG=1 adds the traceback to an error. NO_COLOR=1 leaves the colours out.
@@ -71,7 +71,7 @@ HOWDAH_DEBUG=1 adds the traceback to an error. NO_COLOR=1 leaves the colours out
 
 
 class Parser(argparse.ArgumentParser):
-    """Argparse, with nothing in its complaints that could hurt a terminal or give a password away."""
+    """Argparse, with error messages that are escaped for a terminal and hold no password."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -88,7 +88,7 @@ def _load(name: str) -> Command:
 
 
 def build(argv: Sequence[str] = ()) -> Parser:
-    """The parser of a command line, or of all; ``run`` in what it returns is the command's function."""
+    """The parser of the called command, or of all; it sets ``run`` to the function of the command."""
     called = _called(argv)
     commands = [_load(called)] if called else all_commands()
     parser = Parser(
@@ -112,14 +112,14 @@ def build(argv: Sequence[str] = ()) -> Parser:
         )
         command.add_arguments(added)
         for each in (added, *_actions_of(added)):
-            # Without defaults of its own, so that what was said before the command stands.
+            # Without defaults, because those would replace options given before the command.
             _add_shared_options(each, dict.fromkeys(("dsn", "schema", "json"), argparse.SUPPRESS))
         added.set_defaults(run=command.run)
     return parser
 
 
 def _called(argv: Sequence[str]) -> str | None:
-    """The command in a command line; None if there is none, or no such."""
+    """The command in a command line; None if there is none, or it is unknown."""
     words = iter(argv)
     for word in words:
         if word in ("--dsn", "--schema"):
@@ -130,7 +130,7 @@ def _called(argv: Sequence[str]) -> str | None:
 
 
 def _actions_of(command: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """The parsers of a command's actions, where its first argument names one."""
+    """The parsers of the actions of a command, if it has actions."""
     groups = [each for each in command._actions if isinstance(each, argparse._SubParsersAction)]
     return [action for group in groups for action in group.choices.values()]
 
@@ -141,7 +141,7 @@ def _add_shared_options(parser: argparse.ArgumentParser, defaults: dict[str, obj
         "--dsn",
         metavar="DSN",
         default=defaults["dsn"],
-        help="the database; a password is safer in HOWDAH_DSN, where no process list shows it",
+        help="the database; put a password into HOWDAH_DSN, where a process list does not show it",
     )
     group.add_argument(
         "--schema",
@@ -149,7 +149,7 @@ def _add_shared_options(parser: argparse.ArgumentParser, defaults: dict[str, obj
         default=defaults["schema"],
         help="the schema that holds the queue (default: HOWDAH_SCHEMA, else howdah)",
     )
-    group.add_argument("--json", action="store_true", default=defaults["json"], help="answer in JSON, for programs")
+    group.add_argument("--json", action="store_true", default=defaults["json"], help="print JSON, for programs")
     group.add_argument("--version", action="version", version=f"howdah {__about__.__version__}")
 
 

@@ -1,4 +1,4 @@
-"""Between Python's values and the bytes that PostgreSQL takes and sends, where the driver does not suit us."""
+"""Conversions between Python values and PostgreSQL's bytes, where the driver's own do not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LATEST = datetime.max.replace(tzinfo=timezone.utc)
 
 
 class Ids(list[uuid.UUID]):
-    """Ids as one parameter; quickly, where there are many."""
+    """Ids as one parameter, converted quickly."""
 
 
 class Tokens(list[int]):
@@ -112,61 +112,55 @@ def _array_head(element: str, items: Sequence[Any], *, has_nulls: bool = False) 
     return struct.pack(f"!{len(dimensions)}i", *dimensions)
 
 
-class _Clamped(Loader):
-    """PostgreSQL knows infinity, and years that Python does not: a job that has one must still be readable."""
+class _Lenient(Loader):
+    """The driver's own loader, with a stand-in for each value that it cannot read: one such value must not hide others."""
+
+    failures: tuple[type[Exception], ...] = ()
 
     def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
         super().__init__(oid, context)
-        quick = psycopg.adapters.get_loader(oid, self.format)
-        assert quick is not None
-        self._quick: Callable[[Buffer], Any] = quick(oid, context).load
-
-    def load(self, data: Buffer) -> datetime:
-        try:
-            moment: datetime = self._quick(data)
-        except psycopg.DataError:
-            return _EARLIEST if self._is_early(bytes(data)) else _LATEST
-        return moment
-
-    def _is_early(self, data: bytes) -> bool:
-        raise NotImplementedError
-
-
-class _ClampedText(_Clamped):
-    def _is_early(self, data: bytes) -> bool:
-        return _is_early(data)
-
-
-def clamped(text: str) -> datetime:
-    """A moment that Python does not know, as near as it can tell it."""
-    return _EARLIEST if _is_early(text.encode()) else _LATEST
-
-
-def _is_early(data: bytes) -> bool:
-    return data.startswith(b"-") or data.endswith(b"BC")
-
-
-class _ClampedBinary(_Clamped):
-    format = Format.BINARY
-
-    def _is_early(self, data: bytes) -> bool:
-        return data[0] >= 0x80
-
-
-class _Json(Loader):
-    """PostgreSQL takes numbers of more digits, and deeper nesting, than Python reads: one such value must not hide others."""
-
-    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
-        super().__init__(oid, context)
-        quick = psycopg.adapters.get_loader(oid, self.format)
-        assert quick is not None
-        self._quick: Callable[[Buffer], Any] = quick(oid, context).load
+        own = psycopg.adapters.get_loader(oid, self.format)
+        assert own is not None
+        self._load: Callable[[Buffer], Any] = own(oid, context).load
 
     def load(self, data: Buffer) -> Any:
         try:
-            return self._quick(data)
-        except (ValueError, RecursionError) as error:
-            return Unreadable(describe(error))
+            return self._load(data)
+        except self.failures as error:
+            return self._stand_in(bytes(data), error)
+
+    def _stand_in(self, data: bytes, error: Exception) -> Any:
+        raise NotImplementedError
+
+
+class _ClampedText(_Lenient):
+    """PostgreSQL has infinity, and years that Python does not: the nearest moment that Python has."""
+
+    failures = (psycopg.DataError,)
+
+    def _stand_in(self, data: bytes, error: Exception) -> datetime:  # noqa: ARG002
+        return clamped(data.decode())
+
+
+class _ClampedBinary(_ClampedText):
+    format = Format.BINARY
+
+    def _stand_in(self, data: bytes, error: Exception) -> datetime:  # noqa: ARG002
+        return _EARLIEST if data[0] >= 0x80 else _LATEST
+
+
+def clamped(text: str) -> datetime:
+    """The nearest moment that Python has to one that it does not."""
+    return _EARLIEST if text.startswith("-") or text.endswith("BC") else _LATEST
+
+
+class _Json(_Lenient):
+    """PostgreSQL takes numbers of more digits, and deeper nesting, than Python reads."""
+
+    failures = (ValueError, RecursionError)
+
+    def _stand_in(self, data: bytes, error: Exception) -> Unreadable:  # noqa: ARG002
+        return Unreadable(describe(error))
 
 
 class _JsonBinary(_Json):
@@ -174,14 +168,14 @@ class _JsonBinary(_Json):
 
 
 class Adapted:
-    """What our connections write and read otherwise than the driver does."""
+    """What our connections write and read differently from the driver."""
 
     adapters = AdaptersMap(psycopg.adapters)
     connection = None
 
 
 def adapt(adapters: AdaptersMap) -> None:
-    """Teaches it to a cursor of somebody else's connection."""
+    """Registers the same with a cursor of the caller's connection."""
     adapters.register_dumper(timedelta, _SecondsBinaryDumper)
     adapters.register_dumper(timedelta, _SecondsDumper)
     adapters.register_dumper(list, _ListDumper)
@@ -195,7 +189,7 @@ def adapt(adapters: AdaptersMap) -> None:
 
 
 def bucket_in(payload: str) -> int | None:
-    """The number of a bucket that a notification names; None if it names none. Any login can send one, with anything in it."""
+    """The number of a bucket that a notification names; None if it names none. Any login can send any payload."""
     return int(payload) if len(payload) <= 3 and payload.isdecimal() else None
 
 
@@ -206,14 +200,14 @@ def is_adapted(adapters: AdaptersMap) -> bool:
 adapt(Adapted.adapters)
 
 
-class WireRows:
-    """Rows in which moments and JSON are bytes until somebody asks for their value."""
+class RawRows:
+    """Rows in which moments and JSON stay bytes until their value is asked for."""
 
     def __init__(self, cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any], rows: Sequence[tuple[Any, ...]]) -> None:
         self._rows = rows
         described = cursor.description or ()
         self._places = {column.name: place for place, column in enumerate(described)}
-        # Now, because the connection, whose time zone moments are in, may be gone when they are asked for.
+        # Made now: moments are in the connection's time zone, and it may be closed when they are asked for.
         loaders = {oid: kind(oid, cursor.connection).load for oid, kind in _KINDS.items()}
         self._loaders = [loaders.get(column.type_code) for column in described]
 
@@ -234,8 +228,8 @@ class WireRows:
         return data[1:]  # behind the number of the format
 
 
-def leave_as_it_is(adapters: AdaptersMap) -> None:
-    """Teaches a cursor to leave to WireRows what is dear to decode."""
+def leave_raw(adapters: AdaptersMap) -> None:
+    """Makes a cursor leave to RawRows what is expensive to decode."""
     for oid in _KINDS:
         adapters.register_loader(oid, _binary("bytea"))
 

@@ -1,8 +1,8 @@
 """Runs plans, blocking or awaiting, on pools of our own or on the caller's connection.
 
-Pools are made when they are first needed: one for threads, one for each event loop, and new ones after
-a fork, because a socket shared by two processes serves neither. The first use of a database looks at
-its schema, so that a missing migration is said in words and not by a missing function.
+Pools are made when they are first needed: one for threads, one for each event loop, and new ones after a fork, because
+two processes cannot share a socket. The first use of a database checks its schema: without a migration, the error says
+which command to run, instead of naming a missing function.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Awaitable
-from contextlib import AsyncExitStack, ExitStack, suppress
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncGenerator, Generator
+from contextlib import closing, suppress
+from typing import Any, TypeVar
 
 import psycopg
 import psycopg_pool
@@ -23,9 +23,9 @@ from psycopg.pq import TransactionStatus
 
 from howdah.config import DEFAULT_SCHEMA, configured_dsn
 from howdah.db import adapters, forks, migrate, pinned_settings
-from howdah.db.error_mapping import is_one_of, read_only, translated
-from howdah.db.plan import Plan, Take, read
-from howdah.db.session import AsyncSession, SyncSession
+from howdah.db.error_mapping import is_one_of, raise_mapped, read_only
+from howdah.db.plan import Plan, read, until_emitted
+from howdah.db.session import AsyncSession, SyncSession, heed_cancellation
 from howdah.embedded.server import join
 from howdah.errors import InvalidOption, QueueClosed, SchemaError
 
@@ -36,7 +36,7 @@ AsyncConnection = psycopg.AsyncConnection[Any]
 Loop = asyncio.AbstractEventLoop
 
 PREPARE_AFTER = 2
-"""Statements that a connection has sent so often are prepared: then they need not be parsed and planned again."""
+"""A connection prepares a statement after so many times, which saves its parsing and planning."""
 
 
 class Database:
@@ -55,20 +55,20 @@ class Database:
         _databases.add(self)
 
     def elsewhere(self, dsn: str | None, schema: str) -> Database:
-        """The same settings, for another place."""
+        """The same settings, for another database or schema."""
         return Database(dsn, schema, pool_size=self._pool_size, timeout=self._timeout)
 
     def may_prepare(self, conn: SyncConnection | AsyncConnection) -> bool | None:
-        """As psycopg takes it: never, or as often as the connection says. Not where it could not be sent again."""
+        """The argument ``prepare`` of psycopg: None: as the connection has it; False: never. False if it could not be sent again."""
         can_be_repeated = conn.autocommit and conn.pgconn.transaction_status == TransactionStatus.IDLE
         return None if self._prepares and can_be_repeated else False
 
     def prepare(self) -> None:
-        """Looks at the database, as the first use of it does: raises what tells the user which command to run."""
+        """Checks the schema, as the first use does. Raises an error that says which command to run."""
         self._ready()
 
     def look_after_embedded(self) -> None:
-        """Installs the schema, or brings it up to date, where nobody else would: the embedded server is ours alone."""
+        """Installs or upgrades the schema of the embedded server, which no administrator migrates."""
         if self.configured is None:
             with suppress(SchemaError):
                 self._ready()
@@ -76,40 +76,21 @@ class Database:
     # Plans
 
     def run(self, plan: Plan[R], conn: object = None) -> R:
-        """Runs a plan to its end and returns what it returns."""
+        """Runs a plan to its end and returns what it returns. conn: the caller's connection, instead of one of the pool."""
         if conn is not None and not isinstance(conn, psycopg.Connection):
             raise InvalidOption(
                 f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
             )
-        theirs: list[Exception] = []
+        session = SyncSession(self, conn)
         try:
-            return self._run(plan, conn, theirs)
-        except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None or is_one_of(theirs, error):
+            return session.run(plan)
+        except psycopg.Error as error:
+            if is_one_of(session.caller_errors, error):
                 raise
-            self.pool().drain()
-            raise read_only(error) from error
-
-    def _run(self, plan: Plan[R], conn: SyncConnection | None, theirs: list[Exception]) -> R:
-        """theirs: where errors are noted that are not the database's, but come of what the caller gave to the plan."""
-        with translated(self.schema, theirs), ExitStack() as stack:
-            session = SyncSession(self, conn, stack)
-            answer, failure = None, None
-            while True:
-                try:
-                    step = plan.throw(failure) if failure else plan.send(answer)
-                except StopIteration as end:
-                    return cast(R, end.value)
-                except psycopg.Error as error:
-                    if error is not failure:
-                        theirs.append(error)
-                    raise
-                try:
-                    answer, failure = session.answer(step), None
-                except Exception as error:  # noqa: BLE001
-                    failure = error
-                    if isinstance(step, Take):
-                        theirs.append(error)
+            if conn is None and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                self.pool().drain()
+                raise read_only(error) from error
+            raise_mapped(error, self.schema)
 
     async def arun(self, plan: Plan[R], conn: object = None) -> R:
         """``run``, awaiting."""
@@ -117,46 +98,42 @@ class Database:
             raise InvalidOption(
                 f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
             )
-        theirs: list[Exception] = []
+        session = AsyncSession(self, conn)
         try:
-            # The end of the plan, too: that is when its transaction is committed and its connection goes back.
-            return await _not_deaf(self._arun(plan, conn, theirs))
-        except psycopg.errors.ReadOnlySqlTransaction as error:
-            if conn is not None or is_one_of(theirs, error):
+            # The end of the plan, too: there its transaction is committed, and its connection goes back to the pool.
+            return await heed_cancellation(session.run(plan))
+        except psycopg.Error as error:
+            if is_one_of(session.caller_errors, error):
                 raise
-            await (await self.apool()).drain()
-            raise read_only(error) from error
+            if conn is None and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                await (await self.apool()).drain()
+                raise read_only(error) from error
+            raise_mapped(error, self.schema)
 
-    async def _arun(self, plan: Plan[R], conn: AsyncConnection | None, theirs: list[Exception]) -> R:
-        with translated(self.schema, theirs):
-            async with AsyncExitStack() as stack:
-                session = AsyncSession(self, conn, stack)
-                answer, failure = None, None
-                while True:
-                    try:
-                        step = plan.throw(failure) if failure else plan.send(answer)
-                    except StopIteration as end:
-                        return cast(R, end.value)
-                    except psycopg.Error as error:
-                        if error is not failure:
-                            theirs.append(error)
-                        raise
-                    try:
-                        answer, failure = await _not_deaf(session.answer(step)), None
-                    except Exception as error:  # noqa: BLE001
-                        failure = error
-                        if isinstance(step, Take):
-                            theirs.append(error)
+    def stream(self, plan: Plan[None]) -> Generator[Any, None, None]:
+        """The values that a plan emits, one by one. The plan is closed with the iterator."""
+        with closing(plan):
+            while (emitted := self.run(until_emitted(plan))) is not None:
+                yield from emitted.values
+
+    async def astream(self, plan: Plan[None]) -> AsyncGenerator[Any, None]:
+        """``stream``, awaiting."""
+        with closing(plan):
+            while (emitted := await self.arun(until_emitted(plan))) is not None:
+                for value in emitted.values:
+                    yield value
 
     # Connections
 
     def dsn(self) -> str:
-        """Where the database is. Starts the embedded one if that is it."""
+        """Where the database is. Starts the embedded server if that is it."""
         return self.configured or join().dsn
 
     def connect(self, dsn: str) -> SyncConnection:
-        with translated(self.schema):
+        try:
             conn = psycopg.connect(dsn, **self._connection_options(dsn))
+        except psycopg.Error as error:
+            raise_mapped(error, self.schema)
         conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         forks.keep_channel(conn)
         return conn
@@ -164,13 +141,18 @@ class Database:
     async def aconnect(self) -> AsyncConnection:
         # Off the loop, because this may start a server.
         dsn = await asyncio.to_thread(self.dsn) if self.configured is None else self.configured
-        with translated(self.schema):
+        try:
             conn = await psycopg.AsyncConnection.connect(dsn, **self._connection_options(dsn))
+        except psycopg.Error as error:
+            raise_mapped(error, self.schema)
         await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
         forks.keep_channel(conn)
         return conn
 
     def pool(self) -> psycopg_pool.ConnectionPool[SyncConnection]:
+        pools = self._pools
+        if pools.sync is not None and pools.pid == os.getpid():
+            return pools.sync
         with self._lock:
             dsn = self._ready()
             if self._pools.sync is None:
@@ -184,7 +166,7 @@ class Database:
         dsn = self._ready_dsn if self._is_ready() else await asyncio.to_thread(self._ready)
         loop = asyncio.get_running_loop()
         if loop not in self._pools.by_loop:
-            self._pools.let_go()
+            self._pools.drop_closed_loops()
             opened = self._pools.connections[loop] = weakref.WeakSet()
 
             async def remember(conn: AsyncConnection) -> None:
@@ -204,7 +186,7 @@ class Database:
             self._closed = True
             pool, self._pools.sync = self._pools.sync, None
             if self._pools.pid == os.getpid():
-                self._pools.let_go()
+                self._pools.drop_closed_loops()
         if pool is not None and self._pools.pid == os.getpid():
             pool.close()
 
@@ -223,14 +205,14 @@ class Database:
             "min_size": 0,
             "max_size": self._pool_size,
             "timeout": self._timeout,
-            # The pool tries ever more rarely: a request that comes after a long outage must not wait for its next try.
+            # The pool's pauses between tries grow: a request after a long outage must not wait for its next try.
             "reconnect_timeout": self._timeout,
             "name": "howdah",
         }
 
     def _connection_options(self, dsn: str) -> dict[str, Any]:
-        """What we set where the DSN does not, above all, that a silent network is noticed within half a minute; and what
-        we pin whatever it says."""
+        """Defaults for what the DSN does not set, and what is pinned over it. With these defaults, a lost network is
+        noticed within half a minute."""
         defaults = {
             "fallback_application_name": "howdah",
             "connect_timeout": 10,
@@ -245,7 +227,7 @@ class Database:
             "autocommit": True,
             "context": adapters.Adapted,
             "prepare_threshold": PREPARE_AFTER if self._prepares else None,
-            # A pooler knows this one, too.
+            # A pooler accepts this one, too.
             "client_encoding": "UTF8",
             **(pinned_settings.startup_options(given) if self._prepares else {}),
             **ours,
@@ -255,7 +237,7 @@ class Database:
         return self._ready_dsn is not None and not self._closed and self._pools.pid == os.getpid()
 
     def _ready(self) -> str:
-        """The DSN, once what it leads to has been looked at."""
+        """The DSN, once its schema has been checked."""
         with self._lock:
             if self._closed:
                 raise QueueClosed()
@@ -264,8 +246,7 @@ class Database:
             if self._ready_dsn is None:
                 dsn = self.dsn()
                 with self.connect(dsn) as conn:
-                    # An embedded server is ours alone: nobody else would migrate it. But a schema that was
-                    # named may be misspelt.
+                    # No administrator migrates an embedded server. But a schema that was named may be misspelt.
                     if self.configured is None and self.schema == DEFAULT_SCHEMA:
                         self.run(migrate.migrate(self.schema), conn)
                     self.run(migrate.check_version(self.schema), conn)
@@ -274,9 +255,8 @@ class Database:
             return self._ready_dsn
 
     def reaches_its_backend(self, conn: SyncConnection) -> bool:
-        """Whether no pooler is in between: one may give each transaction to another backend, where nothing is prepared.
-
-        A pooler makes up the process id by which a client may cancel what it asked for.
+        """Whether there is no pooler in between: a pooler may send each transaction to another backend, where nothing is
+        prepared. It also makes up the process id that a client uses to cancel a statement, and so gives itself away.
         """
         (row,) = self.run(read("backend"), conn)
         return bool(row["pid"] == conn.info.backend_pid)
@@ -286,7 +266,7 @@ _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
-    # A thread that held one of them does not exist in the child, and will never let it go.
+    # A thread that held a lock does not exist in the child, and never releases it.
     for database in _databases:
         database._lock = threading.RLock()
 
@@ -296,7 +276,7 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 @atexit.register
 def _close_all() -> None:
-    # A pool that is still open when the interpreter ends waits in vain for its threads, five seconds each.
+    # A pool that is open when the interpreter ends waits five seconds for each of its threads.
     for database in list(_databases):
         database.close()
 
@@ -310,11 +290,11 @@ class _Pools:
         self.by_loop: dict[Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]] = {}
         self.guards: dict[Loop, asyncio.Task[None]] = {}
         self.connections: dict[Loop, weakref.WeakSet[AsyncConnection]] = {}
-        # A parent's pools are kept from the garbage collector: to close them would close them for the parent.
+        # Keeps the parent's pools from the garbage collector, which would close their connections for the parent, too.
         self._inherited = inherited
 
-    def let_go(self) -> None:
-        """Ends the connections of loops that have ended: nobody can await their pools' closing any more."""
+    def drop_closed_loops(self) -> None:
+        """Ends the connections of closed loops: their pools cannot be awaited any more."""
         for loop in [each for each in list(self.by_loop) if each.is_closed()]:
             self.by_loop.pop(loop, None)
             self.guards.pop(loop, None)
@@ -322,25 +302,12 @@ class _Pools:
                 conn.pgconn.finish()
 
 
-async def _not_deaf(answer: Awaitable[R]) -> R:
-    """Awaits; and if the task was cancelled meanwhile, it is.
-
-    Until Python 3.12, ``asyncio.wait_for``, by which the driver waits, forgets a cancellation that comes together with
-    the answer, or with an error.
-    """
-    task = asyncio.current_task()
-    before = 0 if task is None else task.cancelling()
-    try:
-        return await answer
-    finally:
-        if task is not None and task.cancelling() > before:
-            raise asyncio.CancelledError
-
-
 async def _close_with_its_loop(pools: _Pools, loop: Loop) -> None:
-    """Who ends its loop without ``aclose`` cancels all tasks, and waits for them. A pool's would not end by that, if
-    they are just making a connection: they take it for one that failed. Who cancels all tasks for another reason gets
-    a new pool with the next verb."""
+    """Closes the pool when its loop shuts down: asyncio.run() then cancels all tasks, and waits for them.
+
+    A pool's tasks swallow the cancellation while they connect, so that asyncio.run() would hang on them. If all tasks
+    are cancelled for another reason, the next verb makes a new pool.
+    """
     try:
         await loop.create_future()
     finally:

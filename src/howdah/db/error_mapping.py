@@ -1,10 +1,10 @@
-"""The driver's errors as ours: what went wrong, and what to do."""
+"""The driver's errors mapped to ours, which say what went wrong and what to do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from typing import NoReturn
 
 import psycopg
 import psycopg_pool
@@ -21,13 +21,13 @@ from howdah.errors import (
     SchemaMissing,
 )
 
-# What a server says while it goes down, comes up or has no room; everything else is about the call.
+# The server stops, starts, or has no room. Every other state is about the call.
 _UNAVAILABLE = ("08", "53", "57P01", "57P02", "57P03", "58")
 _DENIED = "42501"
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
 _NO_SUCH_CHARACTER = ("22021", "22P05")
-# While it connects, libpq knows no SQLSTATE: the words are all there is. Other methods (LDAP, PAM, RADIUS, …) say the same of an
-# outage of theirs.
+# While it connects, libpq has no SQLSTATE, only a text. Other methods (LDAP, PAM, RADIUS, …) are not listed: their outages
+# have the same text.
 _REFUSAL = re.compile(
     r"FATAL: +("
     r"(password|SASL|Peer|Ident|certificate) authentication failed"
@@ -47,25 +47,19 @@ def is_one_of(errors: Sequence[Exception], error: Exception) -> bool:
 
 
 def read_only(error: psycopg.Error) -> DatabaseUnavailable:
-    """What was the primary may be a standby by now; a new connection may find the one that took over."""
+    """After a failover the old primary is a standby. A new connection may find the new primary."""
     return DatabaseUnavailable(f"the server is read-only, as after a failover: {error.diag.message_primary}")
 
 
-@contextmanager
-def translated(schema: str, theirs: Sequence[Exception] = ()) -> Iterator[None]:
-    """The driver's errors as ours. What is neither an outage nor ours (a deadlock, say) passes as it is."""
-    try:
-        yield
-    except psycopg_pool.PoolClosed as error:
-        raise QueueClosed() from error
-    except psycopg.Error as error:
-        ours = error if is_one_of(theirs, error) else _translation(error, schema)
-        if ours is error:
-            raise
-        raise ours from error
+def raise_mapped(error: psycopg.Error, schema: str) -> NoReturn:
+    """Raises a driver's error as ours. What is neither an outage nor ours (a deadlock, say) is raised as it is."""
+    ours = QueueClosed() if isinstance(error, psycopg_pool.PoolClosed) else _mapped(error, schema)
+    if ours is error:
+        raise error
+    raise ours from error
 
 
-def _translation(error: psycopg.Error, schema: str) -> Exception:
+def _mapped(error: psycopg.Error, schema: str) -> Exception:
     state = error.sqlstate or ""
     message = error.diag.message_primary or str(error)
     if state in BY_SQLSTATE:
@@ -84,7 +78,7 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
             " database with the encoding UTF8"
         )
     if state == _DENIED:
-        return NotPermitted(f"{message}. {_who_may(message, schema)}")
+        return NotPermitted(f"{message}. {_needed_role(message, schema)}")
     if state in _NOT_INSTALLED:
         return SchemaMissing(
             f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."
@@ -94,7 +88,7 @@ def _translation(error: psycopg.Error, schema: str) -> Exception:
 
 
 def _is_refusal(message: str) -> bool:
-    """Whether every server that was tried has refused the login."""
+    """Whether every server that was tried refused the login."""
     tried = message.split("\n- host: ")[1:] or [message]
     return all(map(_REFUSAL.search, tried))
 
@@ -102,15 +96,15 @@ def _is_refusal(message: str) -> bool:
 def _trouble(state: str, message: str) -> str:
     if state.startswith(("53", "58")):
         return "cannot do it now"
-    # While it connects, libpq knows no SQLSTATE; but who says FATAL is there, and does not want us.
+    # While it connects, libpq has no SQLSTATE. But FATAL comes from a server that was reached.
     return "refused the connection" if not state and "FATAL:" in message else "cannot be reached, or went away"
 
 
-def _who_may(denied: str, schema: str) -> str:
-    # Whatever the server's language, what was denied is named in the message, and mostly at its end.
+def _needed_role(denied: str, schema: str) -> str:
+    # In every language of the server, the message names what was denied, mostly at its end.
     named = (roles_that_may_use(name, schema) for name in reversed(re.findall("[a-z0-9_]+", denied)))
     roles = " or ".join(next(filter(None, named), ()))
     command = f"{migrate.command(schema)} --roles"
     if not roles:
-        return f"This login needs a role that may, of those that {command} makes"
-    return f"This login needs the role {roles}, which {command} makes"
+        return f"This login needs one of the roles that {command} creates"
+    return f"This login needs the role {roles}, which {command} creates"

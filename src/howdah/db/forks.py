@@ -1,8 +1,8 @@
-"""Forks: a copy of this process shares no channel with it, and never acts in its place.
+"""Forks: a forked copy of this process must not use its connections and pipes.
 
-A handler may fork. Its copy has the same sockets, pipes and event loop, and whatever it writes, even a farewell, would be
-taken for the original's. So each channel that was named here is replaced by /dev/null as soon as the copy exists. A copy
-that leaves the handler, or whose loop goes on, ends at once.
+A handler may fork. The copy has the same sockets, pipes and event loop, and everything that it writes, even a goodbye to
+the server, would count as the original's. So each channel that is registered here is replaced by /dev/null as soon as the
+copy exists. A copy that leaves the handler, or whose event loop continues, is ended at once.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
 
 def keep_channel(channel: Channel) -> None:
-    """Copies of this process do not share this channel."""
+    """Makes copies of this process not share this channel."""
     _channels.add(channel)
 
 
 def keep_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Copies of this process do not run this loop."""
+    """Makes copies of this process not run this loop."""
     _loops.add(loop)
 
 
 def end_copy(original: int, handler: str, error: BaseException | None = None) -> None:
-    """Called where a handler has returned or raised: ends this process if it is a copy of the original."""
+    """Called when a handler returned or raised. Ends this process if it is a copy of the original."""
     if os.getpid() != original:
         how = "" if error is None else f" by {describe(loggable(error))}"
         _end(f"it left the handler {handler!r}{how}")
 
 
 def _end(why: str) -> NoReturn:
-    # Neither a traceback nor a farewell: what is buffered, open or registered here is the original's.
+    # Nothing is flushed, closed or called at exit: all buffers, files and handlers are the original's.
     message = f"howdah: process {os.getpid()} is a forked copy of a worker, and ends: {why}. End a fork by os._exit()\n"
     with contextlib.suppress(OSError):
         os.write(2, message.encode(errors="backslashreplace"))
@@ -55,14 +55,14 @@ def _end(why: str) -> NoReturn:
 
 
 class _NoSelector:
-    """In the place of a loop's selector, which the copy shares with the original."""
+    """Replaces a loop's selector, which the copy shares with the original."""
 
     def __getattr__(self, name: str) -> Any:
         _end("its event loop went on")
 
 
 class _NothingReady(deque[Any]):
-    """In the place of what a loop is about to call: the original calls it."""
+    """Replaces the queue of callbacks that a loop is about to call: the original calls them."""
 
     def popleft(self) -> Any:
         _end("its event loop went on")
@@ -78,7 +78,7 @@ def _part_from_original() -> None:
         if isinstance(loop, asyncio.SelectorEventLoop):
             loop._ready, loop._selector = _NothingReady(), _NoSelector()  # type: ignore[attr-defined]
         elif not loop.is_closed():
-            # The loops of others have no such part: what they were about to do comes first.
+            # Other loops have no such attributes: their next callbacks run first.
             loop.call_soon(_end, "its event loop went on")
 
 

@@ -1,13 +1,13 @@
-"""Installing the schema, bringing it up to date, and telling whether it is what it should be.
+"""Installs the schema, upgrades it, and compares it with a fresh installation.
 
-Everything happens in one transaction under one lock: twenty at once are one after the other, and one
-that is killed half-way has done nothing. It waits for nobody for long: what it has locked by then, everybody else would wait for.
-Where somebody is in the way, it gives way, all of it, and tries again. Tables change by numbered files, each run once; functions are
-simply installed anew, and so are views, where they have changed. Changes to tables only ever add, and clients pass over
-columns that they do not know, so that those from ``OLDEST_CLIENT`` on go on working until none is left.
+A migration is one transaction under one lock: twenty at once run one after the other, and one that is killed half-way has
+changed nothing. It waits only briefly for the locks of others, because sessions that need the tables it has locked would
+wait behind it: if it cannot get a lock, it rolls back and tries again. Tables change by numbered files, each run once.
+Functions are always installed again, and views if they have changed. Changes to tables only add, and clients ignore
+columns that they do not know: so clients from ``OLDEST_CLIENT`` on keep working.
 
-Roles are made once, when they are asked for. From then on the schema belongs to its owner's role, by which each later
-migration knows that they are there, and keeps ownership and grants as they should be.
+Roles are created once, on request. Then the schema belongs to its owner's role: by that, each later migration knows that
+there are roles, and keeps ownership and grants up to date.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from psycopg import sql
 
 from howdah import __about__
 from howdah.db import statements
-from howdah.db.plan import Begin, Pause, Plan, Row, Script, Undo, call, read, write
+from howdah.db.plan import Begin, Pause, Plan, Rollback, Row, Script, call, read, write
 from howdah.db.statements import ROLES, quoted, render, source
 from howdah.errors import NotPermitted, SchemaConflict, SchemaMissing, SchemaOutdated, SchemaTooNew
 
@@ -38,21 +38,21 @@ MISSING = "is missing"
 INVALID = "is invalid"
 CHANGED = "is not what this Howdah installs"
 NOT_OURS = "is not Howdah's"
-STRANGERS = "belongs to a stranger, who can replace it"
-FOREIGN = "came from another cluster, and would come again as new"
+STRANGERS = "belongs to a foreign role, which can replace it"
+FOREIGN = "came from another cluster, and would be sent again as new"
 
 Fingerprint: TypeAlias = dict[tuple[str, str], str]
 
 _CLOSED_SEGMENT: Final = re.compile(r"(archive|events)_[0-9]+")
 _STRANGE: Final = {("owner", "stranger"): STRANGERS}
 _ROUND_TRIPS: Final = 2
-"""How often a dump may have been restored until its words change no more."""
+"""After so many dumps and restores, the text of definitions stays the same."""
 
 PATIENCE: Final = 60.0
 """Seconds for which a migration tries to get its locks."""
 SHORT_WAIT: Final = "100ms"
 LONG_WAIT: Final = "2s"
-"""For the last try: autovacuum gives way to whoever has waited for a second."""
+"""For the last try: autovacuum gives way to a session that has waited for a second."""
 
 RELATIONS = [
     "archive",
@@ -93,14 +93,14 @@ class Migration:
     changed: bool
     adopted: int | None = None
     dependents: tuple[str, ...] = ()
-    """What still knows the table that was adopted, and has to be pointed to the new one: views, functions, foreign keys, …"""
+    """Views, functions, foreign keys, … that still use the adopted table, and have to be changed to use the new one."""
     roles: tuple[str, ...] = ()
-    """The roles that the schema has; none unless they were asked for once."""
+    """The roles of the schema; none unless they were requested once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not as a fresh installation would have it."""
+    """One difference to a fresh installation."""
 
     kind: str
     name: str
@@ -108,7 +108,7 @@ class Difference:
 
     @property
     def ends_by_reinstalling(self) -> bool:
-        """Whether ``migrate(reinstall=True)`` puts it right. Tables, and what somebody else put there, it leaves alone."""
+        """Whether ``migrate(reinstall=True)`` mends it. It does not touch tables, and objects that are not Howdah's."""
         if self.kind in ("grant", "rows", "events"):
             return True
         if self.kind == "owner":
@@ -119,7 +119,7 @@ class Difference:
 def script(schema: str, *, roles: bool = False) -> str:
     """The whole installation, for psql and for review. Refused by a database that has it already.
 
-    roles: with the roles, for whoever may create them. Then a database that has the schema already gets only these.
+    roles: with the roles, for a login that may create them. A database that has the schema already then gets only these.
     """
     version = f"Howdah {__about__.__version__}, schema version {SCHEMA_VERSION}"
     return "\n".join(
@@ -127,7 +127,7 @@ def script(schema: str, *, roles: bool = False) -> str:
             f"-- {version}{', with its roles.' if roles else ', for a database without it.'}",
             "-- Run: psql --set ON_ERROR_STOP=1 --file THIS_FILE",
             "BEGIN;",
-            "-- If this is too short, somebody has a transaction open. Nothing has been done then: run it again.",
+            "-- If this is too short, another session has a transaction open. Then nothing was done: run it again.",
             f"{_filled_in(source('reads/wait_at_most'))};",
             render(source("lock_migration"), schema),
             source("fix_search_path"),
@@ -146,14 +146,14 @@ def migrate(schema: str, *, adopt: bool | None = None, roles: bool = False, rein
         yield Begin()
         is_last = True
         try:
-            # For as long as there is time: nothing else is locked yet, so that nobody waits for this one.
+            # As long as there is time: nothing else is locked yet, so that no session waits for this one.
             yield from read("wait_at_most", wait=f"{max(round((until - time.monotonic()) * 1000), 100)}ms")
             yield Script(render(source("lock_migration"), schema))
             is_last = time.monotonic() >= until
             yield from read("wait_at_most", wait=LONG_WAIT if is_last else SHORT_WAIT)
             return (yield from _migrate(schema, adopt, roles=roles, reinstall=reinstall))
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
-            yield Undo()
+            yield Rollback()
             if is_last:
                 raise (yield from _in_the_way(schema)) from error
         yield Pause(random.uniform(0.5, 1.5))
@@ -170,13 +170,13 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
     if is_current and not roles:
         return Migration(schema, before, before, changed=False, roles=names)
 
-    # A queue that is there already can be handed over to roles by a superuser: it is theirs afterwards.
+    # A superuser can hand an existing queue over to roles, which then own it.
     stranger = standing["strange_owner"] or (None if before and roles else standing["lesser_owner"])
     if stranger and not standing["has_roles"]:
         raise _not_the_owner(schema, stranger, standing["login"])
     for row in (yield from read("strangers", **_ours())):
         raise SchemaConflict(
-            f"{row['what']} belongs to {row['owner']}, who is no owner of this queue. Nothing was changed."
+            f"{row['what']} belongs to {row['owner']}, which does not own this queue. Nothing was changed."
             f" Drop it; or if it is Howdah's, run ALTER {row['what']} OWNER TO CURRENT_USER first"
         )
     yield Script(source("fix_search_path"))
@@ -213,7 +213,7 @@ def _migrate(schema: str, adopt: bool | None, *, roles: bool, reinstall: bool) -
 
 
 def _is_current(schema: str, standing: Row, installed: Row | None) -> Plan[bool]:
-    """Whether nothing has to be done. The digest is restored with everything else, so it does not tell what a restore has lost."""
+    """Whether nothing has to be done. A restore brings the digest back, too: so the digest alone does not show what it lost."""
     if not (installed and installed["version"] == SCHEMA_VERSION and installed["is_current"]):
         return False
     if standing["functions_name"] not in (None, schema):
@@ -230,12 +230,12 @@ def _ours() -> dict[str, list[str]]:
 
 
 def role_names(schema: str) -> tuple[str, ...]:
-    """The roles of a schema: what it is called, and what they do."""
+    """The names of the roles of a schema."""
     return tuple(f"{schema}_{role}" for role in ROLES)
 
 
 def check_version(schema: str) -> Plan[None]:
-    """Raises what tells the user which command to run, unless the schema fits this client."""
+    """Raises an error that says which command to run, unless the schema fits this client."""
     standing = yield from _standing(schema)
     if not standing["installed"]:
         raise SchemaMissing(f"Howdah is not installed in schema {schema} of this database. Run: {command(schema)}")
@@ -264,7 +264,7 @@ def check_version(schema: str) -> Plan[None]:
 
 
 def check(schema: str, *, first: Plan[object] | None = None) -> Plan[list[Difference]]:
-    """Compares what is installed with a fresh installation, made for that and undone. first: in the same transaction."""
+    """Compares what is installed with a fresh installation, which is rolled back. first: runs before, in the same transaction."""
     yield Begin(discard=True)
     yield from first or _may_compare()
     yield from check_version(schema)
@@ -319,16 +319,16 @@ def _with_roles(schema: str) -> Iterator[str]:
 
 def _in_the_way(schema: str) -> Plan[SchemaConflict]:
     sessions = yield from read("in_the_way", wait=LONG_WAIT)
-    who = ", ".join(f"pid {row['pid']} ({row['what']})" for row in sessions) or "nobody any more"
-    end = f" Let it end, or end it: SELECT pg_terminate_backend({sessions[0]['pid']})." if sessions else ""
+    blockers = ", ".join(f"pid {row['pid']} ({row['what']})" for row in sessions) or "no session any more"
+    end = f" Wait until it ends, or end it: SELECT pg_terminate_backend({sessions[0]['pid']})." if sessions else ""
     return SchemaConflict(
-        f"schema {schema} is in use, and could not be locked for {PATIENCE:.0f} s. Nothing was changed. In the way is {who}.{end}"
+        f"schema {schema} is in use, and could not be locked for {PATIENCE:.0f} s. Nothing was changed. In the way is {blockers}.{end}"
         f" Then run again: {command(schema)}"
     )
 
 
 def _filled_in(statement: str) -> str:
-    """Statements that take no parameters, because psql runs them, or because they are inside of a DO."""
+    """A statement with its values written out, because psql runs it, or because it is inside a DO."""
     functions = list(statements.names("functions"))
     values = {**_version(), "wait": LONG_WAIT, "relations": RELATIONS, "functions": functions}
     for name, value in values.items():
@@ -337,11 +337,11 @@ def _filled_in(statement: str) -> str:
 
 
 def _check_roles(schema: str) -> Plan[None]:
-    """Raises what tells the user whom to ask, if the roles cannot be made by this login."""
+    """Raises an error that says what an administrator has to do, if this login cannot create the roles."""
     if schema == "public":
         raise _not_public()
     (row,) = yield from read("may_create_roles")
-    by_hand = f"Let an administrator run, once, what this prints: {command(schema)} --roles --sql"
+    by_hand = f"Have an administrator run the output of: {command(schema)} --roles --sql"
     if row["missing"] and not row["may_create"]:
         raise NotPermitted(f"login {row['login']} may not create roles. Nothing was changed. {by_hand}")
     if not row["may_own"]:
@@ -431,7 +431,7 @@ def _fingerprint(schema: str, roles_of: str, *, has_roles: bool) -> Plan[Fingerp
 
 
 def _with_closed_segments(fresh: Fingerprint, found: Fingerprint) -> Fingerprint:
-    """A fresh installation has none. Each that is there must be as the open one is."""
+    """A fresh installation has no closed segments. Each one must be like the open one."""
     expected = dict(fresh)
     for kind, segment in found:
         if kind == "relation" and (match := _CLOSED_SEGMENT.fullmatch(segment)):
@@ -443,7 +443,7 @@ def _with_closed_segments(fresh: Fingerprint, found: Fingerprint) -> Fingerprint
 
 
 def _differences(fresh: Sequence[Fingerprint], found: Fingerprint) -> Iterator[Difference]:
-    """fresh: as it was installed, and as it is after having been dumped and restored. Either will do."""
+    """fresh: as installed, and after having been dumped and restored. Either is right."""
     for kind, name in fresh[0]:
         expected = {each.get((kind, name)) for each in fresh}
         definition = found.get((kind, name))

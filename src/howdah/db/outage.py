@@ -1,4 +1,4 @@
-"""Outages: which errors are one, when to try again, and what is said about it."""
+"""Outages: which errors are one, when to try again, and what is logged."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import time
 from typing import Final
 
 import psycopg
+import psycopg_pool
 
 from howdah.errors import DatabaseUnavailable, LoginRefused
 
-# Deadlocks, timeouts, no room, a server that has become read-only: nothing is wrong with the call itself.
+# Deadlocks, timeouts, no room, a read-only server: the call itself is not wrong.
 _TEMPORARY: Final = ("25006", "40", "53", "55P03", "57", "58")
 
-# By statement_timeout, or because somebody cancelled it: the state is the same, and the text is in the server's language. By
-# transaction_timeout, since PostgreSQL 17.
+# A statement that was cancelled, by statement_timeout or by pg_cancel_backend: both have this state, and the text is in the
+# server's language. Then by transaction_timeout, since PostgreSQL 17.
 _CUT_SHORT: Final = ("57014", "25P04")
 
 _MOMENT: Final = 1.0
@@ -25,12 +26,13 @@ def is_temporary(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later."""
     if isinstance(error, psycopg.Error):
         lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        lost = lost and not isinstance(error, psycopg_pool.PoolClosed)
         return lost or (error.sqlstate or "").startswith(_TEMPORARY)
     return isinstance(error, DatabaseUnavailable) and not isinstance(error, LoginRefused)
 
 
 class Locked(DatabaseUnavailable):
-    """Another transaction holds a lock that is needed: the call may succeed when that one has ended."""
+    """Another transaction holds a lock that is needed. The call may succeed when that transaction has ended."""
 
     def __init__(self, error: psycopg.errors.LockNotAvailable) -> None:
         where = next(iter((error.diag.context or "").splitlines()), "")
@@ -41,15 +43,15 @@ class Locked(DatabaseUnavailable):
 
 
 def is_cut_short(error: BaseException) -> bool:
-    """Whether the server has ended a statement before it was done. A smaller one may be done in time."""
+    """Whether the server cancelled a statement. A smaller one may finish in time."""
     return isinstance(error, psycopg.Error) and error.sqlstate in _CUT_SHORT
 
 
 class Outage:
-    """Whether the database can be reached. Its beginning is said once, and its end.
+    """Whether the database can be reached. Logs the beginning and the end of an outage once.
 
-    A server that can do some things and not others, because its disk is full, say, would come and go many times in a
-    second: it is back once nothing has failed for a moment.
+    A server with a full disk, say, can do some things and not others. So an outage has ended once nothing has failed for
+    a second: otherwise it would begin and end many times in a second.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -57,7 +59,7 @@ class Outage:
         self._since: float | None = None
         self._failed_at = 0.0
         self.refused: LoginRefused | None = None
-        """Why no connection can be had, and trying again would not help."""
+        """Why the login was refused, if it was: trying again would not help."""
 
     def began(self, error: BaseException) -> None:
         self._failed_at = time.monotonic()
@@ -66,18 +68,20 @@ class Outage:
             return
         if self._since is None:
             self._since = self._failed_at
-            # libpq's advice, on further lines, is for people at a terminal.
+            # Only the first line: the others are libpq's advice for a terminal.
             what = next(iter(str(error).splitlines()), type(error).__name__)
             self._log.warning("%s; trying again until it is back", what, extra={"event": "database_lost"})
 
-    def ended(self) -> None:
+    def ended(self) -> bool:
+        """Called after a success. Whether the outage is over."""
         if self._since is not None and time.monotonic() - self._failed_at > _MOMENT:
             lasted, self._since = time.monotonic() - self._since, None
             self._log.warning("the database is back after %.1f s", lasted, extra={"event": "database_back"})
+        return self._since is None
 
 
 class Backoff:
-    """Pauses that grow with each failure, never the same for two."""
+    """Pauses that grow with each failure, with jitter."""
 
     def __init__(self, longest: float = 5.0) -> None:
         self._first = 0.1

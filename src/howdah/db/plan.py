@@ -1,39 +1,77 @@
 """Plans: what a verb does, written once for the sync and the async client.
 
 A plan is a generator that yields steps and is sent their answers. It never touches a connection:
-``database`` runs it, on a pool or on the caller's own connection, blocking or awaiting.
+``Database`` runs it, on a pool or on the caller's own connection, blocking or awaiting.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from howdah.db.adapters import WireRows
+from howdah.db.adapters import RawRows
 
 R = TypeVar("R")
 
 Row: TypeAlias = dict[str, Any]
 
 
+# Wakers
+
+
+class ThreadWaker(threading.Event):
+    """Ends the pause of a thread."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        is_woken = super().wait(timeout)
+        self.clear()
+        return is_woken
+
+
+class LoopWaker:
+    """Ends the pause of a task. Belongs to the event loop that is running when it is made."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.event = asyncio.Event()
+
+    async def wait(self, seconds: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.event.wait()
+        self.event.clear()
+
+
+Waker: TypeAlias = ThreadWaker | LoopWaker
+
+
+# Steps
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the SQL function of this name, by named arguments. Answered with its rows."""
+    """Call the SQL function of this name, by named arguments. Answered with its rows.
+
+    An argument that is None is left to the function's own default.
+    """
 
     function: str
     arguments: Mapping[str, Any]
     repeatable: bool = False
     """Whether it may be sent once more after a lost connection, because a second call changes nothing."""
     lock_timeout: str | None = None
-    """How long it may wait for a lock, such as "100ms"; None: as long as the connection lets it. Only for functions of ids."""
+    """How long it may wait for a lock, such as "100ms"; None: as the connection has it. Only for functions of ids."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ahead:
-    """A call that is sent, and one that was sent before: answered with the rows of that one, None if there was none.
+class PipelinedCall:
+    """Send a call without waiting for it. Answered with the rows of the previous one, None on the first.
 
-    So the next call is made ready while the database is at work. Inside of a transaction only.
+    So the next call is prepared while the database works. Inside a transaction only.
     """
 
     call: Call | None
@@ -41,7 +79,7 @@ class Ahead:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read:
-    """One statement of ``sql/reads``, which changes nothing. Answered with its rows; sent once more after a lost connection."""
+    """Run one statement of ``sql/reads``, which changes nothing. Answered with its rows; sent once more after a lost connection."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -49,15 +87,15 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Write:
-    """One statement of ``sql/writes``. Answered with its rows; never sent once more."""
+    """Run one statement of ``sql/writes``. Answered with its rows; never sent once more."""
 
     name: str
     arguments: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wire:
-    """A ``Write`` that answers with many rows of which little is looked at: with WireRows."""
+class ReadRaw:
+    """A ``Write`` that returns many rows of which few columns are used. Answered with RawRows."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -65,48 +103,61 @@ class Wire:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Script:
-    """SQL of ours without parameters, already rendered for its schema."""
+    """Run SQL of ours without parameters, already rendered for its schema."""
 
     text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Begin:
-    """From here on everything is one transaction, which ends with the plan."""
+    """Begin a transaction, which ends with the plan."""
 
     discard: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Undo:
-    """Rolls back what was begun, though the plan goes on: it may begin anew."""
+class Rollback:
+    """Roll the transaction back. The plan goes on, and may begin another one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pause:
-    seconds: float
+    """Wait for so many seconds, or until the waker is woken. seconds: None only with a waker."""
+
+    seconds: float | None
+    waker: Waker | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Take:
-    """The next items of an iterator, at most so many. Answered with a list; an empty one is the end."""
+class NextItems:
+    """Take the next items of an iterator, at most so many. Answered with a list; an empty one is the end."""
 
     source: Iterator[Any] | AsyncIterator[Any]
     count: int
 
 
-Step: TypeAlias = Call | Ahead | Read | Write | Wire | Script | Begin | Undo | Pause | Take
+@dataclasses.dataclass(frozen=True, slots=True)
+class Emit:
+    """Give values to the caller, which iterates over ``Database.stream``."""
+
+    values: Sequence[Any]
+
+
+Step: TypeAlias = Call | PipelinedCall | Read | Write | ReadRaw | Script | Begin | Rollback | Pause | NextItems | Emit
 Plan: TypeAlias = Generator[Step, Any, R]
 
 
+# Plans of one step
+
+
 def call(function: str, /, **arguments: Any) -> Plan[list[Row]]:
-    rows: list[Row] = yield Call(function, given(**arguments))
+    rows: list[Row] = yield Call(function, arguments)
     return rows
 
 
 def call_within(lock_timeout: str | None, function: str, /, **arguments: Any) -> Plan[list[Row]]:
     """``call``, but it raises LockNotAvailable where it would have to wait longer than that for a lock."""
-    rows: list[Row] = yield Call(function, given(**arguments), lock_timeout=lock_timeout)
+    rows: list[Row] = yield Call(function, arguments, lock_timeout=lock_timeout)
     return rows
 
 
@@ -120,11 +171,23 @@ def write(name: str, /, **arguments: Any) -> Plan[list[Row]]:
     return rows
 
 
-def wire(name: str, /, **arguments: Any) -> Plan[WireRows]:
-    rows: WireRows = yield Wire(name, arguments)
+def read_raw(name: str, /, **arguments: Any) -> Plan[RawRows]:
+    rows: RawRows = yield ReadRaw(name, arguments)
     return rows
 
 
-def given(**arguments: Any) -> dict[str, Any]:
-    """Arguments of a call without those that are None: they are left to the function's own defaults."""
-    return {name: value for name, value in arguments.items() if value is not None}
+def until_emitted(plan: Plan[None]) -> Plan[Emit | None]:
+    """Runs a plan until it emits values, and returns these; None when the plan has ended."""
+    answer: Any = None
+    failure: Exception | None = None
+    while True:
+        try:
+            step = plan.throw(failure) if failure else plan.send(answer)
+        except StopIteration:
+            return None
+        if isinstance(step, Emit):
+            return step
+        try:
+            answer, failure = (yield step), None
+        except Exception as error:  # noqa: BLE001
+            failure = error

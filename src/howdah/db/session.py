@@ -1,13 +1,14 @@
-"""Answers the steps of a plan, one after another: blocking or awaiting, on a connection of the pool or on the caller's."""
+"""Sessions run one plan each, step by step: blocking or awaiting, on a connection of the pool or on the caller's."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import psycopg
 import psycopg_pool
@@ -16,100 +17,141 @@ from psycopg.rows import dict_row, tuple_row
 
 from howdah.db import adapters
 from howdah.db.error_mapping import is_outage
-from howdah.db.plan import Ahead, Begin, Call, Pause, Read, Row, Script, Step, Take, Undo, Wire, Write
+from howdah.db.plan import (
+    Begin,
+    Call,
+    LoopWaker,
+    NextItems,
+    Pause,
+    PipelinedCall,
+    Plan,
+    Read,
+    ReadRaw,
+    Rollback,
+    Row,
+    Script,
+    Step,
+    ThreadWaker,
+    Write,
+)
 from howdah.db.statements import call_statement, read_statement, write_statement
 from howdah.errors import InvalidOption
 
 if TYPE_CHECKING:
     from howdah.db.database import AsyncConnection, Database, SyncConnection
 
-# The schema was migrated since the statement was prepared, or another backend is asked for it now.
+R = TypeVar("R")
+Statement: TypeAlias = Call | Read | Write | Script
+
+# The schema was migrated since the statement was prepared, or a pooler sent it to another backend.
 _STALE = ("0A000", "26000", "42P05")
 
 
+@dataclasses.dataclass(slots=True)
 class SyncSession:
-    """Answers the steps of one plan."""
+    """Runs one plan, blocking."""
 
-    def __init__(self, database: Database, conn: SyncConnection | None, stack: ExitStack) -> None:
-        self._database = database
-        self._conn = conn
-        self._stack = stack
-        self._begun = ExitStack()
-        self._pipelined = False
-        self._sent: Callable[[], list[Row]] | None = None
+    database: Database
+    conn: SyncConnection | None
+    caller_errors: list[Exception] = dataclasses.field(default_factory=list)
+    """Errors that are not the database's: the caller's own iterable or callable raised them."""
+    _stack: ExitStack = dataclasses.field(default_factory=ExitStack)
+    _begun: ExitStack | None = None
+    _pipelined: bool = False
+    _sent: Callable[[], list[Row]] | None = None
+
+    def run(self, plan: Plan[R]) -> R:
+        """Runs the plan to its end, and returns what it returns."""
+        with self._stack:
+            answer, failure = None, None
+            while True:
+                try:
+                    step = plan.throw(failure) if failure else plan.send(answer)
+                except StopIteration as end:
+                    return cast(R, end.value)
+                except psycopg.Error as error:
+                    if error is not failure:
+                        self.caller_errors.append(error)
+                    raise
+                try:
+                    answer, failure = self.answer(step), None
+                except Exception as error:  # noqa: BLE001
+                    failure = error
+                    if isinstance(step, NextItems):
+                        self.caller_errors.append(error)
 
     def answer(self, step: Step) -> Any:
         match step:
             case Call() | Read() | Write() | Script():
                 return self._rows(step)
-            case Ahead():
+            case PipelinedCall():
                 sent, self._sent = self._sent, None
                 rows = None if sent is None else sent()
                 self._sent = None if step.call is None else self._send_ahead(step.call)
                 return rows
-            case Wire():
-                raise InvalidOption("rows as the wire has them are read by workers, which await them")
             case Begin():
-                if self._conn is None:
-                    self._conn = self._stack.enter_context(self._database.pool().connection())
-                elif not self._conn.autocommit:
-                    # Begins the caller's transaction: if ours were the outermost, it would commit.
-                    self._conn.execute("SELECT")
-                self._begun = self._stack.enter_context(ExitStack())
-                self._begun.enter_context(self._conn.transaction(force_rollback=step.discard))
-            case Undo():
+                self._begin(step)
+            case Rollback():
+                assert self._begun is not None
                 self._begun.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
-            case Take():
+            case NextItems():
                 if isinstance(step.source, AsyncIterator):
                     raise InvalidOption("an async iterable needs the verb that is awaited: aenqueue_many")
                 return list(islice(step.source, step.count))
-            case Pause():
-                time.sleep(step.seconds)
+            case Pause(seconds, waker):
+                assert not isinstance(waker, LoopWaker)
+                (waker.wait if waker else time.sleep)(seconds)  # type: ignore[arg-type]
+            case _:
+                raise InvalidOption(f"{type(step).__name__} is a step of plans that are awaited")
         return None
 
-    def _rows(self, step: Call | Read | Write | Script) -> list[Row]:
-        if self._conn is not None:
-            return self._execute(self._conn, step)
-        pool = self._database.pool()
-        try:
-            return self._borrow(pool, step)
-        except psycopg.OperationalError as error:
-            if not _can_be_repeated(step, error):
-                raise
-            pool.check()
-            return self._borrow(pool, step)
+    def _begin(self, step: Begin) -> None:
+        if self.conn is None:
+            self.conn = self._stack.enter_context(self.database.pool().connection())
+        elif not self.conn.autocommit:
+            # Begins the caller's transaction: if ours were the outermost, it would commit.
+            self.conn.execute("SELECT")
+        self._begun = self._stack.enter_context(ExitStack())
+        self._begun.enter_context(self.conn.transaction(force_rollback=step.discard))
 
-    def _borrow(
-        self, pool: psycopg_pool.ConnectionPool[SyncConnection], step: Call | Read | Write | Script
-    ) -> list[Row]:
-        # Not as a context: that would also look for a transaction to commit, and each step is one of its own.
-        conn = pool.getconn()
-        try:
-            return self._execute(conn, step)
-        finally:
-            pool.putconn(conn)
+    def _rows(self, step: Statement) -> list[Row]:
+        if self.conn is not None:
+            return self._execute(self.conn, step)
+        pool, repeats = self.database.pool(), 1
+        while True:
+            # Not as a context: that would also look for a transaction to commit, and each step is one of its own.
+            conn = pool.getconn()
+            try:
+                return self._execute(conn, step)
+            except psycopg.OperationalError as error:
+                if not repeats or not _can_be_repeated(step, error):
+                    raise
+            finally:
+                pool.putconn(conn)
+            repeats -= 1
+            pool.check()
 
     def _send_ahead(self, call: Call) -> Callable[[], list[Row]]:
-        assert self._conn is not None
-        if not adapters.is_adapted(self._conn.adapters):
-            # Somebody else's, who may be in the middle of anything.
-            rows = self._execute(self._conn, call)
+        assert self.conn is not None
+        if not adapters.is_adapted(self.conn.adapters):
+            # The caller's connection may be in the middle of anything.
+            rows = self._execute(self.conn, call)
             return lambda: rows
         if not self._pipelined:
-            self._stack.enter_context(self._conn.pipeline())
+            self._stack.enter_context(self.conn.pipeline())
             self._pipelined = True
-        cursor = psycopg.Cursor(self._conn, row_factory=dict_row)
-        return cursor.execute(*_statement(call, self._database.schema), prepare=False, binary=True).fetchall
+        cursor = psycopg.Cursor(self.conn, row_factory=dict_row)
+        return cursor.execute(*_statement(call, self.database.schema), prepare=False, binary=True).fetchall
 
-    def _execute(self, conn: SyncConnection, step: Call | Read | Write | Script) -> list[Row]:
-        statement, parameters = _statement(step, self._database.schema)
-        binary = _in_binary(step)
+    def _execute(self, conn: SyncConnection, step: Statement) -> list[Row]:
+        statement, parameters = _statement(step, self.database.schema)
+        binary = not isinstance(step, Script)
         with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
-            if not adapters.is_adapted(conn.adapters):
+            if conn is self.conn and not adapters.is_adapted(conn.adapters):
                 _check_encoding(conn)
                 adapters.adapt(cursor.adapters)
             try:
-                cursor.execute(statement, parameters, prepare=self._database.may_prepare(conn), binary=binary)
+                cursor.execute(statement, parameters, prepare=self.database.may_prepare(conn), binary=binary)
             except psycopg.Error as error:
                 if not _was_stale(conn, error):
                     raise
@@ -117,96 +159,116 @@ class SyncSession:
             return [] if cursor.rownumber is None else cursor.fetchall()
 
 
+@dataclasses.dataclass(slots=True)
 class AsyncSession:
     """``SyncSession``, awaiting."""
 
-    def __init__(self, database: Database, conn: AsyncConnection | None, stack: AsyncExitStack) -> None:
-        self._database = database
-        self._conn = conn
-        self._stack = stack
-        self._begun = AsyncExitStack()
-        self._pipelined = False
-        self._sent: Callable[[], Awaitable[list[Row]]] | None = None
+    database: Database
+    conn: AsyncConnection | None
+    caller_errors: list[Exception] = dataclasses.field(default_factory=list)
+    _stack: AsyncExitStack = dataclasses.field(default_factory=AsyncExitStack)
+    _begun: AsyncExitStack | None = None
+    _pipelined: bool = False
+    _sent: Callable[[], Awaitable[list[Row]]] | None = None
+
+    async def run(self, plan: Plan[R]) -> R:
+        async with self._stack:
+            answer, failure = None, None
+            while True:
+                try:
+                    step = plan.throw(failure) if failure else plan.send(answer)
+                except StopIteration as end:
+                    return cast(R, end.value)
+                except psycopg.Error as error:
+                    if error is not failure:
+                        self.caller_errors.append(error)
+                    raise
+                try:
+                    answer, failure = await heed_cancellation(self.answer(step)), None
+                except Exception as error:  # noqa: BLE001
+                    failure = error
+                    if isinstance(step, NextItems):
+                        self.caller_errors.append(error)
 
     async def answer(self, step: Step) -> Any:
         match step:
             case Call() | Read() | Write() | Script():
                 return await self._rows(step)
-            case Ahead():
+            case PipelinedCall():
                 sent, self._sent = self._sent, None
                 rows = None if sent is None else await sent()
                 self._sent = None if step.call is None else await self._send_ahead(step.call)
                 return rows
-            case Wire():
-                assert self._conn is not None
-                return await self._wire_rows(self._conn, step)
+            case ReadRaw():
+                return await self._raw_rows(step)
             case Begin():
-                if self._conn is None:
-                    pool = await self._database.apool()
-                    self._conn = await self._stack.enter_async_context(pool.connection())
-                elif not self._conn.autocommit:
-                    await self._conn.execute("SELECT")
-                self._begun = await self._stack.enter_async_context(AsyncExitStack())
-                await self._begun.enter_async_context(self._conn.transaction(force_rollback=step.discard))
-            case Undo():
+                await self._begin(step)
+            case Rollback():
+                assert self._begun is not None
                 await self._begun.__aexit__(psycopg.Rollback, psycopg.Rollback(), None)
-            case Take():
-                return await _taken(step)
-            case Pause():
-                await asyncio.sleep(step.seconds)
+            case NextItems():
+                return await _next_items(step)
+            case Pause(seconds, waker):
+                assert not isinstance(waker, ThreadWaker)
+                await (waker.wait if waker else asyncio.sleep)(seconds)  # type: ignore[arg-type]
         return None
 
-    async def _rows(self, step: Call | Read | Write | Script) -> list[Row]:
-        if self._conn is not None:
-            return await self._execute(self._conn, step)
-        pool = await self._database.apool()
-        try:
-            return await self._borrow(pool, step)
-        except psycopg.OperationalError as error:
-            if not _can_be_repeated(step, error):
-                raise
+    async def _begin(self, step: Begin) -> None:
+        if self.conn is None:
+            pool = await self.database.apool()
+            self.conn = await self._stack.enter_async_context(pool.connection())
+        elif not self.conn.autocommit:
+            await self.conn.execute("SELECT")
+        self._begun = await self._stack.enter_async_context(AsyncExitStack())
+        await self._begun.enter_async_context(self.conn.transaction(force_rollback=step.discard))
+
+    async def _rows(self, step: Statement) -> list[Row]:
+        if self.conn is not None:
+            return await self._execute(self.conn, step)
+        pool, repeats = await self.database.apool(), 1
+        while True:
+            conn = await pool.getconn()
+            try:
+                return await self._execute(conn, step)
+            except psycopg.OperationalError as error:
+                if not repeats or not _can_be_repeated(step, error):
+                    raise
+            finally:
+                await pool.putconn(conn)
+            repeats -= 1
             await pool.check()
-            return await self._borrow(pool, step)
 
-    async def _borrow(
-        self, pool: psycopg_pool.AsyncConnectionPool[AsyncConnection], step: Call | Read | Write | Script
-    ) -> list[Row]:
-        conn = await pool.getconn()
-        try:
-            return await self._execute(conn, step)
-        finally:
-            await pool.putconn(conn)
-
-    async def _execute(self, conn: AsyncConnection, step: Call | Read | Write | Script) -> list[Row]:
-        statement, parameters = _statement(step, self._database.schema)
+    async def _execute(self, conn: AsyncConnection, step: Statement) -> list[Row]:
+        statement, parameters = _statement(step, self.database.schema)
         async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
-            if not adapters.is_adapted(conn.adapters):
+            if conn is self.conn and not adapters.is_adapted(conn.adapters):
                 _check_encoding(conn)
                 adapters.adapt(cursor.adapters)
-            await self._send(cursor, statement, parameters, binary=_in_binary(step))
+            await self._send(cursor, statement, parameters, binary=not isinstance(step, Script))
             return [] if cursor.rownumber is None else await cursor.fetchall()
 
     async def _send_ahead(self, call: Call) -> Callable[[], Awaitable[list[Row]]]:
-        assert self._conn is not None
-        if not adapters.is_adapted(self._conn.adapters):
-            rows = await self._execute(self._conn, call)
+        assert self.conn is not None
+        if not adapters.is_adapted(self.conn.adapters):
+            rows = await self._execute(self.conn, call)
 
             async def known() -> list[Row]:
                 return rows
 
             return known
         if not self._pipelined:
-            await self._stack.enter_async_context(self._conn.pipeline())
+            await self._stack.enter_async_context(self.conn.pipeline())
             self._pipelined = True
-        cursor = psycopg.AsyncCursor(self._conn, row_factory=dict_row)
-        await cursor.execute(*_statement(call, self._database.schema), prepare=False, binary=True)
+        cursor = psycopg.AsyncCursor(self.conn, row_factory=dict_row)
+        await cursor.execute(*_statement(call, self.database.schema), prepare=False, binary=True)
         return cursor.fetchall
 
-    async def _wire_rows(self, conn: AsyncConnection, step: Wire) -> adapters.WireRows:
-        async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
-            adapters.leave_as_it_is(cursor.adapters)
-            await self._send(cursor, write_statement(self._database.schema, step.name), step.arguments, binary=True)
-            return adapters.WireRows(cursor, await cursor.fetchall())
+    async def _raw_rows(self, step: ReadRaw) -> adapters.RawRows:
+        assert self.conn is not None
+        async with psycopg.AsyncCursor(self.conn, row_factory=tuple_row) as cursor:
+            adapters.leave_raw(cursor.adapters)
+            await self._send(cursor, write_statement(self.database.schema, step.name), step.arguments, binary=True)
+            return adapters.RawRows(cursor, await cursor.fetchall())
 
     async def _send(
         self,
@@ -217,7 +279,7 @@ class AsyncSession:
         binary: bool,
     ) -> None:
         try:
-            may_prepare = self._database.may_prepare(cursor.connection)
+            may_prepare = self.database.may_prepare(cursor.connection)
             await cursor.execute(statement, parameters, prepare=may_prepare, binary=binary)
         except psycopg.Error as error:
             if not _was_stale(cursor.connection, error):
@@ -225,10 +287,16 @@ class AsyncSession:
             await cursor.execute(statement, parameters, prepare=False, binary=binary)
 
 
-def _statement(step: Call | Read | Write | Script, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
+def _statement(step: Statement, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
+    """The SQL of a step, and its parameters.
+
+    Their rows are asked for in binary: as text they would depend on the DateStyle, IntervalStyle and the like of the
+    session. A script may be several statements, which only the protocol for text takes at once.
+    """
     match step:
         case Call():
-            return call_statement(schema, step.function, tuple(step.arguments), step.lock_timeout), step.arguments
+            arguments = {name: value for name, value in step.arguments.items() if value is not None}
+            return call_statement(schema, step.function, tuple(arguments), step.lock_timeout), arguments
         case Read():
             return read_statement(schema, step.name), step.arguments
         case Write():
@@ -237,14 +305,8 @@ def _statement(step: Call | Read | Write | Script, schema: str) -> tuple[bytes, 
             return step.text.encode(), None
 
 
-def _in_binary(step: Call | Read | Write | Script) -> bool:
-    """Whether rows come in binary. As text they would depend on DateStyle, IntervalStyle, extra_float_digits, … of the session.
-    A script may be several statements, which only the protocol that knows text alone takes at once."""
-    return not isinstance(step, Script)
-
-
 def _check_encoding(conn: SyncConnection | AsyncConnection) -> None:
-    """Values are sent as UTF-8. A session that takes them for something else would store other characters."""
+    """Values are sent as UTF-8. A session with another encoding would store other characters."""
     encoding = conn.pgconn.parameter_status(b"client_encoding")
     if encoding not in (b"UTF8", None):
         raise InvalidOption(
@@ -253,7 +315,7 @@ def _check_encoding(conn: SyncConnection | AsyncConnection) -> None:
         )
 
 
-async def _taken(step: Take) -> list[Any]:
+async def _next_items(step: NextItems) -> list[Any]:
     if not isinstance(step.source, AsyncIterator):
         return list(islice(step.source, step.count))
     items: list[Any] = []
@@ -265,17 +327,32 @@ async def _taken(step: Take) -> list[Any]:
     return items
 
 
-def _can_be_repeated(step: Call | Read | Write | Script, error: psycopg.OperationalError) -> bool:
-    """Whether to send a step once more after its connection was lost: only where that can do no harm."""
+def _can_be_repeated(step: Statement, error: psycopg.OperationalError) -> bool:
+    """Whether a step may be sent once more after its connection was lost: only where a second time changes nothing."""
     if isinstance(error, psycopg_pool.PoolTimeout) or not is_outage(error):
         return False
     return isinstance(step, Read) or (isinstance(step, Call) and step.repeatable)
 
 
 def _was_stale(conn: SyncConnection | AsyncConnection, error: psycopg.Error) -> bool:
-    """Whether a statement was refused only because it had been prepared, and can be sent again. From now on, the
-    connection prepares none."""
+    """Whether a statement failed only because it was prepared, and can be sent again. If so, the connection
+    prepares no more statements."""
     if error.sqlstate not in _STALE or conn.prepare_threshold is None:
         return False
     conn.prepare_threshold = None
     return conn.pgconn.transaction_status == TransactionStatus.IDLE
+
+
+async def heed_cancellation(answer: Awaitable[R]) -> R:
+    """Awaits, and raises CancelledError if the task was cancelled meanwhile.
+
+    Until Python 3.12, ``asyncio.wait_for``, by which the driver waits, loses a cancellation that arrives together with
+    the answer, or with an error.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        return await answer
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError

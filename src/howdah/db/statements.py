@@ -40,7 +40,7 @@ def check_schema_name(schema: object) -> str:
 
 
 def render(text: str, schema: str, *, roles_of: str | None = None) -> str:
-    """The text for a schema; with the roles of another one, if need be."""
+    """The text for a schema. roles_of: the schema whose roles it names, if that is another one."""
 
     def rendered(token: re.Match[str]) -> str:
         return quoted(schema if token[1] is None else f"{roles_of or schema}{token[1]}")
@@ -79,14 +79,14 @@ def _files(folder: Traversable) -> dict[str, Traversable]:
 
 @functools.cache
 def digest(*folders: str) -> str:
-    """What tells one version of the files of these folders from another."""
+    """A hash of all files of these folders."""
     paths = (f"{folder}/{name}" for folder in folders for name in names(folder))
     return hashlib.sha256("\0".join(map(source, paths)).encode()).hexdigest()[:16]
 
 
 @functools.lru_cache(maxsize=1024)
 def roles_that_may_use(name: str, schema: str) -> tuple[str, ...]:
-    """The roles to which a function, a relation or the schema is granted; none if it is granted to nobody."""
+    """The roles to which a function, a relation or the schema is granted."""
     return tuple(
         schema + role
         for grant in _GRANT.finditer(source("roles/3_grant"))
@@ -111,7 +111,7 @@ def call_statement(schema: str, function: str, arguments: tuple[str, ...], lock_
     values: dict[str, sql.Composable] = {name: sql.Placeholder(name) for name in arguments}
     bound: sql.Composable = sql.SQL("")
     if lock_timeout is not None:
-        # For this statement's transaction alone. The ids depend on it, so that it comes first, whatever the planner does.
+        # For this statement's transaction alone. The ids depend on it, so that every plan evaluates it first.
         bound = sql.SQL("pg_catalog.set_config('lock_timeout', {}, true) AS bound, ").format(lock_timeout)
         values["ids"] = sql.SQL("CASE WHEN bound IS NOT NULL THEN {} END").format(values["ids"])
     named = (sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), value) for name, value in values.items())

@@ -1,8 +1,8 @@
 """The typed arguments of a handler: a job's JSON data, checked and converted by the function's annotations.
 
-Arguments may be secrets, and an error's message ends in logs and in the database. So no message holds a
-value: of what others raise (msgspec, pydantic, a class's own checks) only texts known to be free of values
-are repeated, and the original exception is not chained.
+Arguments may be secret, and messages of errors end up in logs and in the database. So no message contains a value: of the
+errors of others (msgspec, pydantic, a class's own checks) only texts without values are repeated, and the original
+exception is not chained.
 """
 
 from __future__ import annotations
@@ -85,17 +85,14 @@ class Arguments:
     def encode(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Python values, as a caller of ``handler.enqueue`` passes them, as JSON builtins.
 
-        What has no annotation is passed on as it is. Raises InvalidArguments.
+        What has no annotation is passed on as it is. The values are checked when the job is enqueued, by ``decode``.
+        Raises InvalidArguments.
         """
         if self._batch:
             return dict(given)
-        problem = self._wrong_names(given)
-        if problem is not None:
+        if given.keys() != self._known and (problem := self._wrong_names(given)) is not None:
             raise problem
-        encoded = {name: self._write(name, value) if name in self._types else value for name, value in given.items()}
-        if self._struct is not None:
-            self.decode(encoded)
-        return encoded
+        return {name: self._write(name, value) if name in self._types else value for name, value in given.items()}
 
     def decode(self, data: Any) -> dict[str, Any]:
         """A job's data as keyword arguments for the function. Raises InvalidArguments."""
@@ -123,14 +120,14 @@ class Arguments:
             try:
                 found = asdict(self._read(text))
             except Exception:  # noqa: BLE001
-                return self.decode(json.loads(text))  # which finds out what is wrong
+                return self.decode(json.loads(text))  # raises an error that says what is wrong
             return found if len(found) == len(self._required) else _given(found)
         return self.decode(json.loads(text))
 
     # The signature
 
     def _is_served(self, parameter: inspect.Parameter) -> bool:
-        """Whether the worker provides it. Remembers what it is, if it is not data."""
+        """Whether the worker provides it: the job, a resource. Remembers which."""
         if parameter.kind is parameter.VAR_KEYWORD:
             self._takes_any_name = True
             return True
@@ -157,7 +154,7 @@ class Arguments:
         return []
 
     def _prepare(self, name: str, annotation: Any) -> None:
-        """Checks that values of this annotation can be stored, and finds out what they need."""
+        """Checks that values of this annotation can be stored, and prepares their conversion."""
         self._writers[name] = as_json
         for shape in self._shapes(name, annotation):
             flaw = _flaw(shape)
@@ -180,7 +177,7 @@ class Arguments:
         )
 
     def _make_struct(self, data: list[inspect.Parameter]) -> type[msgspec.Struct]:
-        # The function fills in its own defaults: any object may be one, and none gets into the data.
+        # The function applies its own defaults: any object may be one, and none is stored in the data.
         fields: list[Any] = [
             (each.name, each.annotation) if each.default is _EMPTY else (each.name, each.annotation, UNSET)
             for each in data
@@ -199,14 +196,12 @@ class Arguments:
         raise problem
 
     def _unchecked(self, data: dict[str, Any]) -> dict[str, Any]:
-        if data.keys() != self._known:
-            problem = self._wrong_names(data)
-            if problem is not None:
-                raise problem
+        if data.keys() != self._known and (problem := self._wrong_names(data)) is not None:
+            raise problem
         return dict(data)
 
     def _as_given(self, found: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """Without the parameters that were not given, with the extra ones that were."""
+        """Without the parameters that were not given, and with the extra ones that were."""
         if self._takes_any_name:
             problem = self._wrong_names(data)
             if problem is not None:
@@ -257,19 +252,19 @@ class Arguments:
 
 
 class Result:
-    """What a handler returns: how it becomes JSON, and that what the function's annotation says.
+    """The result of a handler: converted to JSON, and back to the type of the function's annotation.
 
-    Where there is no annotation, or none that JSON could become, a result is JSON as it is.
+    Without an annotation that JSON can be converted to, a result stays JSON.
     """
 
     def __init__(self, function: Callable[..., Any], *, batch: bool = False) -> None:
         self._handler = str(getattr(function, "__name__", type(function).__name__))
         self._options: dict[str, Any] = {}
-        self._writer = as_json
+        self._writer: Callable[[Any], Any] = as_json
         self._type: Any = Any if batch else self._prepared(_returned(function))
 
     def encode(self, value: Any) -> Any:
-        """What the function returned as JSON builtins; as it is where that is not what its annotation says."""
+        """What the function returned as JSON builtins; unchanged if it does not fit the annotation."""
         if self._type is Any or value is None:
             return value
         try:
@@ -328,7 +323,7 @@ def _parameters(function: Callable[..., Any], handler: str) -> Iterator[inspect.
 
 
 def _innermost(function: Any) -> Any:
-    """The function that was written down, whose module its annotations refer to."""
+    """The function inside decorators and partials, in whose module its annotations are resolved."""
     function = inspect.unwrap(function)
     if isinstance(function, functools.partial):
         return _innermost(function.func)
@@ -338,7 +333,7 @@ def _innermost(function: Any) -> Any:
 
 
 def _names_around(function: Any) -> dict[str, Any]:
-    """What the function could see where it is defined: the locals of functions and classes around it."""
+    """The locals of the functions and classes around a function, for its annotations."""
     names: dict[str, Any] = {}
     code = getattr(function, "__code__", None)
     frame = inspect.currentframe() if code is not None else None
@@ -374,7 +369,7 @@ def _hint(annotation: Any, module: dict[str, Any], scope: dict[str, Any]) -> Any
 
 
 def _returned(function: Callable[..., Any]) -> Any:
-    """The annotation of what is returned, without what says how a job goes on; Any if it says nothing."""
+    """The return annotation without the outcomes; Any if there is none."""
     try:
         annotation = inspect.signature(function).return_annotation
         innermost = _innermost(function)
@@ -423,7 +418,7 @@ def _every_shape(root: shapes.Type) -> Iterator[shapes.Type]:
 
 
 def _needed(shape: shapes.Type) -> dict[str, Any]:
-    """What msgspec must be told to convert values of this type."""
+    """The options that msgspec needs to convert values of this type."""
     if isinstance(shape, shapes.CustomType):
         return {"dec_hook": _from_builtins}
     if isinstance(shape, shapes.DictType) and not isinstance(shape.key_type, shapes.StrType):
@@ -432,7 +427,7 @@ def _needed(shape: shapes.Type) -> dict[str, Any]:
 
 
 def _flaw(shape: shapes.Type) -> str | None:
-    """Why values of this type cannot be converted, if so."""
+    """Why values of this type cannot be converted; None if they can."""
     kind: Any = getattr(shape, "cls", None)
     if isinstance(shape, shapes.CustomType) and kind is not object and not is_model(kind):
         return f"{inspect.formatannotation(kind)} is not a type that Howdah knows"
@@ -454,7 +449,7 @@ def _from_builtins(kind: Any, value: Any) -> Any:
     if kind is object:
         return value
     try:
-        # As JSON, because a model in strict mode takes no datetime from a Python str.
+        # As JSON: in strict mode, a model does not convert a Python str to a datetime.
         return kind.model_validate_json(json.dumps(value))
     except ValueError as error:
         problem = _model_refusal(kind, error)
@@ -464,7 +459,7 @@ def _from_builtins(kind: Any, value: Any) -> Any:
 # Messages without values
 
 
-# How msgspec says what is wrong, and where.
+# The form of msgspec's messages: what is wrong, and where.
 _PLACE: Final = re.compile(r"(?s:(?P<text>.*)) - at (?P<key>`key` in )?`\$\.(?P<field>(?P<name>\w+)[^`\n]*)`")
 _VALUE_FREE: Final = (
     "Expected `",
@@ -501,7 +496,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _model_refusal(model: Any, error: Any) -> Refused:
-    """The first error of pydantic. Its texts are its own where it links to its docs, unless a part was filled in."""
+    """The first error of pydantic. Errors with a link to its docs have a text of its own, without values unless it was filled in."""
     if not hasattr(error, "errors"):
         return Refused(f"{type(error).__name__} in a check of {model.__name__}")
     first = error.errors(include_input=False)[0]
@@ -512,7 +507,7 @@ def _model_refusal(model: Any, error: Any) -> Refused:
 
 
 def _model_place(model: Any, location: tuple[int | str, ...]) -> str:
-    """The location as a path, in which keys of dicts are not shown: they are data."""
+    """The location as a path. Keys of dicts are data, and not shown."""
     path, models = "", [model]
     for part in location:
         field = next((field for each in models for name, field in _fields(each) if part == name), None)

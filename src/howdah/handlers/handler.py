@@ -1,7 +1,7 @@
-"""A handler: the function that runs the jobs of a type, and what is to be known about them.
+"""A handler: the function that runs the jobs of a type, and its options.
 
-Options that concern a job wherever it is (priority, attempts, timeout, retry policy, order) are declared
-to the database when a worker starts, so that producers without the handler get them too.
+Options of the jobs themselves (priority, attempts, timeout, retry policy, order) are stored in the database when a worker
+starts, so that producers without the handler use them, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Batch:
 
 
 class Handler(Generic[P, R]):
-    """A registered function. Calling it calls the function; ``enqueue`` adds a job that will."""
+    """A registered function. Calling it calls the function; ``enqueue`` adds a job that calls it in a worker."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Handler(Generic[P, R]):
         }
         if process and not self.is_importable:
             raise InvalidOption(
-                f"the handler {self.name!r} is to run in a child process, which must import it: define"
+                f"the handler {self.name!r} runs in a child process, which must import it: define"
                 f" {_name_of(function)} at the top level of a module"
             )
 
@@ -130,25 +130,25 @@ class Handler(Generic[P, R]):
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
         """Adds a job for each mapping of arguments, as ``queue.enqueue_many`` does, which has more options."""
-        return Chosen(self, {}).enqueue_many(items, **bulk)
+        return HandlerWithOptions(self, {}).enqueue_many(items, **bulk)
 
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
         """``enqueue_many``, awaited."""
-        return await Chosen(self, {}).aenqueue_many(items, **bulk)
+        return await HandlerWithOptions(self, {}).aenqueue_many(items, **bulk)
 
     @overload
-    def using(self: Handler[P, Coroutine[Any, Any, T]], **chosen: Any) -> Chosen[T]: ...
+    def using(self: Handler[P, Coroutine[Any, Any, T]], **options: Any) -> HandlerWithOptions[T]: ...
 
     @overload
-    def using(self: Handler[P, T], **chosen: Any) -> Chosen[T]: ...
+    def using(self: Handler[P, T], **options: Any) -> HandlerWithOptions[T]: ...
 
-    def using(self, **chosen: Any) -> Chosen[Any]:
+    def using(self, **options: Any) -> HandlerWithOptions[Any]:
         """The same handler with options of ``queue.enqueue`` set: ``handler.using(delay=60).enqueue(…)``."""
         known = inspect.signature(self.queue.enqueue).parameters.keys() - {"self", "job_type", "data"}
-        unknown = chosen.keys() - known
+        unknown = options.keys() - known
         if unknown:
             raise InvalidOption(f"{', '.join(sorted(unknown))}: not an option of enqueue ({', '.join(sorted(known))})")
-        return Chosen(self, chosen)
+        return HandlerWithOptions(self, options)
 
     def _encoded(self, items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         return (self.arguments.encode(item) for item in items)
@@ -157,7 +157,7 @@ class Handler(Generic[P, R]):
 
     @property
     def declaration(self) -> dict[str, Any]:
-        """What the database is told about the type."""
+        """The options of the type that are stored in the database."""
         return {
             "job_type": self.name,
             "ordered": self.ordered,
@@ -167,17 +167,17 @@ class Handler(Generic[P, R]):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """What its jobs are enqueued with where the caller does not say."""
+        """The options of its jobs where the caller sets none."""
         stored = self.retries.stored
-        chosen = {
+        defaults = {
             **{name: self._declared[name] for name in ("priority", "max_attempts", "timeout", "expires_in")},
             "retry_policy": None if stored is None else stored_mapping(stored, "retry_policy"),
         }
-        return {name: value for name, value in chosen.items() if value is not None}
+        return {name: value for name, value in defaults.items() if value is not None}
 
     @property
     def is_importable(self) -> bool:
-        """Whether a child process can find the function by its name."""
+        """Whether a child process can import the function by its name."""
         return "<" not in getattr(self.function, "__qualname__", "<")
 
 
@@ -185,14 +185,14 @@ AnyHandler: TypeAlias = Handler[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Chosen(Generic[T]):
+class HandlerWithOptions(Generic[T]):
     """A handler, and options for the jobs that are added through it."""
 
     handler: Handler[Any, Any]
     options: Mapping[str, Any]
 
     def enqueue(self, /, **arguments: Any) -> Job[T]:
-        """Adds a job with these arguments and the chosen options."""
+        """Adds a job with these arguments and options."""
         return self.handler.queue.enqueue(self.handler.name, self.handler.arguments.encode(arguments), **self.options)
 
     async def aenqueue(self, /, **arguments: Any) -> Job[T]:
@@ -201,7 +201,7 @@ class Chosen(Generic[T]):
         return await self.handler.queue.aenqueue(self.handler.name, encoded, **self.options)
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
-        """Adds a job for each mapping of arguments, with the chosen options."""
+        """Adds a job for each mapping of arguments, with the options."""
         encoded = self.handler._encoded(items)
         return self.handler.queue.enqueue_many(self.handler.name, encoded, **self.options, **bulk)
 

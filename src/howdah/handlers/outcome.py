@@ -1,10 +1,10 @@
-"""What a handler may say besides returning a result: retry, snooze, cancel, fail.
+"""Outcomes: what a handler may return or raise instead of a result.
 
 Each can be returned or raised::
 
-    return Snooze(60)             # not now; costs no attempt
+    return Snooze(60)             # run again in a minute; costs no attempt
     raise Retry(delay=5)          # this attempt failed; try again in five seconds
-    raise Fail("no such user")    # failed for good, whatever attempts are left
+    raise Fail("no such user")    # failed for good, with attempts left
     raise Cancel("not wanted")    # ends as cancelled
 """
 
@@ -21,15 +21,15 @@ from howdah.errors import InvalidOption
 
 
 class Outcome(Exception):
-    """What a handler wants to become of its job. Returned or raised."""
+    """What the job becomes after this attempt. Returned or raised by a handler."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is unpickled by calling its class with its args, which are not what these are made of.
+        # Pickle calls an exception's class with its args, which are not the arguments of these classes.
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class Retry(Outcome):
-    """This attempt failed; try again at a moment, or after a delay (by the retry policy if neither is given)."""
+    """This attempt failed. The job runs again at a moment, or after a delay; by the retry policy if neither is given."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Retry(Outcome):
 
 
 class Snooze(Outcome):
-    """Not now: again at a moment, or after a delay. Costs no attempt."""
+    """The job runs again at a moment, or after a delay. Costs no attempt."""
 
     def __init__(self, delay: Seconds | None = None, *, at: datetime | None = None) -> None:
         super().__init__("the handler put the job off")
@@ -60,7 +60,7 @@ class Cancel(Outcome):
 
 
 class Fail(Outcome):
-    """Ends the job as failed, whatever attempts are left."""
+    """Ends the job as failed, with attempts left."""
 
     def __init__(self, message: str = "failed for good") -> None:
         super().__init__(options.text(message, "message"))
@@ -68,14 +68,14 @@ class Fail(Outcome):
 
 def _when(delay: Seconds | None, at: datetime | None) -> tuple[float | None, datetime | None]:
     if delay is not None and at is not None:
-        raise InvalidOption("delay and at say the same thing twice: pass one of them")
+        raise InvalidOption("delay and at exclude each other: pass one of them")
     return (
         None if delay is None else options.span(delay, "delay").total_seconds(),
         None if at is None else options.moment(at, "at"),
     )
 
 
-# What the worker writes, as plain values that also cross to and from child processes.
+# What the worker writes, as plain values that can be sent to and from child processes.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,22 +112,22 @@ class Crashed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The handler was stopped by the worker, or had not begun: the job is handed back."""
+    """The worker stopped the handler, or it had not begun: the job is released."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompletedByHandler:
-    """The handler completed the job in a transaction of its own: nothing is left to write, unless that was rolled back."""
+    """The handler completed the job in its own transaction. Nothing is left to write, unless that was rolled back."""
 
     otherwise: Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted
-    """What becomes of the job then."""
+    """The outcome if it was rolled back."""
 
 
 Ending: TypeAlias = Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | CompletedByHandler
 
 
 def in_ascii(ending: Ending) -> Ending:
-    """The same in words that a database of any encoding can store: what is beyond ASCII is escaped."""
+    """The same in ASCII, which a database of any encoding can store. Other characters are escaped."""
     match ending:
         case Failed():
             traceback = None if ending.traceback is None else _escaped(ending.traceback)

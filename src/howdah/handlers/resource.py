@@ -1,4 +1,4 @@
-"""Resources: what a worker opens once, and handlers receive by type or by name."""
+"""Resources: objects that a worker opens once, and handlers receive by type or by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from howdah.errors import InvalidOption
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resource:
-    """Marks a handler's parameter that is given a resource of the worker, and is no part of the job's data.
+    """Marks a handler's parameter that receives a resource of the worker, and is not part of the job's data.
 
     ``pool: Annotated[Pool, Resource]`` asks for it by type, ``Annotated[Pool, Resource("orders")]`` by name.
     """
@@ -20,7 +20,7 @@ class Resource:
 
 
 def marker_in(metadata: Iterable[Any]) -> Resource | None:
-    """The marker among the extras of an Annotated: the class stands for an instance without a name."""
+    """The marker in the metadata of an Annotated. The class counts as an instance without a name."""
     for extra in metadata:
         if extra is Resource:
             return Resource()
@@ -54,7 +54,7 @@ def _fitting(resources: Mapping[str | type, Any], kind: Any) -> list[Any]:
 def _fits(key: str | type, value: Any, kind: Any) -> bool:
     try:
         return isinstance(value, kind) or (isinstance(key, type) and issubclass(key, kind))
-    except TypeError:  # not a class, or a protocol that cannot be asked
+    except TypeError:  # not a class, or a protocol without runtime checks
         return False
 
 

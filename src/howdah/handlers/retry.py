@@ -48,7 +48,7 @@ class Linear:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Immediately:
-    """At once."""
+    """No delay."""
 
 
 Policy: TypeAlias = Exponential | Fixed | Linear | Immediately
@@ -57,7 +57,7 @@ RetryRule: TypeAlias = "Policy | Mapping[str, Any] | RetryCallable | Mapping[typ
 
 _KINDS = {Exponential: "exponential", Fixed: "fixed", Linear: "linear", Immediately: "none"}
 _RANGES = {"delay": (0, 10**9), "factor": (1, 1000), "max": (0, 10**9), "jitter": (0, 1)}
-"""Those of howdah.retry_delay."""
+"""The kinds that the SQL function retry_delay knows."""
 
 
 def as_data(policy: Policy | Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _is_number(value: object, least: float, most: float) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retries:
-    """What a handler's options say about failures: the stored policy, and the rules that need the exception."""
+    """The retry options of a handler: the policy that is stored, and the rules that need the exception."""
 
     stored: dict[str, Any] | None = None
     by_class: Mapping[type[BaseException], dict[str, Any]] = dataclasses.field(default_factory=dict)

@@ -1,10 +1,9 @@
-"""What stands between values and the database, for those who encrypt or compress them.
+"""Codecs encrypt or compress values before they are stored.
 
-A codec turns a JSON value into another JSON value before it is stored, and back when it is read. It
-sees everything of a user's that is stored: data, results, errors, checkpoints, events, logs. ``howdah.encryption`` has
-one that encrypts.
+A codec turns a JSON value into another JSON value before it is stored, and back when it is read. It is applied to all
+values of users: data, results, errors, checkpoints, events, logs. ``howdah.encryption`` has one that encrypts.
 
-What a codec cannot read takes nothing else with it: ``Unreadable`` stands in its place.
+Where a codec cannot read a value, ``Unreadable`` takes its place, and the rest of the job can still be read.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, overload
 
 from howdah.model.failure import describe
 
 REDACTED: Final = "[redacted]"
-"""What is there instead of a user's own values for a login that may not see them."""
+"""Replaces users' values for a login that may not see them."""
 
 
 class Codec(Protocol):
@@ -27,7 +26,7 @@ class Codec(Protocol):
         """What is stored: anything that JSON can hold."""
 
     def decode(self, value: Any) -> Any:
-        """What was given to ``encode``. Raise anything if it cannot be read: an ``Unreadable`` stands in its place then."""
+        """The value that was given to ``encode``. Raise any exception if it cannot be read: ``Unreadable`` then takes its place."""
 
 
 class PlainCodec:
@@ -44,27 +43,27 @@ PLAIN = PlainCodec()
 
 
 def encode_text(codec: Codec, text: str) -> str:
-    """Text columns (errors) hold text: what a codec makes of it is kept as JSON, marked as such."""
+    """Text for a text column (errors). What a codec makes of it is stored as JSON, with a mark."""
     return text if codec is PLAIN else json.dumps({_MARK: codec.encode(text)})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Stands where what is stored could not be read: a key of the queue's codec is missing, or it was changed; or it is
-    JSON that Python cannot read, with numbers of thousands of digits or thousands of levels. Nothing is lost by that.
+    """Takes the place of a stored value that could not be read: a key of the queue's codec is missing, the value was
+    changed, or Python cannot read the JSON (numbers of thousands of digits, thousands of levels). The value stays stored.
     """
 
     reason: str
 
 
 def codec_of(row: Mapping[str, Any], codec: Codec) -> Codec:
-    """What reads the values of a row. What was redacted is not the codec's; that it was says the row, and not a value."""
+    """The codec for the values of a row: none if they were redacted. The row says so, because a value could be forged."""
     return PLAIN if row.get("is_redacted") else codec
 
 
-def decoded(codec: Codec, value: Any) -> Any:
+def decoded(value: Any, codec: Codec) -> Any:
     """The value; Unreadable if the codec, or Python before it, cannot read it."""
-    if value is None or isinstance(value, Unreadable):
+    if value is None or codec is PLAIN or isinstance(value, Unreadable):
         return value
     try:
         return codec.decode(value)
@@ -73,12 +72,20 @@ def decoded(codec: Codec, value: Any) -> Any:
         return Unreadable(describe(error))
 
 
-def decoded_text(codec: Codec, text: str) -> str:
-    """The text; as it is where the database itself wrote it (a lease that passed, a timeout).
+@overload
+def decoded_text(text: str, codec: Codec) -> str: ...
 
-    What the database has added to it (how often a worker died) stands behind it.
+
+@overload
+def decoded_text(text: str | None, codec: Codec) -> str | None: ...
+
+
+def decoded_text(text: str | None, codec: Codec) -> str | None:
+    """The text; unchanged where the database itself wrote it (a lease that passed, a timeout).
+
+    What the database has appended to it (how often a worker died) stays behind it.
     """
-    if codec is PLAIN or not text.startswith(_BEGINNING):
+    if text is None or codec is PLAIN or not text.startswith(_BEGINNING):
         return text
     try:
         marked, end = _READER.raw_decode(text)

@@ -1,4 +1,4 @@
-"""An event: something that happened to a job, kept in order."""
+"""Events of jobs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that happened to a job.
+    """One event of a job.
 
-    kind: "event", told by its handler; "log", a line that the handler logged, whose name is its level; "status",
-    an attempt that has ended, whose name is the job's status since then, and whose data say why.
+    kind: "event", recorded by its handler; "log", a line that the handler logged, whose name is its level; "status", the
+    end of an attempt, whose name is the job's status since then, and whose data say why.
     seq: 1, 2, 3 … within its job.
     at: when it happened, by the database's clock.
-    attempt, token: whose it is; where attempts were counted anew, tokens still tell them apart.
+    attempt, token: the attempt that it belongs to; a retry counts attempts from 1 again, and tokens stay distinct.
     name: of an event, what the handler called it.
-    data: what was said with it; of a log line, its message and its logger.
+    data: the event's data; of a log line, its message and its logger.
     """
 
     job_id: uuid.UUID
@@ -42,9 +42,9 @@ def event_of(row: dict[str, Any], codec: Codec) -> Event:
     codec = codec_of(row, codec)
     data = row["data"]
     if row["kind"] != "status":
-        data = decoded(codec, data)
+        data = decoded(data, codec)
     elif isinstance(data, dict) and isinstance(data.get("error"), str):
-        data = {**data, "error": decoded_text(codec, data["error"])}
+        data = {**data, "error": decoded_text(data["error"], codec)}
     return Event(
         job_id=row["job_id"],
         job_type=row["job_type"],

@@ -1,4 +1,4 @@
-"""Exceptions as text: whatever was raised, its failure is recorded."""
+"""Exceptions as text. An exception that cannot be printed is recorded, too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def message_of(error: BaseException) -> str:
 
 
 def loggable(error: BaseException) -> BaseException:
-    """The exception as it may stand in a log: without the details of PostgreSQL, which may repeat a whole row."""
+    """The exception for a log: without PostgreSQL's details, which may repeat a whole row."""
     primary = getattr(getattr(error, "diag", None), "message_primary", None)
     return error if primary is None else type(error)(primary).with_traceback(error.__traceback__)
 

@@ -1,4 +1,4 @@
-"""UUIDv7, made by the client so that a call repeated after a lost reply happens once."""
+"""UUIDv7, made by the client: a call that is repeated after a lost reply then adds one job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _renew_lock() -> None:
     _lock = threading.Lock()
 
 
-# A thread that held it does not exist in the child of a fork.
+# A thread that held the lock does not exist in the child of a fork.
 os.register_at_fork(after_in_child=_renew_lock)
 
 

@@ -9,10 +9,10 @@ class Priority(enum.IntEnum):
     """The higher one is claimed first."""
 
     EXPLICIT = 150
-    """A person asked for it and waits."""
+    """A person is waiting for it."""
 
     DISCOVERED = 100
-    """The system found that it is to be done."""
+    """The system found work to do."""
 
     BACKFILL = 30
-    """It may take until tomorrow."""
+    """It can wait until tomorrow."""

@@ -1,6 +1,6 @@
-"""The record of a job's progress: how far it is, how fast, and how it came there.
+"""The progress of a job: how far it is, how fast, and its history.
 
-The database keeps it, and computes rate and end from what was reported, so that everybody sees the same.
+The database stores it, and computes the rate and the expected end, so that all clients show the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 _MOST: Final = 1e18
 _LAST_EPOCH: Final = 253_402_300_800
-"""Where Python's years end."""
+"""The first epoch after Python's last year."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Point:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Progress:
     """What a job has reported.
 
     percent: of the whole job, finer than the column. done, total: of the stage that it is in, if it counts.
-    attempt: whose reports these are. first_report_at, last_report_at: when that one spoke first, and last.
-    rate, pace: what is done, and how many percent, in a second, as measured lately.
-    finishes_at: when it will be done if it goes on like this. stalls_at: when it counts as stalled if it says
-    nothing more. history: at most 40 points, over all attempts.
+    attempt: the attempt that reported it. first_report_at, last_report_at: its first and its last report.
+    rate, pace: how many are done, and how many percent, in a second, as measured lately.
+    finishes_at: when it will be done at this pace. stalls_at: when it counts as stalled without another report.
+    history: at most 40 points, over all attempts.
     """
 
     percent: float
@@ -49,16 +49,16 @@ class Record:
 
 
 def number_in(value: Any) -> float | None:
-    """The number that a JSON value is; None if it is none, or beyond all reason. As ``number_in`` in SQL."""
+    """A JSON value as a number; None if it is not one, or too large. As ``number_in`` in SQL."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and abs(value) <= _MOST else None  # NaN is not
 
 
-def record_of(report: Any) -> Record | None:
-    """The column ``report`` of a job; None if the job has not said how far it is. What is not as it should be is passed over."""
+def progress_of(report: Any) -> Progress | None:
+    """The column ``report`` of a job; None if the job has not reported. Malformed parts are left out."""
     if not isinstance(report, dict) or (last := _moment(report.get("at"))) is None:
         return None
-    return Record(
+    return Progress(
         percent=number_in(report.get("percent")) or 0,
         done=number_in(report.get("done")),
         total=number_in(report.get("total")),

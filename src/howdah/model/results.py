@@ -1,4 +1,4 @@
-"""What the verbs answer with, where it is not a job."""
+"""Results of verbs that are not jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from howdah.model.job import Job, Status
 
 
 class EnqueuedCount(int):
-    """How many jobs were added; ``ids`` lists them if that was asked for."""
+    """How many jobs were added; ``ids`` lists them with ``return_ids=True``."""
 
     ids: list[uuid.UUID] | None
 
@@ -23,10 +23,10 @@ class EnqueuedCount(int):
 
 
 class JobPage(Sequence[Job]):
-    """Some jobs, and where to go on.
+    """A page of jobs.
 
-    next: what to pass as ``before`` for the page after this one; None if there is none.
-    complete: False if the search stopped at its limit, so that jobs further back may match too.
+    next: what to pass as ``before`` for the next page; None if there is none.
+    complete: False if the search stopped at its limit: older jobs may match, too.
     """
 
     def __init__(self, jobs: Sequence[Job], *, next: uuid.UUID | None, complete: bool) -> None:
@@ -54,10 +54,10 @@ class JobPage(Sequence[Job]):
 class TypeStats:
     """How many jobs of one type are in each status.
 
-    ``scheduled`` ones are pending, but not due yet; ``stalled`` ones are running, but have fallen silent.
+    ``scheduled`` ones are pending, but not due yet; ``stalled`` ones are running, but have stopped reporting.
 
-    oldest_due: since when the one is due that has waited longest; None if none waits.
-    paused, paused_because: whether workers leave the type alone, and the reason that was given.
+    oldest_due: when the job that has waited longest became due; None if none waits.
+    paused, paused_because: whether the type is paused, and the reason that was given.
     """
 
     pending: int = 0
@@ -74,7 +74,7 @@ class TypeStats:
 
 
 class Stats(Mapping[str, TypeStats]):
-    """The statistics of each type, by its name; ``total`` sums them up."""
+    """The statistics of each type, by its name; ``total`` is their sum."""
 
     def __init__(self, types: Mapping[str, TypeStats]) -> None:
         self._types = dict(types)
@@ -90,7 +90,7 @@ class Stats(Mapping[str, TypeStats]):
 
     @property
     def total(self) -> TypeStats:
-        """Of all types together; paused if all of them are."""
+        """All types together; paused if all of them are."""
         counts = ("pending", "scheduled", "claimed", "running", "stalled", "completed", "failed", "cancelled")
         oldest = [each.oldest_due for each in self.values() if each.oldest_due]
         return TypeStats(
@@ -102,7 +102,7 @@ class Stats(Mapping[str, TypeStats]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovered:
-    """A job that the sweep took back or ended, and why."""
+    """A job that the sweep released or ended, and why."""
 
     id: uuid.UUID
     status: Status
@@ -111,11 +111,11 @@ class Recovered:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrunedSegment:
-    """A segment of the archive whose jobs ended longer ago than they are kept: dropped, or in use, as ``reason`` says."""
+    """A segment of the archive whose jobs are older than they are kept. It was dropped; or not, and ``reason`` says why."""
 
     segment: int
     first_end: datetime | None
-    """When the first of its jobs ended, and ``last_end`` the last. None: it has none any more, or could not be closed."""
+    """When the first of its jobs ended, and ``last_end`` the last. None: it is empty, or could not be closed."""
     last_end: datetime | None
     dropped: bool
     reason: str | None

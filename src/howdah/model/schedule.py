@@ -1,4 +1,4 @@
-"""A schedule: jobs that come again and again."""
+"""Schedules add jobs periodically."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _JOB_OPTIONS: Final = ("priority", "max_attempts", "timeout", "retry_policy")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule: which jobs it adds, in what rhythm, and when it fires next.
+    """A schedule: which jobs it adds, when, and when it fires next.
 
     A snapshot, like a ``Job``.
 
-    data: what each of its jobs is given.
-    cron, every: its rhythm; one of the two.
+    data: the data of each of its jobs.
+    cron, every: when it fires; one of the two.
     timezone, missed, overlap: as they were given to ``schedule``.
     options: those of the job options that the schedule sets.
-    next_run_at: None: never again, or no worker has seen it yet.
+    next_run_at: None: never again, or no worker has read it yet.
     last_run_at, last_job_id: when it last fired, and the job that it added then.
-    paused: whether it fires at all.
-    created: True where ``schedule`` made it, False where it was there already.
-    declared_at: when a worker whose code has it (``@queue.periodic``) last began; None if it was made by a call.
+    paused: whether it is paused, and does not fire.
+    created: True if ``schedule`` created it, False if it existed.
+    declared_at: when a worker whose code has it (``@queue.periodic``) last started; None if a call created it.
     left_code: it was in the code, and no live worker has it there any more. It still fires: ``delete_schedule`` removes it.
     """
 
@@ -57,7 +57,7 @@ def schedule_of(row: Mapping[str, Any], codec: Codec) -> Schedule:
     return Schedule(
         name=row["name"],
         job_type=row["job_type"],
-        data=decoded(codec_of(row, codec), row["data"]),
+        data=decoded(row["data"], codec_of(row, codec)),
         cron=row["cron"],
         every=row["every"],
         timezone=row["timezone"],

@@ -1,4 +1,4 @@
-"""A worker, as its last heartbeat described it."""
+"""Workers, as their last heartbeats described them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from howdah.model.progress import number_in
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a worker goes through the jobs of a type, as measured lately.
+    """How fast a worker processes the jobs of a type, as measured lately.
 
     per_second: how many it ends in a second while there are any. run, wait: the mean seconds that they run, and
-    that they had been due before.
+    that they waited after they were due.
     """
 
     per_second: float
@@ -28,19 +28,19 @@ class Pace:
 class WorkerInfo:
     """A worker, as its last heartbeat described it.
 
-    boot: this life of the worker: after a restart it is another.
-    host, pid, version: where it runs, and which Howdah.
-    job_types: what it handles.
-    capacity, running: how many jobs it can run at once, and how many it has.
+    boot: the incarnation of the worker: a restart makes another.
+    host, pid, version: where it runs, and its version of Howdah.
+    job_types: the types that it handles.
+    capacity, running: how many jobs it can run at once, and how many it runs.
     age: seconds since that heartbeat, by the database's clock.
-    alive: whether that is less than its lease. A dead one's jobs are taken back by the next sweep, which
-        also removes it from the list.
-    lease: how long it may be silent before that.
-    last_claim_at: when it last asked for jobs; None if it has not begun.
+    alive: whether the age is less than its lease. The next sweep releases the jobs of a dead worker, and
+        removes it from the list.
+    lease: how long it may send no heartbeat before that.
+    last_claim_at: when it last claimed jobs; None if it has not begun to.
     loop_lag: how late its event loop was; long if a handler blocks it.
-    leaked: how many handlers would not end, and run on without their jobs.
-    pace: how fast it goes, by the type; only of those that it ran lately.
-    meta: what else it was registered with; a worker of Howdah's own says which schedules its code has.
+    leaked: how many handlers ignored their cancellation, and still run without their jobs.
+    pace: how fast it is, by type; only types that it ran lately.
+    meta: other facts that it registered; Howdah's own workers list the schedules in their code.
     """
 
     worker_id: str
@@ -64,12 +64,12 @@ class WorkerInfo:
 
     @property
     def ready(self) -> bool:
-        """Whether it lives and has begun to claim."""
+        """Whether it is alive and has begun to claim."""
         return self.alive and self.last_claim_at is not None
 
 
 def worker_info(row: Mapping[str, Any]) -> WorkerInfo:
-    """What a newer schema, or a newer worker, says besides is passed over; what is not as it should be is not there."""
+    """Columns of a newer schema or a newer worker are left out, and so are malformed values."""
     known = {name: row[name] for name in WorkerInfo.__slots__}
     return WorkerInfo(
         **{

@@ -1,12 +1,12 @@
-"""Help for the tests of projects that use Howdah, whatever these tests are run by.
+"""Helpers for the tests of projects that use Howdah, with any test runner.
 
-    drain, adrain                           runs what is due, here and now, with the real worker
-    enqueued, assert_enqueued,              what was enqueued, and what was not
+    drain, adrain                           run the jobs that are due, with the real worker
+    enqueued, assert_enqueued,              check which jobs were enqueued
         assert_not_enqueued
-    call                                    one handler, without a database
+    call                                    call one handler, without a database
     TestDatabase, temporary_server, Clock   a clean queue for each test, and its clock
 
-``howdah.pytest_plugin`` makes fixtures of them.
+``howdah.pytest_plugin`` offers them as fixtures.
 """
 
 from howdah.testing.clock import Clock

@@ -1,4 +1,4 @@
-"""A clock of the database that stands still until a test moves it."""
+"""A clock of the database that only a test moves."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from howdah.testing.statement import only_value, statement
 
 
 class Clock:
-    """The clock of a queue, for every process that uses it, to be moved by hand inside of a ``with`` block.
+    """The clock of a queue, in all processes that use it. Inside of a ``with`` block it stands still, and a test moves it.
 
-    Python's own clock goes on.
+    Python's own clock is not affected.
     """
 
     def __init__(self, dsn: str, schema: str = DEFAULT_SCHEMA) -> None:
@@ -29,7 +29,7 @@ class Clock:
         self._conn: psycopg.Connection[Any] | None = None
 
     def __enter__(self) -> Self:
-        # A definition takes no parameters: this cursor writes them into it.
+        # A function definition has no parameters: this cursor inserts the values as text.
         self._conn = psycopg.connect(self._dsn, autocommit=True, cursor_factory=psycopg.ClientCursor)
         self.travel_to(datetime.fromisoformat(only_value(self._conn, "read_clock", self._schema)))
         return self
@@ -43,16 +43,16 @@ class Clock:
 
     @property
     def now(self) -> datetime:
-        """What the clock shows."""
+        """The time of the clock."""
         self._stopped()
         return self._now
 
     def advance(self, by: Seconds) -> datetime:
-        """Moves the clock forward, by seconds or by a timedelta. Returns what it shows then."""
+        """Move the clock forward, by seconds or by a timedelta. Returns its new time."""
         return self.travel_to(self.now + options.span(by, "by"))
 
     def travel_to(self, moment: datetime) -> datetime:
-        """Sets the clock to a moment, which needs a time zone. Returns it."""
+        """Set the clock to a moment, which needs a time zone. Returns it."""
         now = options.moment(moment, "moment")
         self._stopped().execute(statement("set_clock", self._schema), {"now": now})
         self._now = now

@@ -1,4 +1,4 @@
-"""A clean queue for each test, in a database of the user's choice."""
+"""A clean queue for each test, in a database that the user chooses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from howdah.testing.statement import only_value, statement
 
 
 class TestDatabase:
-    """A queue for tests alone, in a schema of its own. ``clean`` it before each test.
+    """A queue only for tests, in its own schema. ``clean`` it before each test.
 
-    It takes the first schema of ``howdah_test_1``, ``howdah_test_2``, … that no other tests are using, and drops it
-    when it is closed. Nothing else in the database is touched.
+    It takes the first of the schemas ``howdah_test_1``, ``howdah_test_2``, … that no other tests use, and drops it when it
+    is closed. Nothing else in the database changes.
     """
 
     __test__ = False
@@ -29,7 +29,7 @@ class TestDatabase:
         self.dsn = dsn
         self._uses = contextlib.ExitStack()
         self._databases: dict[Any, Database] = {}
-        # Holds the lock on the schema for as long as it is open.
+        # Holds the lock on the schema while it is open.
         self._conn = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
         try:
             self.schema = next(filter(self._take, (f"howdah_test_{n}" for n in itertools.count(1))))
@@ -39,7 +39,7 @@ class TestDatabase:
             raise
 
     def clean(self) -> None:
-        """Leaves nothing of what was done here: no job, type, worker or schedule, no setting, and no other schema."""
+        """Remove all jobs, types, workers, schedules and settings, and restore the schema if a test has changed it."""
         self.release()
         if self._look("shape") == self._shape:
             self._change("empty")
@@ -47,13 +47,13 @@ class TestDatabase:
             self._install()
 
     def use(self, queue: JobQueue) -> Use:
-        """Points a queue here, at once. The end of a ``with`` block around it, or ``release``, points it back."""
+        """Connect a queue to this database, at once. The end of a ``with`` block, or ``release``, connects it back."""
         use = Use(queue, self._database_for(queue))
         self._uses.callback(use.close)
         return use
 
     def release(self) -> None:
-        """Points every queue back to where it was."""
+        """Connect every queue back to its own database."""
         self._uses.close()
 
     def clock(self) -> Clock:
@@ -61,12 +61,12 @@ class TestDatabase:
         return Clock(self.dsn, self.schema)
 
     def close(self) -> None:
-        """Drops the schema, and closes all connections."""
+        """Drop the schema, and close all connections."""
         with self._conn:
             self.release()
             for database in self._databases.values():
                 _close(database)
-            # What cannot be dropped now is dropped by the next tests that take it.
+            # If it cannot be dropped now, the next tests that take the schema drop it.
             with contextlib.suppress(HowdahError):
                 self._change("drop")
 
@@ -79,7 +79,7 @@ class TestDatabase:
         self.close()
 
     def _database_for(self, queue: JobQueue) -> Database:
-        # Kept from test to test: new connections would cost more than everything else here.
+        # Kept between tests: new connections would cost more than everything else here.
         settings = queue._database._pool_size, queue._database._timeout
         known = self._databases.get(settings)
         if known is None or known._closed:
@@ -105,13 +105,13 @@ class TestDatabase:
                 self._conn.execute(statement(name, self.schema))
         except psycopg.errors.LockNotAvailable as error:
             raise HowdahError(
-                f"the schema {self.schema} cannot be cleaned: somebody holds a transaction open in it, most likely an"
-                " earlier test. End that test's transactions, and close its connections"
+                f"the schema {self.schema} cannot be cleaned: a transaction is open in it, most likely of an earlier"
+                " test. End that test's transactions, and close its connections"
             ) from error
 
 
 class Use:
-    """A queue that points to another database until this is left, by ``with`` or by ``close``."""
+    """Connects a queue to another database, until the end of a ``with`` block or ``close``."""
 
     def __init__(self, queue: JobQueue, database: Database) -> None:
         self._queue = queue
@@ -133,7 +133,7 @@ class Use:
 
 
 def _close(database: Database) -> None:
-    """Closes it, and ends the connections of event loops that nobody can wait for from here."""
+    """Close it, and end the connections of event loops that are not running here."""
     for connections in list(database._pools.connections.values()):
         for conn in list(connections):
             conn.pgconn.finish()

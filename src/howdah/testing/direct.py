@@ -1,4 +1,4 @@
-"""One handler, called directly."""
+"""Calls one handler directly, without a worker."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from howdah.model.job import Job
 from howdah.model.priority import Priority
 from howdah.queue import Resources
 from howdah.worker.progress.tracker import Tracker
-from howdah.worker.run.binding import bound
-from howdah.worker.run.run import Desk, Run
+from howdah.worker.run.run import Run, RunServices
 
 R = TypeVar("R")
 
 
 def call(handler: Handler[..., R], resources: Resources | None = None, /, **arguments: Any) -> R:
-    """Calls a handler as a worker would, but without a database: nothing is enqueued or stored.
+    """Call a handler as a worker would, but without a database: nothing is enqueued or stored.
 
-    The arguments are checked, and go through JSON and back. A parameter for the job gets a stand-in: its verbs
-    check what they are given, and are not written anywhere; after ``checkpoint``, the data is in ``job.resumed``.
-    resources: what the queue's lifespan would yield. Returns what the function does; await it if that is async.
+    The arguments are checked, and converted to JSON and back. A parameter for the job gets a stand-in: its verbs
+    check their arguments, and write nothing; after ``checkpoint``, the data is in ``job.resumed``.
+    resources: what the queue's lifespan would yield. Returns the result of the function; await it if that is async.
     """
     if handler.batch is not None:
         raise InvalidOption(f"{handler.name!r} takes jobs in batches: call the handler itself, with a list of jobs")
     job = _stand_in(handler, handler.arguments.encode(arguments))
-    return handler.function(**bound(Run(handler, [job], _Desk(handler, resources or {}))))
+    return handler.function(**Run(handler, [job], _NoDatabase(handler, resources or {})).arguments())
 
 
-class _Desk(Desk):
-    """Takes everything, and writes nothing."""
+class _NoDatabase(RunServices):
+    """Checks what it is given, and writes nothing."""
 
     def __init__(self, handler: Handler[..., Any], resources: Resources) -> None:
-        super().__init__(resources, handler.queue._context, handler.queue._database, _Nowhere())
+        super().__init__(resources, handler.queue._context, handler.queue._database, _NoSink())
 
     def complete(self, job: Job, result: Any, conn: Any) -> None:  # noqa: ARG002
         stored_json(self.context, result, "result")
@@ -54,14 +53,14 @@ class _Desk(Desk):
         self.checkpoint(job, data, conn)
 
 
-class _Nowhere:
+class _NoSink:
     def changed(self, tracker: Tracker) -> None:
         pass
 
-    def settle(self, tracker: Tracker, *, ends: bool) -> bool:  # noqa: ARG002
+    def flush(self, tracker: Tracker, *, ends: bool) -> bool:  # noqa: ARG002
         return True
 
-    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool:  # noqa: ARG002
+    async def aflush(self, tracker: Tracker, *, ends: bool) -> bool:  # noqa: ARG002
         return True
 
     def rest(self, tracker: Tracker) -> Plan[None]:  # noqa: ARG002

@@ -1,7 +1,7 @@
-"""Drains: what is due is run here and now, by the real worker.
+"""Drains: run the jobs that are due now, in this process, with the real worker.
 
-What time alone would bring (the sweep, schedules that are due) comes first. The jobs that were run are seen by a
-middleware around all others; what ended without being run is found by the name of the worker.
+Time-driven work (the sweep, schedules that are due) comes first. An outermost middleware records the jobs that run; jobs that
+ended without running are found by the name of the worker.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from howdah.worker import Worker
 R = TypeVar("R")
 
 _LEASE: Final = timedelta(minutes=10)
-"""Of a drain: one that is held up in a debugger must not lose its jobs."""
+"""Long, because a drain that is stopped in a debugger must not lose its jobs."""
 
 
 class Drained(Sequence[Job]):
-    """The jobs that a drain ran or swept, each once, in the order in which they ended, as they are now."""
+    """The jobs that a drain ran or swept, each once, in the order in which they ended, with their current state."""
 
     def __init__(self, jobs: Sequence[Job], tokens: Mapping[uuid.UUID, int]) -> None:
         self.jobs = tuple(jobs)
@@ -44,27 +44,27 @@ class Drained(Sequence[Job]):
 
     @property
     def completed(self) -> list[Job]:
-        """Those that were completed."""
+        """The completed jobs."""
         return self._now("completed")
 
     @property
     def failed(self) -> list[Job]:
-        """Those that failed for good."""
+        """The jobs that failed for good."""
         return self._now("failed")
 
     @property
     def cancelled(self) -> list[Job]:
-        """Those that were cancelled, or have expired."""
+        """The jobs that were cancelled, or have expired."""
         return self._now("cancelled")
 
     @property
     def retried(self) -> list[Job]:
-        """Those whose last attempt failed, and which wait for the next one."""
+        """The jobs whose last attempt failed, and that wait for the next one."""
         return [job for job in self._now("pending") if self._has_failed(job)]
 
     @property
     def snoozed(self) -> list[Job]:
-        """Those that their handler has put off."""
+        """The jobs that their handler has snoozed."""
         return [job for job in self._now("pending") if not self._has_failed(job)]
 
     @overload
@@ -99,18 +99,18 @@ def drain(
     timeout: Seconds = 30,
     raise_errors: bool = False,
 ) -> Drained:
-    """Runs what is due, in this process and with the real worker, until nothing is, and tells how it went.
+    """Run the jobs that are due, in this process and with the real worker, until none is. Returns these jobs.
 
-    That includes what handlers enqueue meanwhile, schedules that are due, and the sweep. What is due later
-    stays: move the clock, and drain again.
+    That includes jobs that handlers enqueue meanwhile, schedules that are due, and the sweep. Jobs that are due later stay:
+    move the clock, and drain again.
 
     types: only jobs of these types, or of these handlers.
-    limit: at most so many attempts, one after the other.
+    limit: the most attempts, one after the other.
     timeout: raises TimeoutError if it takes longer; the handlers are stopped, and their jobs handed back.
     raise_errors: raises an AssertionError with the handler's traceback if a job's last attempt failed.
     """
     __tracebackhide__ = True
-    drained = _blocking(_drain(_Shift(queue, types, limit, timeout)))
+    drained = _blocking(_drained(_Drain(queue, types, limit, timeout)))
     if raise_errors:
         _raise_errors(drained)
     return drained
@@ -126,7 +126,7 @@ async def adrain(
 ) -> Drained:
     """``drain``, awaited: async handlers run on this loop."""
     __tracebackhide__ = True
-    drained = await _drain(_Shift(queue, types, limit, timeout))
+    drained = await _drained(_Drain(queue, types, limit, timeout))
     if raise_errors:
         _raise_errors(drained)
     return drained
@@ -141,31 +141,31 @@ def _blocking(work: Coroutine[Any, Any, R]) -> R:
         return thread.submit(contextvars.copy_context().run, asyncio.run, work).result()
 
 
-async def _drain(shift: _Shift) -> Drained:
-    swept = await shift.look(_what_time_brings(shift.context))
-    watch = asyncio.get_running_loop().call_later(shift.seconds, shift.time_is_up)
+async def _drained(draining: _Drain) -> Drained:
+    swept = await draining.read(_time_driven_work(draining.context))
+    watch = asyncio.get_running_loop().call_later(draining.seconds, draining.time_is_up)
     try:
-        await shift.work()
+        await draining.work()
     finally:
         watch.cancel()
-    if shift.late is not None:
-        raise TimeoutError(f"not drained after {shift.seconds:g} s: {shift.late}")
-    return await asyncio.to_thread(_found, shift, swept)
+    if draining.late is not None:
+        raise TimeoutError(f"not drained after {draining.seconds:g} s: {draining.late}")
+    return await asyncio.to_thread(_found, draining, swept)
 
 
-class _Shift:
-    """The workers of a drain, one after the other, and the jobs that they run."""
+class _Drain:
+    """A drain: its worker, and the jobs that it runs."""
 
     def __init__(self, queue: JobQueue, types: Sequence[JobType] | None, limit: int | None, timeout: Seconds) -> None:
         self.queue = queue
         self.context = queue._context
         self.types = list(queue.handlers) if types is None else [name_of(each) for each in types]
         if types is not None and not self.types:
-            raise InvalidOption("types names no type, so that nothing could be run")
+            raise InvalidOption("types names no type, so nothing could run")
         self.seconds = options.span(timeout, "timeout", positive=True).total_seconds()
         self.name = f"drain-{secrets.token_hex(6)}"
         self.tokens: dict[uuid.UUID, int] = {}
-        """The token of each job's last attempt, in the order in which these ended."""
+        """The token of each job's last attempt, in the order of their ends."""
         self.late: str | None = None
         """What was running when the time was up."""
         self._limit = None if limit is None else options.integer(limit, "limit", least=1)
@@ -174,11 +174,11 @@ class _Shift:
         self._running: dict[uuid.UUID, Job] = {}
         self._worker: Worker | None = None
 
-    async def look(self, plan: Plan[R]) -> R:
+    async def read(self, plan: Plan[R]) -> R:
         return await asyncio.to_thread(self.queue._database.run, plan)
 
     async def work(self) -> None:
-        """Works until nothing is left to do."""
+        """Work until nothing is left to do."""
         if self._over:
             return
         slots = {} if self._limit is None else {"concurrency": 1, "threads": 1, "children": 1}
@@ -194,7 +194,7 @@ class _Shift:
         self.late += "".join(f"\n  {printable(each)}" for each in running[:MOST])
         self._finish()
         if self._worker is not None:
-            # The first time is gentle.
+            # The first request to stop is gentle, the second is not.
             self._worker.stop()
 
     async def _around(self, called: Job | Sequence[Job], call_next: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -217,25 +217,25 @@ class _Shift:
                 self.tokens[job.id] = job.token
 
     def _finish(self) -> None:
-        """Claims nothing more, and lets what runs end."""
+        """Claim nothing more, and let the running jobs end."""
         if not self._over and self._worker is not None:
             self._worker.stop()
         self._over = True
 
 
-def _what_time_brings(context: Context) -> Plan[list[uuid.UUID]]:
-    """What workers do now and then, done now: the sweep, and the schedules that are due. The jobs that it ended."""
+def _time_driven_work(context: Context) -> Plan[list[uuid.UUID]]:
+    """Do the regular work of workers now: the sweep, and the schedules that are due. Returns the jobs that it ended."""
     swept = yield from run_function("recover")
     yield from fire_due(context)
     return [row["id"] for row in swept if row["status"] in FINAL_STATUSES]
 
 
-def _found(shift: _Shift, swept: Sequence[uuid.UUID]) -> Drained:
-    jobs = {job.id: job for job in all_jobs(shift.queue)}
-    tokens = dict.fromkeys(swept, 0) | shift.tokens
+def _found(draining: _Drain, swept: Sequence[uuid.UUID]) -> Drained:
+    jobs = {job.id: job for job in all_jobs(draining.queue)}
+    tokens = dict.fromkeys(swept, 0) | draining.tokens
     for job in jobs.values():
-        # What could not be read, or does not fit its handler, has ended without being run.
-        if job.id not in tokens and job.errors and job.errors[-1].worker == shift.name:
+        # A job that could not be read, or does not fit its handler, has ended without running.
+        if job.id not in tokens and job.errors and job.errors[-1].worker == draining.name:
             tokens[job.id] = job.errors[-1].token
     return Drained([jobs[id] for id in tokens if id in jobs], tokens)
 

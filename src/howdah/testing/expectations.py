@@ -1,4 +1,4 @@
-"""What a test expects to have been enqueued."""
+"""Checks of which jobs were enqueued."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from howdah.testing.shown import delay_of, listed, printable, shortened, times
 
 
 def enqueued(queue: JobQueue, job_type: JobType | None = None, data: Any = None) -> list[Job]:
-    """The jobs that were enqueued, the oldest first, whatever has become of them.
+    """The jobs that were enqueued, the oldest first, in any state.
 
     job_type: only of this type, or of this handler. data: only those whose data contains this: of a dict,
     these keys with these values, as they are in JSON or as the handler gets them.
@@ -36,10 +36,10 @@ def assert_enqueued(
     delay: Seconds | None = None,
     within: Seconds | None = None,
 ) -> Job:
-    """Fails unless such a job was enqueued. Returns it, the newest one if there are several.
+    """Fail unless such a job was enqueued. Returns it; the newest one if there are several.
 
-    data: as in ``enqueued``. count: exactly so many; one or more if not given. priority, key: its own.
-    delay: due so long after it was enqueued, to the second. within: due so long after it at the latest.
+    data: as in ``enqueued``. count: the exact number; one or more if not given. priority, key: those of the job.
+    delay: due this long after it was enqueued, to the second. within: due at most this long after it was enqueued.
     """
     __tracebackhide__ = True
     wanted = _Wanted(job_type, data, priority=priority, key=key, delay=delay, within=within)
@@ -62,7 +62,7 @@ def assert_not_enqueued(
     delay: Seconds | None = None,
     within: Seconds | None = None,
 ) -> None:
-    """Fails if such a job was enqueued; if no type is given, one of any type. Arguments as in ``assert_enqueued``."""
+    """Fail if such a job was enqueued; if no type is given, a job of any type. Arguments as in ``assert_enqueued``."""
     __tracebackhide__ = True
     wanted = _Wanted(job_type, data, priority=priority, key=key, delay=delay, within=within)
     if found := wanted.among(queue):
@@ -71,7 +71,7 @@ def assert_not_enqueued(
 
 
 class _Wanted:
-    """What is looked for among the jobs."""
+    """The properties of the wanted job."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ def _value(value: object) -> str:
 
 
 def _arguments(queue: JobQueue, job: Job) -> Any:
-    """What the handler is called with; nothing where there is none, or where the data does not fit it."""
+    """The arguments of the handler; None if there is none, or if the data does not fit it."""
     handler = queue.handlers.get(job.job_type)
     try:
         return None if handler is None else handler.arguments.decode(job.data)

@@ -1,4 +1,4 @@
-"""All jobs of a queue: tests have few."""
+"""Lists all jobs of a queue. Tests have few."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def name_of(job_type: JobType) -> str:
 
 
 def all_jobs(queue: JobQueue, job_type: str | None = None) -> list[Job]:
-    """The oldest first."""
+    """All jobs, the oldest first."""
     found: list[Job] = []
     before: uuid.UUID | None = None
     while True:

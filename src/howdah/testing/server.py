@@ -1,4 +1,4 @@
-"""A PostgreSQL that lasts as long as the tests do."""
+"""A temporary PostgreSQL for tests."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from howdah.embedded.watcher import Home
 
 @contextlib.contextmanager
 def temporary_server() -> Iterator[str]:
-    """An embedded PostgreSQL in a temporary folder, for as long as the block lasts. Yields its DSN."""
+    """An embedded PostgreSQL in a temporary folder, until the end of the block. Yields its DSN."""
     folder = Path(tempfile.mkdtemp(prefix="howdah-testing-"))
-    # Root's server runs under another account, which must get there.
+    # If root starts it, the server runs under another account, which needs access.
     folder.chmod(0o711)
     try:
         server = join(folder, announce=False)
         try:
-            _forgo_durability(server.dsn)
+            _turn_off_durability(server.dsn)
             yield server.dsn
         finally:
             watcher.stop(Home(server.home))
@@ -34,7 +34,7 @@ def temporary_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _forgo_durability(dsn: str) -> None:
+def _turn_off_durability(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as conn:
         for setting in ("fsync", "full_page_writes", "synchronous_commit"):
             conn.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))

@@ -1,4 +1,4 @@
-"""Jobs in the messages of failed tests: short, and nothing in them that a terminal would obey."""
+"""Jobs as text in the messages of failed tests: short, and without control characters."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def described(job: Job) -> str:
 def failure(job: Job) -> str:
     """A job and the traceback of its last attempt."""
     last = job.errors[-1] if job.errors else None
-    said = (last and (last.traceback or last.error)) or job.last_error or ""
-    return f"{described(job)}, attempt {job.attempts} of {job.max_attempts}:\n{printable(said.rstrip())}"
+    text = (last and (last.traceback or last.error)) or job.last_error or ""
+    return f"{described(job)}, attempt {job.attempts} of {job.max_attempts}:\n{printable(text.rstrip())}"
 
 
 def shortened(value: Any) -> str:
-    """As Python writes it, which escapes what is not printable."""
+    """Its repr, which escapes unprintable characters, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 

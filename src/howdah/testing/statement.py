@@ -1,4 +1,4 @@
-"""The SQL of the tests' own: ``sql/testing``."""
+"""The SQL statements of the testing helpers: ``sql/testing``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def statement(name: str, schema: str) -> sql.SQL:
 
 
 def only_value(conn: psycopg.Connection[Any], name: str, schema: str) -> Any:
-    """What a statement returns that returns one value."""
+    """The value of a statement that returns a single one."""
     row = conn.execute(statement(name, schema)).fetchone()
     assert row is not None
     return row[0]

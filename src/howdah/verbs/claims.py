@@ -30,10 +30,10 @@ def claim(
     lease: Seconds | None = None,
     conn: Connection | None = None,
 ) -> Plan[list[Job]]:
-    """Claims up to ``batch_size`` due jobs of these types, the best first.
+    """Claims up to ``batch_size`` due jobs of these types, in the order of their priority.
 
     Each is held until it is completed, failed or released, or until ``lease`` (10 minutes) has passed
-    without ``start`` or ``progress``: then it goes to somebody else, and this claim's writes are refused.
+    without ``start`` or ``progress``. Then it can be claimed again, and this claim's writes are refused.
     """
     rows = yield from call(
         "claim",
@@ -48,7 +48,7 @@ def claim(
         if (reason := why_unreadable(job)) is None:
             jobs.append(job)
         else:
-            # One that cannot be read must not take the others with it.
+            # One job that cannot be read must not fail the claim of the others.
             yield from call(
                 "fail",
                 **fence(job),
@@ -86,10 +86,10 @@ def progress(
 
 
 def checkpoint(context: Context, job: Job, data: Any, *, conn: Connection | None = None) -> Plan[None]:
-    """Keeps what the next attempt of a held job finds in ``job.resumed``, and renews its lease. Raises LeaseLost."""
+    """Stores data that the next attempt of a held job finds in ``job.resumed``, and renews its lease. Raises LeaseLost."""
     stored = Jsonb(None) if data is None else stored_json(context, data, "checkpoint")
     rows = yield from call("checkpoint", id=fence(job)["ids"][0], token=job.token, checkpoint=stored)
-    held(job, rows if rows[0]["checkpoint"] else [], "keep a checkpoint of")
+    held(job, rows if rows[0]["checkpoint"] else [], "store a checkpoint of")
 
 
 def complete(context: Context, job: Job, result: Any = None, *, conn: Connection | None = None) -> Plan[None]:
@@ -143,22 +143,22 @@ def snooze(
     delay: Seconds | None = None,
     conn: Connection | None = None,
 ) -> Plan[None]:
-    """Puts a running job off without spending an attempt. Raises LeaseLost."""
+    """Runs a running job again later, without counting an attempt. Raises LeaseLost."""
     due = options.due(run_at, delay)
     rows = yield from call("snooze", **fence(job), run_ats=[due["run_at"]], delays=[due["delay"]])
     held(job, rows, "snooze")
 
 
 def release(context: Context, job: Job, *, interrupted: bool = False, conn: Connection | None = None) -> Plan[None]:
-    """Hands a claimed job back at once, with no attempt spent. Raises LeaseLost.
+    """Makes a claimed job pending again, without counting an attempt. Raises LeaseLost.
 
-    A job that was started can be handed back as ``interrupted``, a bounded number of times.
+    A job that was started can be released as ``interrupted``, a limited number of times.
     """
     held(job, (yield from call("release", **fence(job), interrupted=interrupted)), "release")
 
 
 def fence(job: Job) -> dict[str, list[Any]]:
-    """What proves the claim."""
+    """The id and the token that prove the claim."""
     if not isinstance(job, Job):
         raise InvalidOption(
             f"this takes a job that claim returned, not {options.shown(job)}: it has the token that proves the claim"

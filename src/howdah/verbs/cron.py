@@ -1,14 +1,14 @@
 """When a schedule fires: arithmetic on moments, without a database.
 
-A rhythm is a cron expression, read as the wall clock of a time zone, or a span that is counted in UTC
-from an anchor. Where clocks change it does as Debian's cron does:
+A rhythm is a cron expression, in the wall clock of a time zone, or a duration that is counted in UTC from an anchor.
+When clocks change it does what Debian's cron does:
 
 - a schedule at fixed times (no field of its time begins with a star) fires once for each: a time that
   the clock skips fires right after the gap, and one that it shows twice fires the first time;
-- any other follows the wall clock: what is skipped does not fire, what comes twice fires twice.
+- any other follows the wall clock: a skipped time does not fire, and a repeated one fires twice.
 
-``cronsim`` reads the expressions and walks the calendar, on plain wall time. The zones are ours,
-because its own walk loses times where a clock moves by half an hour, and goes back inside a repeated hour.
+``cronsim`` parses the expressions and walks the calendar, in plain wall time. Time zones are applied here,
+because its own walk loses times when a clock moves by half an hour, and goes back inside a repeated hour.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Cron:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Every:
-    """The times that are a whole number of spans away from the anchor."""
+    """The times that are a whole number of durations away from the anchor."""
 
     span: timedelta
     anchor: datetime = _EPOCH
@@ -61,7 +61,7 @@ Rhythm: TypeAlias = Cron | Every
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Due:
-    """What a look at a schedule comes to."""
+    """Which instants of a schedule fire, and when it is due next."""
 
     instants: tuple[datetime, ...]
     next_run_at: datetime | None
@@ -69,20 +69,20 @@ class Due:
     """How many due instants are left out; not counted beyond the limit."""
 
 
-# What was asked for
+# Rhythms of schedules
 
 
 def check(cron: str | None, every: Seconds | None, timezone: str) -> Rhythm:
-    """The rhythm of a new schedule, or an InvalidOption that says what is wrong with it."""
+    """The rhythm of a new schedule. Raises InvalidOption."""
     made = rhythm(cron, every, timezone)
-    # The calendar repeats within 28 years: what does not match in the first 50 of a century never does.
+    # The calendar repeats within 28 years: an expression that matches no day of 50 years never does.
     if isinstance(made, Cron) and next(CronSim(made.expression, _SOME_DAY), None) is None:
-        raise InvalidOption(f"cron {made.expression!r} names no day that ever comes")
+        raise InvalidOption(f"cron {made.expression!r} names a day that does not exist")
     return made
 
 
 def rhythm(cron: str | None, every: Seconds | None, timezone: str) -> Rhythm:
-    """The rhythm as it is stored. Raises InvalidOption where it cannot be read."""
+    """The rhythm of a stored schedule. Raises InvalidOption if it cannot be read."""
     if (cron is None) == (every is None):
         raise InvalidOption("a schedule needs a rhythm: either cron or every")
     zone = _zone(timezone)
@@ -90,7 +90,7 @@ def rhythm(cron: str | None, every: Seconds | None, timezone: str) -> Rhythm:
 
 
 def counted_from(rhythm: Rhythm, anchor: datetime) -> Rhythm:
-    """The rhythm; if it is a span, counted from this moment."""
+    """The rhythm; a duration is counted from this moment."""
     return Every(rhythm.span, anchor) if isinstance(rhythm, Every) else rhythm
 
 
@@ -168,7 +168,7 @@ def _first_to_fire(
 
 
 def _latest(rhythm: Rhythm, first: datetime, now: datetime) -> datetime:
-    """The latest instant up to now, found by halving: there may be millions since the first."""
+    """The latest instant up to now, by binary search: there may be millions since the first."""
     earlier, later = first, now
     while later - earlier > _SECOND:
         middle = earlier + (later - earlier) / 2
@@ -182,7 +182,7 @@ def _latest(rhythm: Rhythm, first: datetime, now: datetime) -> datetime:
 
 
 def _between(rhythm: Rhythm, first: datetime, now: datetime) -> Iterator[datetime]:
-    """The instant that is known to be one, and those after it up to now."""
+    """The first instant, and those after it up to now."""
     return itertools.takewhile(lambda each: each <= now, itertools.chain([first], instants(rhythm, first)))
 
 
@@ -209,7 +209,7 @@ def _fixed_times(cron: Cron, moment: datetime) -> Iterator[datetime]:
     last = moment
     for wall in CronSim(cron.expression, _wall(moment, cron.timezone)):
         instant = _first_time(wall, cron.timezone)
-        # Times in one gap all fire at its end: once. And inside a repeated hour the wall begins behind us.
+        # All times in one gap fire once, at its end. Inside a repeated hour, the wall clock goes back.
         if instant > last:
             yield instant
             last = instant
@@ -224,7 +224,7 @@ def _matches_of_the_clock(cron: Cron, moment: datetime) -> Iterator[datetime]:
             instant = (wall - offset).replace(tzinfo=timezone.utc)
             change = _first_change(seen, instant, offset, cron.timezone)
             if change is not None:
-                # From here on the clock shows something else: what it shows then is looked at afresh.
+                # The clock changes here: start again from what it shows then.
                 seen, end = change - _SECOND, False
                 break
             yield instant

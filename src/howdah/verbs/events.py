@@ -1,4 +1,4 @@
-"""Events of jobs: kept in order, and read again."""
+"""The verbs that record and read events."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from howdah.verbs.operate import get
 
 
 def event(context: Context, job: Job, name: str, data: Any = None, *, conn: Connection | None = None) -> Plan[int]:
-    """Tells that something happened to a held job, for everybody to see. Returns its number within the job.
+    """Records an event of a held job, and returns its number within the job. Raises LeaseLost.
 
-    Raises LeaseLost.
-
-    data: anything that JSON can hold.
+    data: any JSON value.
     """
     rows = yield from call(
         "record_events",
@@ -44,9 +42,9 @@ def events(
     last: int | None = None,
     conn: Connection | None = None,
 ) -> Plan[list[Event]]:
-    """What has happened to a job, in order: events, log lines, ends of attempts. Raises JobNotFound.
+    """The events, log lines and ends of attempts of a job, in order. Raises JobNotFound.
 
-    after: only what came after the one of this ``seq``. kinds: some of "event", "log" and "status".
+    after: only those after this ``seq``. kinds: some of "event", "log" and "status".
     limit: the first so many of them. last: the last so many instead.
     """
     job_id = options.job_id(job)
@@ -65,7 +63,7 @@ def events(
 
 
 def stream_position(context: Context, *, conn: Connection | None = None) -> Plan[str]:
-    """Where the stream of all events is now: what ``watch_all`` can begin after."""
+    """The current position in the stream of all events, for ``watch_all(after=…)``."""
     rows = yield from call("stream_position")
     return str(rows[0]["stream_position"])
 
@@ -96,5 +94,5 @@ def some_of(kinds: object, known: Sequence[str]) -> frozenset[str]:
         if kind not in known:
             raise InvalidOption(f"{options.shown(kind)} is not a kind: they are {names}")
     if not kinds:
-        raise InvalidOption(f"kinds is empty, so that nothing would be told: name some of {names}")
+        raise InvalidOption(f"kinds is empty: name some of {names}")
     return frozenset(kinds)

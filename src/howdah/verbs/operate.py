@@ -12,6 +12,7 @@ from howdah.checks import options
 from howdah.checks.context import Connection, Context
 from howdah.checks.options import JobOrId, Seconds
 from howdah.checks.values import clean_text, stored_json, stored_text
+from howdah.db.adapters import Ids
 from howdah.db.plan import Pause, Plan, Row, call, read
 from howdah.errors import InvalidOption, JobNotFound, NotPermitted
 from howdah.model.codec import PLAIN
@@ -61,22 +62,21 @@ def list_jobs(
     """A page of jobs, the newest first.
 
     job_type, status: one or several. data: what the job's data must contain, such as ``{"user": 7}``.
-    since, until: by the time of creation. stalled: only jobs that run, but have stopped to report.
-    before: the job after which the page begins; a page's ``next`` is what to pass for the one after it.
-    brief: without what may be large, which is then not even fetched: ``data``, ``result``, ``resumed``, ``errors`` and ``meta``
-        are empty. If not, a page of large jobs ends when it has 32 MB of these, and may have fewer than ``limit``.
+    since, until: by the time of creation. stalled: only running jobs that have stopped reporting.
+    before: the job after which the page begins; pass a page's ``next`` for the next page.
+    brief: without large fields, which are not fetched: ``data``, ``result``, ``resumed``, ``errors`` and ``meta``
+        are empty. If not, a page of large jobs ends at 32 MB of these, and may have fewer than ``limit``.
 
-    Only ids and statuses have an index. For the other filters the newest jobs are looked through, at
-    most ``scan_limit`` of them: if more may match, the page says so (``complete`` is False) and its
-    ``next`` goes on from there.
+    Only ids and statuses have an index. For the other filters the newest jobs are scanned, at most
+    ``scan_limit`` of them. If more may match, the page's ``complete`` is False, and its ``next`` continues there.
     """
     if data is not None and not (yield from read("may_see_data"))[0]["may"]:
-        # It would look through [redacted], find nothing, and not know why.
+        # It would search [redacted], and find nothing.
         raise NotPermitted(
-            "this login may not see the data of jobs, so that it cannot look for it: that needs SELECT on the table live"
+            "this login may not see the data of jobs, and cannot search it: that needs SELECT on the table live"
         )
     if stalled and status is None:
-        status = "running"  # so that nothing else is looked through
+        status = "running"  # so that no other jobs are scanned
     filters = {
         "statuses": None if status is None else options.statuses(status),
         "job_types": None
@@ -125,24 +125,24 @@ def _searched(context: Context, data: Any) -> Any:
 
 
 def cancel(context: Context, job: JobOrId, reason: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
-    """Cancels a job. What waits is cancelled at once; what runs is asked to stop.
+    """Cancels a job. A waiting one is cancelled at once; a running one is asked to stop.
 
     False: nothing changed, because the job has ended or was asked before. Raises JobNotFound.
     """
     rows = yield from call(
         "cancel",
-        ids=[options.job_id(job)],
+        ids=Ids([options.job_id(job)]),
         reason=None if reason is None else stored_text(context, options.text(reason, "reason")),
     )
     return (yield from _changed(context, job, rows))
 
 
 def retry(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[bool]:
-    """Gives an ended job a new life: pending, with all its attempts; the old errors stay.
+    """Runs an ended job again: it is pending, with all its attempts; the old errors stay.
 
     False: nothing changed, because the job has not ended, or a live job has its key. Raises JobNotFound.
     """
-    rows = yield from call("retry", ids=[options.job_id(job)])
+    rows = yield from call("retry", ids=Ids([options.job_id(job)]))
     return (yield from _changed(context, job, rows))
 
 
@@ -155,13 +155,15 @@ def reschedule(
     conn: Connection | None = None,
 ) -> Plan[bool]:
     """Sets when a pending job becomes due; now if neither is given. False: it is not pending."""
-    rows = yield from call("reschedule", ids=[options.job_id(job)], **options.due(run_at, delay))
+    rows = yield from call("reschedule", ids=Ids([options.job_id(job)]), **options.due(run_at, delay))
     return (yield from _changed(context, job, rows))
 
 
 def reprioritise(context: Context, job: JobOrId, priority: int, *, conn: Connection | None = None) -> Plan[bool]:
     """Sets the priority of a pending job. False: it is not pending."""
-    rows = yield from call("reprioritise", ids=[options.job_id(job)], priority=options.integer(priority, "priority"))
+    rows = yield from call(
+        "reprioritise", ids=Ids([options.job_id(job)]), priority=options.integer(priority, "priority")
+    )
     return (yield from _changed(context, job, rows))
 
 
@@ -172,7 +174,7 @@ def _changed(context: Context, job: JobOrId, rows: list[Row]) -> Plan[bool]:
 
 
 def pause(context: Context, job_type: str, because: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
-    """From now on no job of the type is claimed; what runs goes on. False: it was paused already."""
+    """Stops claims of jobs of the type; running ones continue. False: it was paused already."""
     rows = yield from call(
         "pause_type",
         job_type=options.job_type(job_type),
@@ -182,26 +184,26 @@ def pause(context: Context, job_type: str, because: str | None = None, *, conn: 
 
 
 def resume(context: Context, job_type: str, *, conn: Connection | None = None) -> Plan[bool]:
-    """Lets jobs of the type be claimed again. False: it was not paused."""
+    """Allows claims of jobs of the type again. False: it was not paused."""
     rows = yield from call("resume_type", job_type=options.job_type(job_type))
     return bool(rows[0]["resume_type"])
 
 
 def stats(context: Context, *, conn: Connection | None = None) -> Plan[Stats]:
-    """How many jobs of each type are in each status. Live ones are counted, archived ones are summed up."""
+    """How many jobs of each type are in each status."""
     rows = yield from read("stats")
     return Stats({row["job_type"]: TypeStats(**{k: v for k, v in row.items() if k != "job_type"}) for row in rows})
 
 
 def recover(context: Context, *, conn: Connection | None = None) -> Plan[list[Recovered]]:
-    """The sweep: takes back what dead workers and passed leases hold, ends what has timed out or expired."""
+    """The sweep: releases jobs of dead workers and of passed leases, and ends jobs that have timed out or expired."""
     rows = yield from call("recover")
     return [Recovered(**row) for row in rows]
 
 
 def recover_stale_jobs(context: Context, timeout: Seconds, *, conn: Connection | None = None) -> Plan[int]:
-    """Takes back jobs claimed longer ago than ``timeout`` by somebody who is not a registered worker,
-    and those of workers that have not beaten for so long. Returns how many."""
+    """Releases jobs that a client without a registered worker claimed longer ago than ``timeout``, and those of workers
+    without a heartbeat for so long. Returns how many."""
     rows = yield from call("recover_stale_jobs", timeout=options.span(timeout, "timeout"))
     return int(rows[0]["recover_stale_jobs"])
 
@@ -210,22 +212,22 @@ def prune(
     context: Context, keep: Seconds | None = None, *, tries: int = 10, conn: Connection | None = None
 ) -> Plan[list[PrunedSegment]]:
     """Drops the archive's segments whose jobs all ended longer ago than ``keep`` (14 days, unless the table
-    settings says otherwise), and returns what became of each. Closes the open segment, if it is old enough.
+    settings has another value), and returns the result for each. Closes the open segment, if it is old enough.
 
-    A segment that is in use is tried again ``tries`` times, each for 100 ms at most. Inside a transaction of
-    the caller's (``conn``), no segment is closed: what ends or reads jobs would wait until that transaction ends.
+    A segment in use is tried ``tries`` times, each for 100 ms at most. In the caller's transaction (``conn``) no segment
+    is closed: sessions that end or read jobs would wait until that transaction ends.
     """
     kept = None if keep is None else options.span(keep, "keep")
     tries = options.integer(tries, "tries", least=1, most=1_000)
     dropped: list[PrunedSegment] = []
     for attempt in range(tries):
         rotated = [] if conn else (yield from call("rotate", keep=kept))
-        # Added by one call, and validated by another one, which may be that of the next prune.
+        # A bound is added by one call, and validated by another, which may be that of the next prune.
         for _ in range(0 if conn else 2):
             yield from call("bound_segments")
         segments = [PrunedSegment(**row) for row in (yield from call("prune", keep=kept))]
         dropped += [segment for segment in segments if segment.dropped]
-        # What is in use now. A segment that was, and is not listed any more, was dropped by another prune.
+        # Segments in use now. One that was, and is not listed any more, was dropped by another prune.
         in_use = [segment for segment in segments if not segment.dropped]
         in_use += [
             PrunedSegment(row["segment"], None, None, False, row["reason"]) for row in rotated if not row["closed"]

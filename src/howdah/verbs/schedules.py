@@ -1,8 +1,8 @@
-"""Schedules: jobs that come again and again. The verbs, and the look that fires what is due.
+"""The verbs for schedules, and the check that fires those that are due.
 
-A schedule is a row, and its ``next_run_at`` is the fence: a fire names the moment that it saw there, and
-the database adds the jobs and moves it on in one transaction, or does nothing because somebody else has.
-So any number of workers may look, and none leads.
+A schedule is a row, and its ``next_run_at`` is the fence: a worker passes the value that it read, and the database adds the
+jobs and moves ``next_run_at`` in one transaction, or does nothing because another worker has. So any number of workers may
+check, and there is no leader.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _REFUSALS: Final = ("JQ", "22", "23")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FireReport:
-    """What a look at the schedules came to.
+    """The result of firing the schedules that are due.
 
     fired: jobs added. skipped: fires left out, as missed or because a job of an earlier one is live.
     next_in: seconds until the next fire of any schedule; None if there is none.
-    errors: schedules that could not be read or fired, each with the reason. The others are not held up.
+    errors: schedules that could not be read or fired, each with the reason. The others fire all the same.
     """
 
     fired: int
@@ -73,13 +73,13 @@ def schedule(
     """Creates a schedule, or changes the one of this name.
 
     cron: such as ``"30 6 * * MON-FRI"``; a sixth field in front is seconds.
-    every: instead of cron, a span of at least a second, counted from now.
-    timezone: whose wall clock cron means, such as ``"Europe/Berlin"``.
-    missed: what becomes of fires that nobody was there for: ``"none"``, the ``"last"`` one or ``"all"`` are made up for.
-    overlap: False leaves a fire out while the job of an earlier one has not ended.
+    every: instead of cron, a duration of at least a second, counted from now.
+    timezone: the time zone of the cron expression, such as ``"Europe/Berlin"``.
+    missed: which fires are made up for, if no worker was running: ``"none"``, the ``"last"`` one or ``"all"``.
+    overlap: False skips a fire while the job of an earlier one has not ended.
     priority, max_attempts, timeout, retry_policy: as in ``enqueue``, for each of its jobs.
 
-    If rhythm and time zone stay as they are, so do next and last run. A paused schedule stays paused.
+    If its times and its time zone do not change, neither do its next and last run. A paused schedule stays paused.
     """
     rhythm = fires.check(cron, every, timezone)
     arguments = {
@@ -113,13 +113,13 @@ def get_schedule(context: Context, name: str, *, conn: Connection | None = None)
 
 
 def pause_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[bool]:
-    """From now on the schedule does not fire. False: it was paused already. Raises ScheduleNotFound."""
+    """Stops the schedule from firing. False: it was paused already. Raises ScheduleNotFound."""
     rows = yield from call("pause_schedule", name=_name(name))
     return bool(rows[0]["pause_schedule"])
 
 
 def resume_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[bool]:
-    """Lets it fire again, from now on: what it missed meanwhile is not made up for, whatever ``missed`` says.
+    """Lets it fire again, from now on. Fires that it missed while paused are not made up for, with any ``missed``.
 
     False: it was not paused. Raises ScheduleNotFound.
     """
@@ -130,9 +130,9 @@ def resume_schedule(context: Context, name: str, *, conn: Connection | None = No
 
 
 def run_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[Job]:
-    """Adds one job of the schedule now and returns it. The rhythm goes on as if nothing had been.
+    """Adds one job of the schedule now and returns it. Its next run does not change.
 
-    Where jobs must not overlap and one is live, that one is returned, with ``created=False``. A paused
+    If jobs must not overlap and one is live, that one is returned, with ``created=False``. A paused
     schedule can be run, too. Raises ScheduleNotFound.
     """
     answer = (yield from call("run_schedule", name=_name(name)))[0]
@@ -141,21 +141,21 @@ def run_schedule(context: Context, name: str, *, conn: Connection | None = None)
 
 
 def delete_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[bool]:
-    """Removes the schedule; the jobs that it has added stay. False: there is none of this name."""
+    """Deletes the schedule; the jobs that it added stay. False: there is none of this name."""
     rows = yield from call("delete_schedule", name=_name(name))
     return bool(rows[0]["delete_schedule"])
 
 
 def declare(name: str) -> Plan[None]:
-    """Says that a schedule is in the code of a worker that begins."""
+    """Stores that a schedule is in the code of a worker that starts."""
     yield from call("declare_schedule", name=_name(name))
 
 
-# The look
+# Firing
 
 
-def fire_due(context: Context, *, conn: Connection | None = None) -> Plan[FireReport]:
-    """Fires what is due, each schedule in a transaction of its own, and says when to look again."""
+def fire_due(context: Context) -> Plan[FireReport]:
+    """Fires the schedules that are due, each in its own transaction, and returns when to check again."""
     fired, skipped = 0, 0
     errors: dict[str, str] = {}
     while True:
@@ -168,19 +168,19 @@ def fire_due(context: Context, *, conn: Connection | None = None) -> Plan[FireRe
                 errors[row["name"]] = str(reason)
             else:
                 fired, skipped = fired + added, skipped + left_out
-        # Those that cannot fire stay due, and must not stand before the others for ever.
+        # Schedules that cannot fire stay due, and must not block the others.
         if len(rows) < _BATCH or len(errors) == known:
             break
     wait = (yield from call("next_fire", leave_out=list(errors)))[0]["next_fire"]
     next_in = None if wait is None else max(wait.total_seconds(), 0.0)
     if next_in == 0 and not (fired or skipped):
-        # Due, and nothing has come of it: a look without a pause would find the same.
+        # Due, and nothing was fired: another check at once would find the same.
         next_in = 1.0
     return FireReport(fired, skipped, next_in, tuple(errors.items()))
 
 
 class _Unfit(Exception):
-    """This schedule cannot be read or fired."""
+    """A schedule cannot be read or fired."""
 
 
 def _fire(row: Row) -> Plan[tuple[int, int]]:
@@ -195,7 +195,7 @@ def _fire(row: Row) -> Plan[tuple[int, int]]:
             next_run_at=due.next_run_at,
         )
     except psycopg.errors.LockNotAvailable as error:
-        # Others need not wait for it.
+        # The other schedules need not wait for it.
         raise _Unfit(
             "another transaction has locked it, or a job with its key: howdah doctor names old ones"
         ) from error
@@ -204,7 +204,7 @@ def _fire(row: Row) -> Plan[tuple[int, int]]:
             raise
         raise _Unfit(error.diag.message_primary or str(error)) from error
     if due.instants and not jobs:
-        # Somebody else was faster, and reports it.
+        # Another worker has fired it, and reports it.
         return 0, 0
     added = sum(job["created"] for job in jobs)
     return added, due.skipped + len(jobs) - added
@@ -218,7 +218,7 @@ def _due(row: Row) -> Due:
     except InvalidOption as error:
         raise _Unfit(str(error)) from error
     except Exception as error:
-        # Rows may be written by anybody: nothing that is in one may hold up the others.
+        # Any client may write rows: nothing in one may block the others.
         raise _Unfit(describe(error)) from error
 
 
@@ -233,7 +233,7 @@ def _row(name: str) -> Plan[Row]:
 
 
 def _next(rhythm: Rhythm, now: datetime) -> datetime | None:
-    """For the database, which does not know cron; spans it counts itself, on its own clock."""
+    """The next run, for the database: it cannot evaluate cron. For a duration it computes it itself, by its own clock."""
     return fires.after(rhythm, now) if isinstance(rhythm, Cron) else None
 
 

@@ -1,6 +1,6 @@
-"""Mailboxes: where the hub leaves what a subscriber is to hear, and the bell that it rings.
+"""Mailboxes: where the hub puts messages for a subscriber.
 
-One is read by a thread or by a task of an event loop, and filled by the hub's thread.
+The hub's thread fills a mailbox. A thread or a task of an event loop reads it.
 """
 
 from __future__ import annotations
@@ -11,145 +11,117 @@ import copy
 import dataclasses
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, TypeAlias
 
-from howdah.db.plan import Row
+from howdah.db.plan import LoopWaker, Pause, Plan, Row, Waker
 from howdah.errors import QueueClosed
 
 ROOM = 10_000
-"""How many notes a mailbox holds before its reader counts as too slow."""
+"""How many messages a mailbox holds before its reader counts as too slow."""
 BYTES = 16 << 20
-"""And how much of users' own values, about."""
+"""How many bytes of users' own values it holds before that, about."""
 _LARGE: Final = ("data", "result", "checkpoint", "errors", "last_error")
 
-NoteKind: TypeAlias = Literal["joined", "event", "state", "end", "counts", "lost"]
+MessageKind: TypeAlias = Literal["joined", "event", "state", "end", "counts", "lost"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Note:
-    """Something for subscribers; "lost": there was more than it had room for, and all of it was thrown away.
+class Message:
+    """News for subscribers. "lost": the mailbox was full, and everything in it was thrown away.
 
-    Weighed once, so one for all that get the same.
+    One object for all subscribers that get the same, so that it is weighed once.
     """
 
-    kind: NoteKind
+    kind: MessageKind
     row: Row | None = None
     position: str = ""
 
     weight: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        weight = 0 if self.row is None else sum(_weight(self.row.get(name)) for name in _LARGE)
+        weight = 0 if self.row is None else _weight([self.row.get(name) for name in _LARGE])
         object.__setattr__(self, "weight", weight)
 
 
-class ThreadBell:
-    """Wakes a thread."""
-
-    is_deserted = False
-
-    def __init__(self) -> None:
-        self._rung = threading.Event()
-
-    def ring(self) -> None:
-        self._rung.set()
-
-    def wait(self, seconds: float | None) -> None:
-        self._rung.wait(seconds)
-        self._rung.clear()
-
-
-class LoopBell:
-    """Wakes a task of the event loop that it is made in."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.rung = asyncio.Event()
-
-    @property
-    def is_deserted(self) -> bool:
-        """Whether nobody can be woken any more."""
-        return self.loop.is_closed()
-
-    async def wait(self, seconds: float | None) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.rung.wait()
-        self.rung.clear()
-
-
-Bell: TypeAlias = ThreadBell | LoopBell
-
-
 class Mailbox:
-    """What one subscriber has not read yet.
+    """The messages that one subscriber has not read yet.
 
-    hungry: called when there is room again, where the hub has held something back.
-    loses: whether one note too many makes it lose them all; if not, it takes whatever comes.
+    waker: ends the reader's pause. on_room: called when there is room again, after the hub has held messages back.
+    loses: whether one message too many makes it lose them all; if not, it takes everything.
     """
 
-    def __init__(self, bell: Bell, hungry: Callable[[], None], *, loses: bool = False) -> None:
-        self.bell = bell
-        self._hungry = hungry
+    def __init__(self, waker: Waker, on_room: Callable[[], None], *, loses: bool = False) -> None:
+        self.waker = waker
+        self._on_room = on_room
         self._loses = loses
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._notes: OrderedDict[Any, Note] = OrderedDict()
+        self._messages: OrderedDict[Any, Message] = OrderedDict()
         self._count = 0
         self._bytes = 0
         self._error: BaseException | None = None
-        self._starves = False
+        self._is_held_back = False
         self.is_lost = False
 
-    def put(self, note: Note, key: Any = None) -> None:
-        """Adds a note; one of the same key that is still there is replaced by it, at the end of the line."""
+    def put(self, message: Message, key: Any = None) -> None:
+        """Adds a message at the end. It replaces an unread one of the same key."""
         with self._lock:
             if self.is_lost:
                 return
-            replaced = self._notes.pop(key, None)
+            replaced = self._messages.pop(key, None)
             self._bytes -= 0 if replaced is None else replaced.weight
             if self._loses and self._is_full():
                 self.is_lost = True
-                # Where it began is what it can begin anew from.
-                self._notes = OrderedDict((key, old) for key, old in self._notes.items() if old.kind == "joined")
+                # The reader resumes from the position at which it joined.
+                self._messages = OrderedDict((key, old) for key, old in self._messages.items() if old.kind == "joined")
                 self._bytes = 0
-                note = Note("lost")
+                message = Message("lost")
             self._count += 1
-            self._bytes += note.weight
-            self._notes[self._count if key is None else key] = note
+            self._bytes += message.weight
+            self._messages[self._count if key is None else key] = message
 
     def _is_full(self) -> bool:
-        return len(self._notes) >= ROOM or self._bytes >= BYTES
+        return len(self._messages) >= ROOM or self._bytes >= BYTES
 
     def fail(self, error: BaseException) -> None:
-        """From now on, who has read everything gets this."""
+        """The reader gets this error once it has read all messages."""
         with self._lock:
             self._error = error
 
     def has_room(self) -> bool:
-        """Whether its reader keeps up. If not, it calls for more once half of it is read."""
+        """Whether the reader keeps up. If not, ``on_room`` is called once half of the messages are read."""
         with self._lock:
-            self._starves = self._is_full()
-            return not self._starves
+            self._is_held_back = self._is_full()
+            return not self._is_held_back
 
-    def take(self, most: int = 100) -> list[Note]:
-        """The next notes. Raises what the hub has failed with, once there are no more."""
+    def take(self, most: int = 100) -> list[Message]:
+        """The next messages. Raises the hub's error once there are no more."""
         if self._pid != os.getpid():
-            # The hub lives in the parent, and may even have held this lock.
+            # The hub runs in the parent process, and may even have held this lock at the fork.
             raise QueueClosed("this was begun in another process: begin it anew after a fork")
         with self._lock:
-            taken = [self._notes.popitem(last=False)[1] for _ in range(min(most, len(self._notes)))]
-            self._bytes -= sum(note.weight for note in taken)
+            taken = [self._messages.popitem(last=False)[1] for _ in range(min(most, len(self._messages)))]
+            self._bytes -= sum(message.weight for message in taken)
             if not taken and self._error is not None:
-                # Others raise it too, and each adds to its own what it comes through.
+                # A copy for each reader: raising adds a traceback to it.
                 raise copy.copy(self._error) from self._error
-            calls = self._starves and len(self._notes) <= ROOM // 2 and self._bytes <= BYTES // 2
-            self._starves = self._starves and not calls
-        if calls:
-            self._hungry()
+            has_room = self._is_held_back and len(self._messages) <= ROOM // 2 and self._bytes <= BYTES // 2
+            self._is_held_back = self._is_held_back and not has_room
+        if has_room:
+            self._on_room()
         return taken
+
+    def receive(self, deadline: float | None = None) -> Plan[list[Message]]:
+        """The next messages, waiting for them until the deadline (of the monotonic clock). None in time: an empty list."""
+        while not (messages := self.take()):
+            seconds = None if deadline is None else deadline - time.monotonic()
+            if seconds is not None and seconds <= 0:
+                break
+            yield Pause(seconds, self.waker)
+        return messages
 
 
 def _weight(value: Any) -> int:
@@ -171,20 +143,19 @@ def _weight(value: Any) -> int:
     return weight
 
 
-def ring(mailboxes: Iterable[Mailbox]) -> None:
-    """Wakes their readers, those of one loop at once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Mailbox]] = {}
+def wake_all(mailboxes: Iterable[Mailbox]) -> None:
+    """Wakes the readers, those of one event loop together."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
     for mailbox in mailboxes:
-        if isinstance(mailbox.bell, LoopBell):
-            by_loop.setdefault(mailbox.bell.loop, []).append(mailbox)
+        if isinstance(mailbox.waker, LoopWaker):
+            by_loop.setdefault(mailbox.waker.loop, []).append(mailbox.waker.event)
         else:
-            mailbox.bell.ring()
-    for loop, group in by_loop.items():
+            mailbox.waker.set()
+    for loop, events in by_loop.items():
         with contextlib.suppress(RuntimeError):  # closed
-            loop.call_soon_threadsafe(_ring_all, group)
+            loop.call_soon_threadsafe(_set_all, events)
 
 
-def _ring_all(group: list[Mailbox]) -> None:
-    for mailbox in group:
-        assert isinstance(mailbox.bell, LoopBell)
-        mailbox.bell.rung.set()
+def _set_all(events: list[asyncio.Event]) -> None:
+    for event in events:
+        event.set()

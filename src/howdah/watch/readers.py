@@ -1,7 +1,7 @@
-"""Readers: what the hub reads for all its subscribers together, and who gets what of it.
+"""Readers: what the hub reads for all its subscribers together, and which of them gets what.
 
-Each does with a fixed number of statements, however many it reads for. What a job's row says is read before
-the events are, and told after them: so all that happened to a job is told before its end.
+Each sends a fixed number of statements, however many subscribers it has. A job's row is read before its events, and
+its message is put after theirs: so all events of a job are delivered before its end.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
+from howdah.db.adapters import Ids
 from howdah.db.plan import Plan, Row, call, read
 from howdah.errors import JobNotFound, PositionLost
 from howdah.model.job import FINAL_STATUSES
 from howdah.model.progress import number_in
-from howdah.watch.mailbox import Mailbox, Note
+from howdah.watch.mailbox import Mailbox, Message
 
 R = TypeVar("R")
 
@@ -42,20 +43,24 @@ _OLDEST: Final = timedelta(hours=1)
 
 @dataclasses.dataclass(eq=False, slots=True)
 class JobWatch:
-    """Wants to know what happens to one job; ``kinds`` of its events, from ``seq`` on."""
+    """A watch of one job: ``kinds`` of its events, those after ``seq``.
+
+    types: the job's type.
+    """
 
     mailbox: Mailbox
     job_id: uuid.UUID
-    job_type: str
+    types: frozenset[str]
     kinds: frozenset[str]
     progress: bool
     seq: int
-    told: Row | None = None
+    delivered: Row | None = None
+    """The last row whose message was put."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class StreamWatch:
-    """Wants to know what happens to all jobs of some types, from the moment on that it is joined."""
+    """A watch of all jobs of some types, from the moment on that it is joined."""
 
     mailbox: Mailbox
     types: Types
@@ -73,13 +78,14 @@ class StreamWatch:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class EndWait:
-    """Wants to know when jobs have ended, and with ``counts`` how far those are that have not."""
+    """A wait for the ends of jobs; with ``counts``, also for how far those are that have not ended."""
 
     mailbox: Mailbox
     ids: set[uuid.UUID]
     types: frozenset[str]
     counts: bool
-    told: dict[str, tuple[int, int]] | None = None
+    delivered: dict[str, tuple[int, int]] | None = None
+    """The last counts whose message was put."""
 
 
 Subscription: TypeAlias = JobWatch | StreamWatch | EndWait
@@ -111,32 +117,52 @@ def union(types: Iterable[Types]) -> Types:
 
 
 class Reader:
-    """What the readers have in common."""
+    """What the readers have in common.
 
-    def __init__(self) -> None:
-        self.rung: set[Mailbox] = set()
-        """Whose readers are to be woken."""
+    to_wake: where to add the mailboxes that got messages.
+    """
+
+    def __init__(self, to_wake: set[Mailbox]) -> None:
+        self.subscriptions: set[Any] = set()
         self.more = False
         """Whether there is more to read at once."""
+        self._to_wake = to_wake
 
-    def _to(self, subscription: Subscription) -> Mailbox:
-        self.rung.add(subscription.mailbox)
-        return subscription.mailbox
+    def add(self, subscription: Any) -> None:
+        raise NotImplementedError
+
+    def remove(self, subscription: Any) -> None:
+        """Removes it, if it is there."""
+        raise NotImplementedError
+
+    def read(self, run: Run) -> bool:
+        """One round. True if there was anything new."""
+        raise NotImplementedError
+
+    def _put(self, subscription: Subscription, message: Message, key: Any = None) -> None:
+        subscription.mailbox.put(message, key)
+        self._to_wake.add(subscription.mailbox)
+
+    def _fail(self, subscription: Subscription, error: Exception) -> None:
+        subscription.mailbox.fail(error)
+        self._to_wake.add(subscription.mailbox)
 
 
 class JobReader(Reader):
-    """Reads for those who watch single jobs."""
+    """Reads for watches of single jobs."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, to_wake: set[Mailbox]) -> None:
+        super().__init__(to_wake)
         self._watches: dict[uuid.UUID, list[JobWatch]] = {}
         self._marks: dict[uuid.UUID, str | None] = {}
         self._rows: dict[uuid.UUID, Row] = {}
 
     def add(self, watch: JobWatch) -> None:
+        self.subscriptions.add(watch)
         self._watches.setdefault(watch.job_id, []).append(watch)
 
     def remove(self, watch: JobWatch) -> None:
+        self.subscriptions.discard(watch)
         watches = self._watches.get(watch.job_id, [])
         if watch in watches:
             watches.remove(watch)
@@ -144,24 +170,17 @@ class JobReader(Reader):
             for known in (self._watches, self._marks, self._rows):
                 known.pop(watch.job_id, None)
 
-    @property
-    def types(self) -> Types:
-        return frozenset(watches[0].job_type for watches in self._watches.values())
-
     def read(self, run: Run) -> bool:
-        """One round. True if there was anything new."""
         self.more = False
-        if not self._watches:
-            return False
         changed = self._look(run)
-        told = self._tell_events(run)
-        self._tell_states()
-        return bool(changed or told)
+        has_events = self._deliver_events(run)
+        self._deliver_states()
+        return bool(changed or has_events)
 
     def _look(self, run: Run) -> list[uuid.UUID]:
         marks: dict[uuid.UUID, str] = {}
         for ids in chunks(self._watches, _IDS):
-            marks.update((row["id"], row["mark"]) for row in run(read("watched", ids=ids)))
+            marks.update((row["id"], row["mark"]) for row in run(read("watched", ids=Ids(ids))))
         changed = [id for id in self._watches if id not in self._rows or self._marks[id] != marks.get(id)]
         found = _jobs(run, changed, marks.keys())
         for id in changed:
@@ -176,11 +195,16 @@ class JobReader(Reader):
 
     def _give_up(self, id: uuid.UUID) -> None:
         for watch in list(self._watches[id]):
-            self._to(watch).fail(_not_found(id))
+            self._fail(watch, _not_found(id))
             self.remove(watch)
 
-    def _tell_events(self, run: Run) -> bool:
-        behind = [watch for watches in self._watches.values() for watch in watches if self._is_behind(watch)]
+    def _deliver_events(self, run: Run) -> bool:
+        behind = [
+            watch
+            for watches in self._watches.values()
+            for watch in watches
+            if watch.kinds and watch.seq < seq_of(self._rows[watch.job_id]) and watch.mailbox.has_room()
+        ]
         pairs = sorted({(watch.job_id, watch.seq) for watch in behind})
         if not pairs:
             return False
@@ -192,46 +216,43 @@ class JobReader(Reader):
             places = {"ids": [id for id, _ in some], "afters": [after for _, after in some], "sinces": sinces}
             for row in run(read("events_of", **places, since=min(sinces), kinds=kinds, limit=limit)):
                 pages[row["job_id"], row["after"]].append(row)
-        notes = {pair: [Note("event", row) for row in page] for pair, page in pages.items()}
+        messages = {pair: [Message("event", row) for row in page] for pair, page in pages.items()}
         for watch in behind:
-            self._tell_page(watch, notes[watch.job_id, watch.seq], limit)
+            self._deliver_page(watch, messages[watch.job_id, watch.seq], limit)
         return True
 
-    def _is_behind(self, watch: JobWatch) -> bool:
-        return bool(watch.kinds) and watch.seq < seq_of(self._rows[watch.job_id]) and watch.mailbox.has_room()
-
-    def _tell_page(self, watch: JobWatch, page: list[Note], limit: int) -> None:
-        rows = [note.row for note in page if note.row is not None]
-        for note, row in zip(page, rows, strict=True):
+    def _deliver_page(self, watch: JobWatch, page: list[Message], limit: int) -> None:
+        rows = [message.row for message in page if message.row is not None]
+        for message, row in zip(page, rows, strict=True):
             if row["kind"] in watch.kinds:
-                self._to(watch).put(note)
+                self._put(watch, message)
         last = rows[-1]["seq"] if rows else 0
-        # All that the row counts was there to be read, because the row was read before.
+        # All events that the row counts were there to be read, because the row was read before.
         watch.seq = last if len(page) == limit else max(last, seq_of(self._rows[watch.job_id]))
         self.more = self.more or len(page) == limit
 
-    def _tell_states(self) -> None:
+    def _deliver_states(self) -> None:
         for id, watches in list(self._watches.items()):
             row = self._rows[id]
-            untold = [each for each in watches if each.told is not row]
-            if not untold:
+            waiting = [each for each in watches if each.delivered is not row]
+            if not waiting:
                 continue
-            note = Note("end" if has_ended(row) else "state", row)
-            for watch in untold:
+            message = Message("end" if has_ended(row) else "state", row)
+            for watch in waiting:
                 if not has_ended(row):
-                    watch.told = row
+                    watch.delivered = row
                     if watch.progress:
-                        self._to(watch).put(note, key="state")
+                        self._put(watch, message, key="state")
                 elif not watch.kinds or watch.seq >= seq_of(row):
-                    self._to(watch).put(note, key="state")
+                    self._put(watch, message, key="state")
                     self.remove(watch)
 
 
 class StreamReader(Reader):
-    """Reads for those who watch everything."""
+    """Reads for watches of all jobs."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, to_wake: set[Mailbox]) -> None:
+        super().__init__(to_wake)
         self._watches: list[StreamWatch] = []
         self._joining: list[StreamWatch] = []
         self._position: str | None = None
@@ -241,42 +262,40 @@ class StreamReader(Reader):
         self._ended: set[uuid.UUID] = set()
 
     def add(self, watch: StreamWatch) -> None:
+        self.subscriptions.add(watch)
         self._joining.append(watch)
 
     def remove(self, watch: StreamWatch) -> None:
+        self.subscriptions.discard(watch)
         for watches in (self._watches, self._joining):
             if watch in watches:
                 watches.remove(watch)
 
-    @property
-    def types(self) -> Types:
-        return union(watch.types for watch in (*self._watches, *self._joining))
-
     def read(self, run: Run) -> bool:
-        """One round. Who has come meanwhile begins where it ends."""
+        """One round. Watches that have come meanwhile begin where it ends."""
         if not self._watches and not self._joining:
             self._position = None
             return False
         self._look(run)
         try:
-            told = self._tell_events(run)
+            has_events = self._deliver_events(run)
         except PositionLost as error:
             self._give_up(error)
             return False
         self._watches = [watch for watch in self._watches if not watch.mailbox.is_lost]
         if self.more:
-            # What the jobs' rows say comes after all of the events; so does who has just come.
-            return told
+            # The jobs' rows, and watches that have just come, are served after all of the events.
+            return has_events
         self._take_in(_jobs(run, self._ended))
         self._ended.clear()
-        found = bool(self._fresh) or told
-        self._tell_states(self._watches, self._fresh)
+        found = bool(self._fresh) or has_events
+        self._deliver_states(self._watches, self._fresh)
         self._fresh.clear()
         self._join()
         return found
 
     def _look(self, run: Run) -> None:
-        """Finds out which jobs have changed since they were last told of."""
+        """Finds the jobs that have changed since their last message."""
         wanting = [watch for watch in (*self._watches, *self._joining) if watch.progress]
         marks: dict[uuid.UUID, str] = {}
         if wanting:
@@ -291,7 +310,7 @@ class StreamReader(Reader):
         self._fresh.update(id for id, row in found.items() if row != self._rows.get(id))
         self._rows.update(found)
 
-    def _tell_events(self, run: Run) -> bool:
+    def _deliver_events(self, run: Run) -> bool:
         self.more = False
         if self._position is None or not self._watches:
             if self._joining or self._position is None:
@@ -308,21 +327,21 @@ class StreamReader(Reader):
         while self.more and pages < _LIVE_PAGES:
             *events, last = run(read("stream", after=self._position, until=None, **filters))
             for row in events:
-                self._tell_event(row)
+                self._deliver_event(row)
             self._ended |= self._ended_in(events)
             self._position = last["position"]
             self.more = len(events) == _LIVE_PAGE
             pages += 1
         return bool(events) or pages > 1
 
-    def _tell_event(self, row: Row) -> None:
-        note = Note("event", row, row["position"])
+    def _deliver_event(self, row: Row) -> None:
+        message = Message("event", row, row["position"])
         for watch in self._watches:
             if row["kind"] in watch.kinds and watch.wants(row["job_type"]):
-                self._to(watch).put(note)
+                self._put(watch, message)
 
     def _ended_in(self, events: Iterable[Row]) -> set[uuid.UUID]:
-        """Jobs whose end is to be told: their whole lives may have passed between two looks."""
+        """Jobs that have ended: one may have been made and have ended between two looks."""
         types = union(watch.types for watch in self._watches if watch.progress)
         return {
             row["job_id"]
@@ -330,47 +349,46 @@ class StreamReader(Reader):
             if row["kind"] == "status" and row["name"] in FINAL_STATUSES and (types is None or row["job_type"] in types)
         }
 
-    def _tell_states(self, watches: Iterable[StreamWatch], ids: Collection[uuid.UUID]) -> None:
+    def _deliver_states(self, watches: Iterable[StreamWatch], ids: Collection[uuid.UUID]) -> None:
         wanting = [each for each in watches if each.progress]
         for id in ids if wanting else ():
-            note = Note("state", self._rows[id], self._position or "")
+            message = Message("state", self._rows[id], self._position or "")
             for watch in wanting:
                 if watch.wants(self._rows[id]["job_type"]):
-                    self._to(watch).put(note, key=id)
+                    self._put(watch, message, key=id)
         for id in self._rows.keys() - self._marks.keys():
             del self._rows[id]
 
     def _join(self) -> None:
         for watch in self._joining:
-            self._to(watch).put(Note("joined", position=self._position or ""))
-        self._tell_states(self._joining, self._marks.keys() & self._rows.keys())
+            self._put(watch, Message("joined", position=self._position or ""))
+        self._deliver_states(self._joining, self._marks.keys() & self._rows.keys())
         self._watches += self._joining
         self._joining = []
 
     def _give_up(self, error: PositionLost) -> None:
         for watch in (*self._watches, *self._joining):
-            self._to(watch).fail(error)
+            self._fail(watch, error)
         self._watches, self._joining, self._position = [], [], None
 
 
 class EndReader(Reader):
-    """Reads for those who wait for ends."""
+    """Reads for waits for the ends of jobs."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._members: set[EndWait] = set()
+    def __init__(self, to_wake: set[Mailbox]) -> None:
+        super().__init__(to_wake)
         self._waits: dict[uuid.UUID, list[EndWait]] = {}
         self._counting: list[EndWait] = []
 
     def add(self, wait: EndWait) -> None:
-        self._members.add(wait)
+        self.subscriptions.add(wait)
         for id in wait.ids:
             self._waits.setdefault(id, []).append(wait)
         if wait.counts:
             self._counting.append(wait)
 
     def remove(self, wait: EndWait) -> None:
-        self._members.discard(wait)
+        self.subscriptions.discard(wait)
         for id in wait.ids:
             self._forget(id, wait)
         if wait in self._counting:
@@ -383,36 +401,32 @@ class EndReader(Reader):
         if not waits:
             self._waits.pop(id, None)
 
-    @property
-    def types(self) -> Types:
-        return union(wait.types for wait in self._members)
-
     def read(self, run: Run) -> bool:
         """One round. True if a job has ended."""
         if not self._waits:
             return False
-        gone = [row["id"] for ids in chunks(self._waits, _IDS) for row in run(read("gone", ids=ids))]
+        gone = [row["id"] for ids in chunks(self._waits, _IDS) for row in run(read("gone", ids=Ids(ids)))]
         for ids in chunks(gone, _ROWS):
-            self._tell_ends(ids, _jobs(run, ids))
+            self._deliver_ends(ids, _jobs(run, ids))
         # After the ends, so that no job is both.
         for wait, counted in self._counted(run).items():
-            if counted != wait.told:
-                wait.told = counted
-                self._to(wait).put(Note("counts", dict(counted)), key="counts")
+            if counted != wait.delivered:
+                wait.delivered = counted
+                self._put(wait, Message("counts", dict(counted)), key="counts")
         return bool(gone)
 
-    def _tell_ends(self, ids: Iterable[uuid.UUID], found: dict[uuid.UUID, Row]) -> None:
+    def _deliver_ends(self, ids: Iterable[uuid.UUID], found: dict[uuid.UUID, Row]) -> None:
         for id in ids:
             row = found.get(id)
             if row is not None and not has_ended(row):
-                continue  # it has been given a new life, and is waited for again
+                continue  # it was retried, and is waited for again
             for wait in list(self._waits[id]):
                 if row is None:
-                    self._to(wait).fail(_not_found(id))
+                    self._fail(wait, _not_found(id))
                 else:
-                    self._to(wait).put(Note("end", row))
-                    # The counts may have told that it is gone before this could say how it ended.
-                    wait.told = None
+                    self._put(wait, Message("end", row))
+                    # Counts without the job may have been delivered before its end.
+                    wait.delivered = None
                 wait.ids.discard(id)
                 self._forget(id, wait)
 
@@ -431,13 +445,12 @@ class EndReader(Reader):
 
 def _jobs(run: Run, ids: Iterable[uuid.UUID], live: Collection[uuid.UUID] = ()) -> dict[uuid.UUID, Row]:
     """The whole rows of jobs, live or archived. live: those that were a moment ago, so that no archive is searched."""
-    ids = set(ids)
-    found = _rows(run, "live_jobs", ids.intersection(live))
-    return found | _rows(run, "get_many", ids - found.keys())
-
-
-def _rows(run: Run, name: str, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Row]:
-    return {row["id"]: row for some in chunks(ids, _ROWS) for row in run(read(name, ids=some))}
+    found: dict[uuid.UUID, Row] = {}
+    missing = set(ids)
+    for name, some in (("live_jobs", missing.intersection(live)), ("get_many", missing)):
+        for chunk in chunks(some - found.keys(), _ROWS):
+            found.update((row["id"], row) for row in run(read(name, ids=Ids(chunk))))
+    return found
 
 
 def chunks(items: Iterable[R], size: int) -> Iterator[list[R]]:

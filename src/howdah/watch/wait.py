@@ -13,24 +13,23 @@ from typing import Any, Final, TypeAlias
 from howdah.checks import options
 from howdah.checks.context import Context
 from howdah.checks.options import JobOrId, Seconds
-from howdah.db.plan import Plan, read
+from howdah.db.plan import Emit, LoopWaker, Plan, ThreadWaker, Waker, read
 from howdah.errors import InvalidOption, JobCancelled, JobFailed, NotEnded, NotPermitted, Undecodable, WaitTimeout
 from howdah.model.codec import Unreadable
 from howdah.model.job import Job, from_row
 from howdah.verbs.operate import not_found
 from howdah.watch.hub import Hub
-from howdah.watch.mailbox import Bell, LoopBell, Mailbox, ThreadBell
+from howdah.watch.mailbox import Mailbox
 from howdah.watch.readers import EndWait, chunks
-from howdah.watch.subscriber import Say, Script, Wait, alisten, listen
 
 _CHUNK: Final = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """How far jobs are that are waited for together. Those that were claimed but not started count as pending.
+    """The progress of jobs that are waited for together. Jobs that were claimed but not started count as pending.
 
-    percent: of all of them together; one that has ended counts in full, however it did.
+    percent: of all of them together; a job that has ended counts as 100, with whatever status.
     """
 
     total: int
@@ -43,7 +42,7 @@ class Group:
 
     @property
     def ended(self) -> int:
-        """How many have ended, however they did."""
+        """How many have ended, with whatever status."""
         return self.completed + self.failed + self.cancelled
 
 
@@ -57,10 +56,10 @@ def wait_for(
     timeout: Seconds | None,
     on_progress: OnProgress | None,
 ) -> Any:
-    """The job, or the jobs in the order in which they were given, once all have ended."""
+    """The job, or the jobs in the order given, once all have ended."""
     waiting = _Waiting(hub, context, jobs, timeout, counts=on_progress is not None)
-    with contextlib.closing(listen(hub.database, waiting.script(ThreadBell))) as told:
-        for group in told:
+    with contextlib.closing(hub.database.stream(waiting.plan(ThreadWaker))) as groups:
+        for group in groups:
             if on_progress is not None:
                 on_progress(group)
     return waiting.answer()
@@ -73,17 +72,17 @@ async def await_for(
     timeout: Seconds | None,  # noqa: ASYNC109
     on_progress: Callable[[Group], Awaitable[object] | object] | None,
 ) -> Any:
-    """``wait_for``, awaiting; also what ``on_progress`` returns, if that can be."""
+    """``wait_for``, awaiting. If ``on_progress`` returns an awaitable, that is awaited, too."""
     waiting = _Waiting(hub, context, jobs, timeout, counts=on_progress is not None)
-    async with contextlib.aclosing(alisten(hub.database, waiting.script(LoopBell))) as told:
-        async for group in told:
+    async with contextlib.aclosing(hub.database.astream(waiting.plan(LoopWaker))) as groups:
+        async for group in groups:
             if on_progress is not None and inspect.isawaitable(answer := on_progress(group)):
                 await answer
     return waiting.answer()
 
 
 class _Waiting:
-    """For some jobs, until the last of them has ended."""
+    """A wait for some jobs, until the last of them has ended."""
 
     def __init__(
         self,
@@ -108,48 +107,49 @@ class _Waiting:
     def answer(self) -> Any:
         return self._jobs[self._ids[0]] if self._is_one else [self._jobs[id] for id in self._ids]
 
-    def script(self, bell: type[Bell]) -> Script[None]:
+    def plan(self, waker: type[Waker]) -> Plan[None]:
         for ids in chunks(dict.fromkeys(self._ids), _CHUNK):
             yield from self._look(ids)
         self._pending = {id for id, job in self._jobs.items() if not job.ended}
-        yield from self._tell(_counted(self._jobs[id] for id in self._pending))
+        yield from self._report(_counted(self._jobs[id] for id in self._pending))
         if self._pending:
             self._check_time()
             types = frozenset(self._jobs[id].job_type for id in self._pending)
-            wait = EndWait(Mailbox(bell(), self._hub.poke), set(self._pending), types, self._counts)
+            wait = EndWait(Mailbox(waker(), self._hub.wake), set(self._pending), types, self._counts)
             self._hub.join(wait)
             try:
                 yield from self._wait(wait.mailbox)
             finally:
                 self._hub.leave(wait)
 
-    def _look(self, ids: list[uuid.UUID]) -> Script[None]:
-        """The first look: what has ended already needs no waiting."""
-        rows = yield _rows_of(ids)
+    def _look(self, ids: list[uuid.UUID]) -> Plan[None]:
+        """Reads the jobs once: those that have ended already are not waited for."""
+        rows = yield from read("get_many", ids=ids)
         self._jobs.update((row["id"], from_row(row, self._context.codec, self._context.home)) for row in rows)
         unknown = next((id for id in ids if id not in self._jobs), None)
         if unknown is not None:
             raise not_found(unknown)
 
-    def _wait(self, box: Mailbox) -> Script[None]:
+    def _wait(self, mailbox: Mailbox) -> Plan[None]:
         while self._pending:
-            notes = yield Wait(box, self._deadline)
-            if not notes:
+            messages = yield from mailbox.receive(self._deadline)
+            if not messages:
                 raise self._too_late()
-            for note in notes:
-                if note.kind == "end":
-                    job = from_row(dict(note.row), self._context.codec, self._context.home)
+            for message in messages:
+                assert message.row is not None
+                if message.kind == "end":
+                    job = from_row(dict(message.row), self._context.codec, self._context.home)
                     self._jobs[job.id] = job
                     self._pending.discard(job.id)
                 elif self._pending:
-                    yield from self._tell(note.row)
+                    yield from self._report(message.row)
             if self._pending:
-                # There may always be something new by the time that the last has been told.
+                # The caller's on_progress may take so long that there is always a new message.
                 self._check_time()
-        yield from self._tell({})
+        yield from self._report({})
 
-    def _tell(self, live: dict[str, tuple[int, int]]) -> Script[None]:
-        """Tells how far they are, if that is wanted and new.
+    def _report(self, live: dict[str, tuple[int, int]]) -> Plan[None]:
+        """Emits how far the jobs are, if that is wanted and has changed.
 
         live: how many have not ended, by status, and the sum of their percents.
         """
@@ -158,14 +158,14 @@ class _Waiting:
         group = self._counted_together(live)
         if group != self._group:
             self._group = group
-            yield Say(group)
+            yield Emit([group])
 
     def _counted_together(self, live: dict[str, tuple[int, int]]) -> Group:
         total = len(self._jobs)
         ended = [job.status for id, job in self._jobs.items() if id not in self._pending]
         waiting = sum(live.get(status, (0, 0))[0] for status in ("pending", "claimed"))
         percents = sum(percents for _, percents in live.values())
-        # One that is neither live nor known to have ended has just done so.
+        # A job that is neither live nor known to have ended has just ended.
         done = total - sum(jobs for jobs, _ in live.values())
         return Group(
             total=total,
@@ -183,19 +183,21 @@ class _Waiting:
 
     def _too_late(self) -> WaitTimeout:
         if self._is_one:
-            return WaitTimeout(f"job {self._ids[0]} has not ended after {self._timeout:g} s; it goes on")
+            return WaitTimeout(f"job {self._ids[0]} has not ended after {self._timeout:g} s; it continues")
         ended = len(self._jobs) - len(self._pending)
-        return WaitTimeout(f"{ended} of {len(self._jobs)} jobs have ended after {self._timeout:g} s; the others go on")
+        return WaitTimeout(
+            f"{ended} of {len(self._jobs)} jobs have ended after {self._timeout:g} s; the others continue"
+        )
 
 
 def value_of(context: Context, job: Job) -> Any:
-    """What a job has returned, as its handler's annotation says where the handler is in this process."""
+    """The result of a job; as the type of its handler's annotation, if the handler is in this process."""
     name = f"{job.job_type} {job.id}"
     match job.status:
         case "completed":
             if job._redacted and job.result is not None:
                 raise NotPermitted(
-                    f"{name} has completed, but this login may not see its result: that takes SELECT on the table live"
+                    f"{name} has completed, but this login may not see its result: that needs SELECT on the table live"
                 )
             if isinstance(job.result, Unreadable):
                 raise Undecodable(f"the result of {name} cannot be read: {job.result.reason}")
@@ -211,7 +213,8 @@ def value_of(context: Context, job: Job) -> Any:
             raise JobCancelled(f"{name} was cancelled{f': {job.last_error}' if job.last_error else ''}", job=job)
         case _:
             raise NotEnded(
-                f"{name} was {job.status} when it was looked at: ask the job that queue.wait_for(job) returns", job=job
+                f"{name} was {job.status} when it was read: call value() of the job that queue.wait_for(job) returns",
+                job=job,
             )
 
 
@@ -222,10 +225,6 @@ def _listed(jobs: JobOrId | Iterable[JobOrId]) -> Iterable[JobOrId]:
         return iter(jobs)
     except TypeError:
         raise InvalidOption(f"{options.shown(jobs)} is neither a job, nor its id, nor several of them") from None
-
-
-def _rows_of(ids: list[uuid.UUID]) -> Plan[Any]:
-    return read("get_many", ids=ids)
 
 
 def _counted(jobs: Iterable[Job]) -> dict[str, tuple[int, int]]:

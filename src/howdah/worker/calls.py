@@ -1,4 +1,4 @@
-"""What a worker asks of the database. Its verbs are batches, and say what was refused instead of raising."""
+"""The database calls of a worker. They take batches, and return which jobs were refused instead of raising."""
 
 from __future__ import annotations
 
@@ -13,46 +13,47 @@ from psycopg.types.json import Jsonb
 
 from howdah.checks.context import Context
 from howdah.checks.values import stored_mapping, stored_text
-from howdah.db.adapters import Ids, JsonTexts, Tokens
-from howdah.db.plan import Begin, Plan, Row, call, call_within, read, wire, write
+from howdah.db.adapters import Ids, JsonTexts, RawRows, Tokens, clamped
+from howdah.db.plan import Begin, Plan, Row, call, call_within, read, read_raw, write
 from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
-from howdah.model.job import Job, unread
-from howdah.worker.claim.claimed_rows import ClaimedRows
+from howdah.model.claimed_job import claimed_job
+from howdah.model.codec import Unreadable
+from howdah.model.job import Job
 
-Hold: TypeAlias = tuple[uuid.UUID, int]
-"""The id of a claimed job, and the token of the claim."""
+ClaimRef: TypeAlias = tuple[uuid.UUID, int]
+"""A claim: the id of the job, and the token of the claim."""
 
 LOCK_TIMEOUT: Final = "100ms"
-"""How long a batch waits for a row that another transaction has locked, before it passes that row over."""
+"""How long a batch waits for a row that another transaction has locked, before it skips that row."""
 
 DECLARED_AT_ONCE: Final = 500
-"""Types. One by one, ten thousand of them would keep a worker from its first job for many seconds."""
+"""Types. One by one, ten thousand of them would delay a worker's first job by many seconds."""
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
 class Batch(NamedTuple):
-    """What a batch has brought, and the jobs that it passed over, because another transaction has locked them."""
+    """The answer to a batch, and the jobs that it skipped because another transaction has locked them."""
 
     answer: Any
     locked: frozenset[uuid.UUID]
 
 
-class Word(NamedTuple):
-    """What the database has to say about a job that this worker holds, or should not hold."""
+class HeldState(NamedTuple):
+    """The database's view of a claim: ``cancel``, ``lost``, or ``unknown`` to this worker."""
 
     id: uuid.UUID
     token: int
-    word: str
+    state: str
 
     @property
-    def hold(self) -> Hold:
+    def ref(self) -> ClaimRef:
         return self.id, self.token
 
 
-class Report(NamedTuple):
-    """Where a job stands: percent of the whole, the stage that it is in, and that one's counts."""
+class ProgressUpdate(NamedTuple):
+    """The progress of a job: percent of the whole, its current stage, and the counts of that stage."""
 
     percent: float | None
     stage: str | None
@@ -60,15 +61,15 @@ class Report(NamedTuple):
     total: float | None
 
 
-class Told(NamedTuple):
-    """Something that happened to a job: an event or a log record, its data as JSON, and when, by the monotonic clock."""
+class NewEvent(NamedTuple):
+    """An event or a log record that is not stored yet: its data as JSON, and its time by the monotonic clock."""
 
     kind: str
     name: str
     data: str
     at: float
     number: int = 0
-    """1, 2, 3 … within the claim, as it was told."""
+    """1, 2, 3 … within the claim, in the order of the calls."""
 
 
 class Cursor(NamedTuple):
@@ -78,12 +79,30 @@ class Cursor(NamedTuple):
     id: uuid.UUID
 
 
+class Demand(NamedTuple):
+    """The types, limits and number of jobs of a claim."""
+
+    types: Sequence[str]
+    limits: Sequence[int | None] | None
+    batch_size: int
+    start: int
+    ahead_types: Sequence[str] | None = None
+    """The types that may be claimed without being started at once."""
+
+    def at_most(self, size: int) -> Demand:
+        return self._replace(batch_size=min(self.batch_size, size), start=min(self.start, size))
+
+
 class Claim(NamedTuple):
-    """What a claim brought, best first."""
+    """The jobs of a claim, most urgent first."""
 
     jobs: list[Job]
     cut: bool
-    """There is more, but the next one may not wait."""
+    """There are more, but the next one may not be claimed ahead of its start."""
+
+
+def claim_ref(job: Job) -> ClaimRef:
+    return job.id, job.token
 
 
 def declare(context: Context, declarations: Sequence[Mapping[str, Any]]) -> Plan[None]:
@@ -93,7 +112,7 @@ def declare(context: Context, declarations: Sequence[Mapping[str, Any]]) -> Plan
 
 
 def _declared(declaration: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of a type, as JSON has it."""
+    """The declaration of a type as JSON."""
     if (policy := declaration["retry_policy"]) is not None:
         stored_mapping(policy, "retry_policy")  # refuses what cannot be stored
     spans = {name: f"{v.total_seconds():.6f} s" for name, v in declaration.items() if isinstance(v, timedelta)}
@@ -101,13 +120,15 @@ def _declared(declaration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def register(context: Context, boot: uuid.UUID, *, schedules: Sequence[str] = (), **facts: Any) -> Plan[None]:
-    """schedules: those that the worker's code has."""
+    """schedules: the names of those in the worker's code."""
     meta = Jsonb({"schedules": list(schedules)}) if schedules else None
     yield from call("register_worker", worker_id=context.worker_id, incarnation=boot, meta=meta, **facts)
 
 
-def heartbeat(context: Context, boot: uuid.UUID, *, pace: Mapping[str, Any] | None = None, **facts: Any) -> Plan[bool]:
-    stored = None if pace is None else Jsonb(pace)
+def heartbeat(
+    context: Context, boot: uuid.UUID, *, throughput: Mapping[str, Any] | None = None, **facts: Any
+) -> Plan[bool]:
+    stored = None if throughput is None else Jsonb(throughput)
     rows = yield from call("heartbeat", worker_id=context.worker_id, incarnation=boot, throughput=stored, **facts)
     return bool(rows[0]["heartbeat"])
 
@@ -116,25 +137,65 @@ def leave(context: Context, boot: uuid.UUID) -> Plan[None]:
     yield from call("unregister_worker", worker_id=context.worker_id, incarnation=boot)
 
 
+class ClaimedRows:
+    """Reads the rows of one claim, as ``writes/claim.sql`` packs them.
+
+    It holds none of them: a job that runs for long must not keep the others in memory.
+    """
+
+    def __init__(self, wired: RawRows, worker_id: str) -> None:
+        self.json = wired.json
+        self._wired = wired
+        self._worker_id = worker_id
+
+    def value(self, row: Sequence[Any], column: str) -> Any:
+        """The value of a column. Raises KeyError if there is no such column."""
+        match column:
+            case "worker_id":
+                return self._worker_id
+            case "started_at":
+                return self._wired.value(row, "claimed_at") if self._wired.value(row, "status") == "running" else None
+            case "created_at" | "first_due_at":
+                return self._wired.value(row, column) or self._wired.value(row, "run_at")
+        try:
+            return self._wired.value(row, column)
+        except KeyError:
+            rare = self._wired.value(row, "rare") or {}
+            if isinstance(rare, Unreadable):
+                # It is not known which of them is unreadable. A job with a checkpoint must not start from the beginning.
+                rare = {"checkpoint": rare}
+            return _unpacked(column, rare[column])
+
+
+def _unpacked(column: str, value: Any) -> Any:
+    """A value that was packed as JSON."""
+    if value is None:
+        return None
+    if column.endswith("_at"):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            return clamped(value)
+    return uuid.UUID(value) if column in ("parent_id", "workflow_id") else value
+
+
 def claim(
     context: Context,
     boot: uuid.UUID,
-    *,
-    types: Sequence[str],
-    limits: Sequence[int | None] | None,
-    batch_size: int,
-    start: int,
+    demand: Demand,
     cursors: Sequence[Cursor],
+    *,
     oldest: bool,
     suspects: bool,
-    ahead_types: Sequence[str] | None,
 ) -> Plan[Claim]:
-    wired = yield from wire(
+    """Claim jobs; ``oldest``: those that have waited longest; ``suspects``: also those that crashed a worker."""
+    limits, ahead_types = demand.limits, None if oldest else demand.ahead_types
+    wired = yield from read_raw(
         "claim",
         worker_id=context.worker_id,
-        job_types=list(types),
-        batch_size=batch_size,
-        start=start,
+        job_types=list(demand.types),
+        batch_size=demand.batch_size,
+        start=demand.start,
         cursor_types=[c.job_type for c in cursors],
         cursor_priorities=[c.priority for c in cursors],
         cursor_run_ats=[c.run_at for c in cursors],
@@ -146,8 +207,8 @@ def claim(
         prefetch_types=None if ahead_types is None else list(ahead_types),
     )
     claimed, codec = ClaimedRows(wired, context.worker_id), context.codec
-    jobs = [unread(claimed, row, codec) for row in wired.take()]
-    # Still pending: only a sign.
+    jobs = [claimed_job(claimed, row, codec) for row in wired.take()]
+    # Still pending: not claimed, but a sign that there is more.
     cut = bool(jobs) and jobs[-1].status == "pending"
     return Claim(jobs[:-1] if cut else jobs, cut)
 
@@ -157,17 +218,17 @@ def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:
     return None if due is None else due.total_seconds()
 
 
-def fall_asleep(context: Context, types: Sequence[str]) -> Plan[frozenset[int]]:
-    """The buckets that wake-ups will name; none if another session keeps a lock that sleepers share."""
+def add_sleeper(context: Context, types: Sequence[str]) -> Plan[frozenset[int]]:
+    """Record that the claimer sleeps. Returns its wake-up buckets; none if another session blocks a lock that sleepers share."""
     return frozenset((yield from call("add_sleeper", job_types=list(types)))[0]["add_sleeper"])
 
 
 def lock_holders(context: Context) -> Plan[list[Row]]:
-    """Who keeps an advisory lock of ours from us."""
+    """The sessions that hold advisory locks of Howdah for themselves."""
     return (yield from read("doctor/advisory_locks", seconds=0))
 
 
-def stay_awake(context: Context, types: Sequence[str]) -> Plan[None]:
+def remove_sleeper(context: Context, types: Sequence[str]) -> Plan[None]:
     yield from call("remove_sleeper", job_types=list(types))
 
 
@@ -179,24 +240,24 @@ def echo(context: Context, payload: str) -> Plan[None]:
     yield from write("echo", payload=payload)
 
 
-def attend(context: Context, holds: Sequence[Hold]) -> Plan[list[Word]]:
-    rows = yield from call("check_held", worker_id=context.worker_id, **_fences(holds))
-    return [Word(row["id"], row["token"], row["state"]) for row in rows]
+def check_held(context: Context, refs: Sequence[ClaimRef]) -> Plan[list[HeldState]]:
+    """Which of these claims are cancelled or lost, and which others the database has for this worker."""
+    rows = yield from call("check_held", worker_id=context.worker_id, **_fences(refs))
+    return [HeldState(**row) for row in rows]
 
 
-def is_held(hold: Hold) -> Plan[bool]:
-    job_id, token = hold
+def is_held(ref: ClaimRef) -> Plan[bool]:
+    job_id, token = ref
     return bool((yield from call("is_held", id=job_id, token=token))[0]["is_held"])
 
 
-def disown(context: Context, boot: uuid.UUID, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
-    return _ids(
-        (
-            yield from call_within(
-                LOCK_TIMEOUT, "release_unknown", worker_id=context.worker_id, incarnation=boot, **_fences(holds)
-            )
-        )
+def release_unknown(context: Context, boot: uuid.UUID, refs: Sequence[ClaimRef]) -> Plan[set[uuid.UUID]]:
+    """Hand back claims that this worker knows nothing of."""
+    fences = _fences(refs)
+    rows = yield from call_within(
+        LOCK_TIMEOUT, "release_unknown", worker_id=context.worker_id, incarnation=boot, **fences
     )
+    return {row["id"] for row in rows}
 
 
 def sweep(context: Context, limit: int) -> Plan[list[Row]]:
@@ -206,7 +267,7 @@ def sweep(context: Context, limit: int) -> Plan[list[Row]]:
 def passing_over(
     write: Callable[[Sequence[P]], Plan[R]], items: Sequence[P], id_of: Callable[[P], uuid.UUID]
 ) -> Plan[Batch]:
-    """Writes a batch. What another transaction has locked keeps only itself waiting."""
+    """Write a batch. Jobs that another transaction has locked are skipped."""
     try:
         return Batch((yield from write(items)), frozenset())
     except psycopg.errors.LockNotAvailable:
@@ -215,71 +276,72 @@ def passing_over(
     return Batch((yield from write([item for item in items if id_of(item) not in locked])), locked)
 
 
-def start(context: Context, holds: Sequence[Hold]) -> Plan[set[uuid.UUID]]:
-    """Marks jobs as running. One that another transaction has locked is not: it is handed back when it is found unknown."""
-    begun = yield from passing_over(_start, holds, lambda hold: hold[0])
+def start(context: Context, refs: Sequence[ClaimRef]) -> Plan[set[uuid.UUID]]:
+    """Mark jobs as running, except those that another transaction has locked: these are handed back as unknown later."""
+    begun = yield from passing_over(_start, refs, lambda ref: ref[0])
     return set(begun.answer)
 
 
-def _start(holds: Sequence[Hold]) -> Plan[Iterable[uuid.UUID]]:
-    fences = _fences(holds)
+def _start(refs: Sequence[ClaimRef]) -> Plan[Iterable[uuid.UUID]]:
+    fences = _fences(refs)
     return _changed((yield from write("start", **fences, lock_timeout=LOCK_TIMEOUT)), fences["ids"])
 
 
-def progress(context: Context, reports: Sequence[tuple[Hold, Report]]) -> Plan[Batch]:
-    return (yield from passing_over(lambda some: write_progress(context, some, LOCK_TIMEOUT), reports, _id))
+def record_progress(context: Context, updates: Sequence[tuple[ClaimRef, ProgressUpdate]]) -> Plan[Batch]:
+    return (yield from passing_over(lambda some: write_progress(context, some, LOCK_TIMEOUT), updates, _id))
 
 
 def write_progress(
-    context: Context, reports: Sequence[tuple[Hold, Report]], lock_timeout: str | None = None
-) -> Plan[set[uuid.UUID]]:
-    rows = yield from call_within(
+    context: Context, updates: Sequence[tuple[ClaimRef, ProgressUpdate]], lock_timeout: str | None = None
+) -> Plan[None]:
+    yield from call_within(
         lock_timeout,
         "progress",
-        **_fences(_holds(reports)),
-        percents=[report.percent for _, report in reports],
-        stages=[report.stage for _, report in reports],
-        dones=[report.done for _, report in reports],
-        totals=[report.total for _, report in reports],
+        **_fences([ref for ref, _ in updates]),
+        percents=[update.percent for _, update in updates],
+        stages=[update.stage for _, update in updates],
+        dones=[update.done for _, update in updates],
+        totals=[update.total for _, update in updates],
     )
-    return _ids(rows)
 
 
-def record_events(context: Context, entries: Sequence[tuple[Hold, Told]]) -> Plan[Batch]:
+def record_events(context: Context, entries: Sequence[tuple[ClaimRef, NewEvent]]) -> Plan[Batch]:
     return (yield from passing_over(lambda some: write_events(context, some, LOCK_TIMEOUT), entries, _id))
 
 
-def write_events(context: Context, entries: Sequence[tuple[Hold, Told]], lock_timeout: str | None = None) -> Plan[None]:
-    """Keeps what happened, of each job in the order of the numbers. By them, doing it twice changes nothing."""
+def write_events(
+    context: Context, entries: Sequence[tuple[ClaimRef, NewEvent]], lock_timeout: str | None = None
+) -> Plan[None]:
+    """Store events, those of each job in the order of their numbers. By the numbers, storing them twice changes nothing."""
     now = time.monotonic()
     yield from call_within(
         lock_timeout,
         "record_events",
-        **_fences(_holds(entries)),
-        names=[told.name for _, told in entries],
-        data=[Jsonb(told.data, dumps=str) for _, told in entries],
-        kinds=[told.kind for _, told in entries],
-        ages=[timedelta(seconds=max(now - told.at, 0)) for _, told in entries],
-        numbers=[told.number for _, told in entries],
+        **_fences([ref for ref, _ in entries]),
+        names=[event.name for _, event in entries],
+        data=[Jsonb(event.data, dumps=str) for _, event in entries],
+        kinds=[event.kind for _, event in entries],
+        ages=[timedelta(seconds=max(now - event.at, 0)) for _, event in entries],
+        numbers=[event.number for _, event in entries],
     )
 
 
-# The ends of claims. Each answers with the status that every job it changed has now.
+# The ends of attempts. Each returns the new status of every job that it changed.
 
 
-def complete(context: Context, ended: Sequence[tuple[Hold, Completed]]) -> Plan[dict[uuid.UUID, str]]:
+def complete(context: Context, ended: Sequence[tuple[ClaimRef, Completed]]) -> Plan[dict[uuid.UUID, str]]:
     results = [end.result for _, end in ended]
     given = JsonTexts(results) if any(result is not None for result in results) else None
-    fences = _fences(_holds(ended))
+    fences = _fences([ref for ref, _ in ended])
     rows = yield from write("complete", **fences, results=given, lock_timeout=LOCK_TIMEOUT)
     return dict.fromkeys(_changed(rows, fences["ids"]), "completed")
 
 
-def fail(context: Context, ended: Sequence[tuple[Hold, Failed]]) -> Plan[dict[uuid.UUID, str]]:
+def fail(context: Context, ended: Sequence[tuple[ClaimRef, Failed]]) -> Plan[dict[uuid.UUID, str]]:
     rows = yield from call_within(
         LOCK_TIMEOUT,
         "fail",
-        **_fences(_holds(ended)),
+        **_fences([ref for ref, _ in ended]),
         errors=[stored_text(context, end.error) for _, end in ended],
         tracebacks=[stored_text(context, end.traceback) for _, end in ended],
         run_ats=[end.at for _, end in ended],
@@ -289,67 +351,65 @@ def fail(context: Context, ended: Sequence[tuple[Hold, Failed]]) -> Plan[dict[uu
     return _statuses(rows)
 
 
-def snooze(context: Context, ended: Sequence[tuple[Hold, Snoozed]]) -> Plan[dict[uuid.UUID, str]]:
+def snooze(context: Context, ended: Sequence[tuple[ClaimRef, Snoozed]]) -> Plan[dict[uuid.UUID, str]]:
     rows = yield from call_within(
         LOCK_TIMEOUT,
         "snooze",
-        **_fences(_holds(ended)),
+        **_fences([ref for ref, _ in ended]),
         run_ats=[end.at for _, end in ended],
         delays=[_delay(end.delay) for _, end in ended],
     )
     return _statuses(rows)
 
 
-def abandon(context: Context, ended: Sequence[tuple[Hold, Cancelled]]) -> Plan[dict[uuid.UUID, str]]:
+def cancel(context: Context, ended: Sequence[tuple[ClaimRef, Cancelled]]) -> Plan[dict[uuid.UUID, str]]:
     reasons = [stored_text(context, end.reason) for _, end in ended]
-    return _statuses((yield from call_within(LOCK_TIMEOUT, "cancel_held", **_fences(_holds(ended)), reasons=reasons)))
+    return _statuses(
+        (yield from call_within(LOCK_TIMEOUT, "cancel_held", **_fences([ref for ref, _ in ended]), reasons=reasons))
+    )
 
 
-def crash(context: Context, ended: Sequence[tuple[Hold, Crashed]]) -> Plan[dict[uuid.UUID, str]]:
+def crash(context: Context, ended: Sequence[tuple[ClaimRef, Crashed]]) -> Plan[dict[uuid.UUID, str]]:
     errors = [stored_text(context, end.error) for _, end in ended]
-    return _statuses((yield from call_within(LOCK_TIMEOUT, "crash", **_fences(_holds(ended)), errors=errors)))
+    return _statuses(
+        (yield from call_within(LOCK_TIMEOUT, "crash", **_fences([ref for ref, _ in ended]), errors=errors))
+    )
 
 
-def release(context: Context, ended: Sequence[tuple[Hold, Interrupted]]) -> Plan[dict[uuid.UUID, str]]:
-    return _statuses((yield from call_within(LOCK_TIMEOUT, "release", **_fences(_holds(ended)), interrupted=True)))
+def release(context: Context, ended: Sequence[tuple[ClaimRef, Interrupted]]) -> Plan[dict[uuid.UUID, str]]:
+    return _statuses(
+        (yield from call_within(LOCK_TIMEOUT, "release", **_fences([ref for ref, _ in ended]), interrupted=True))
+    )
 
 
 _WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
     Completed: complete,
     Failed: fail,
     Snoozed: snooze,
-    Cancelled: abandon,
+    Cancelled: cancel,
     Crashed: crash,
     Interrupted: release,
 }
 
 
-def end(context: Context, ended: Sequence[tuple[Hold, Any]]) -> Plan[Batch]:
-    """Writes endings of one kind."""
+def end(context: Context, ended: Sequence[tuple[ClaimRef, Any]]) -> Plan[Batch]:
+    """Write endings of one kind."""
     write = _WRITES[type(ended[0][1])]
     return (yield from passing_over(lambda some: write(context, some), ended, _id))
 
 
-def _id(item: tuple[Hold, Any]) -> uuid.UUID:
+def _id(item: tuple[ClaimRef, Any]) -> uuid.UUID:
     return item[0][0]
 
 
-def _holds(ended: Iterable[tuple[Hold, Any]]) -> list[Hold]:
-    return [hold for hold, _ in ended]
-
-
-def _fences(holds: Sequence[Hold]) -> dict[str, Any]:
-    return {"ids": Ids(id for id, _ in holds), "tokens": Tokens(token for _, token in holds)}
+def _fences(refs: Sequence[ClaimRef]) -> dict[str, Any]:
+    return {"ids": Ids(id for id, _ in refs), "tokens": Tokens(token for _, token in refs)}
 
 
 def _changed(rows: list[Row], ids: Ids) -> Iterable[uuid.UUID]:
-    """Those that a call has changed: only some, or, if it does not say which, all."""
+    """The jobs that a call changed: all of them, unless the answer names only some."""
     only: list[uuid.UUID] | None = rows[0]["only"]
     return ids if only is None else only
-
-
-def _ids(rows: list[Row]) -> set[uuid.UUID]:
-    return {row["id"] for row in rows}
 
 
 def _statuses(rows: list[Row]) -> dict[uuid.UUID, str]:

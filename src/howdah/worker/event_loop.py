@@ -1,4 +1,4 @@
-"""The event loop of a worker's own process: uvloop's where that is installed."""
+"""The event loop of a worker's own process: uvloop if that is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be chosen when a worker is started."""
+"""The options of a worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from howdah.errors import InvalidOption
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """Capacity, rhythm and patience of a worker. Spans are seconds."""
+    """Capacity, intervals and timeouts of a worker, in seconds."""
 
     concurrency: int
     threads: int

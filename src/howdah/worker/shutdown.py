@@ -1,7 +1,7 @@
-"""Signals: the first one stops a worker gently, the second at once.
+"""Stopping a worker: the first request stops it gently, the second at once. Signals are such requests.
 
-A service manager may send the same signal to a worker twice at once, directly and through its parent:
-an echo within ECHO seconds is not a second one.
+A service manager may send the same signal to a worker twice, directly and through its parent: a repetition within ECHO
+seconds does not count.
 """
 
 from __future__ import annotations
@@ -14,22 +14,35 @@ import time
 from collections.abc import Callable, Iterator
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
-
-
 ECHO = 0.3
+
+
+class StopRequests:
+    """How often a worker was asked to stop."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+
+    def add(self) -> None:
+        self.count += 1
+        self.first.set()
+        if self.count > 1:
+            self.second.set()
 
 
 def without_echo(stop: Callable[[], None]) -> Callable[[], None]:
     last = float("-inf")
 
-    def heard() -> None:
+    def on_signal() -> None:
         nonlocal last
         now = time.monotonic()
         if now - last > ECHO:
             last = now
             stop()
 
-    return heard
+    return on_signal
 
 
 @contextlib.contextmanager
@@ -39,9 +52,9 @@ def handled_signals(stop: Callable[[], None]) -> Iterator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
-    heard = without_echo(stop)
+    on_signal = without_echo(stop)
     for number in STOPPING:
-        loop.add_signal_handler(number, heard)
+        loop.add_signal_handler(number, on_signal)
     try:
         yield
     finally:

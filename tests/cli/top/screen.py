@@ -14,9 +14,8 @@ from textual.widgets import DataTable, Input
 
 from howdah import JobQueue
 from howdah.cli.commands.top.app import Top
-from howdah.cli.commands.top.lines import Remarks, StatusLine
-from howdah.cli.commands.top.snapshot import take
-from howdah.cli.commands.top.view import RUNNING
+from howdah.cli.commands.top.dialogs import Remarks, StatusLine
+from howdah.cli.commands.top.snapshot import RUNNING, take
 
 PATIENCE = 120.0
 SIZE = (160, 50)

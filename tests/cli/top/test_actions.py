@@ -40,7 +40,7 @@ def test_what_runs_is_asked_to_stop(queue: JobQueue) -> None:
     async def act() -> None:
         async with opened(queue) as seen:
             await seen.press("tab", "c", "y")
-            await seen.until(lambda: "runs, and is asked to stop" in seen.status, "the outcome")
+            await seen.until(lambda: "is running, and was asked to stop" in seen.status, "the outcome")
             await seen.until(lambda: seen.column("jobs", "state") == ["stopping"], "it is to be seen")
             assert queue.get(job).cancel_requested_at is not None
 
@@ -87,7 +87,7 @@ def test_pause_really_pauses_and_resumes(queue: JobQueue) -> None:
             await seen.press("p")
             await seen.until_seen("Resume mail?")
             await seen.press("y")
-            await seen.until(lambda: seen.status == "mail goes on", "the outcome")
+            await seen.until(lambda: seen.status == "mail resumed", "the outcome")
             assert len(queue.claim(["mail"])) == 1
 
     asyncio.run(act())

@@ -10,13 +10,11 @@ from rich.text import Text
 
 from howdah import Stats, TypeStats
 from howdah.cli.arguments.datetimes import now
-from howdah.cli.commands.top import banner, description, figures, jobs
-from howdah.cli.commands.top.banner import address
-from howdah.cli.commands.top.column import Column, ordered
-from howdah.cli.commands.top.lanes import joint_pace
-from howdah.cli.commands.top.rates import SPAN, Rates
-from howdah.cli.commands.top.snapshot import Snapshot
-from howdah.cli.commands.top.view import RUNNING
+from howdah.cli.commands.top import cells, details, jobs, plain
+from howdah.cli.commands.top.cells import Column, ordered
+from howdah.cli.commands.top.job_types import joint_pace
+from howdah.cli.commands.top.plain import address
+from howdah.cli.commands.top.snapshot import RUNNING, WINDOW, Rates, Snapshot
 from howdah.model.worker_info import Pace
 from tests.cli.sample import job, moment, record
 
@@ -33,8 +31,8 @@ def test_a_rate_needs_two_snapshots_and_is_the_mean_of_some_seconds() -> None:
     rates.add(snapshot(102, mail=1_010, report=4))
     assert (rates.of("mail"), rates.of("report"), rates.of("nothing")) == (5, 2, 0)
     assert rates.total == 7
-    rates.add(snapshot(103 + SPAN, mail=1_010, report=4))
-    rates.add(snapshot(104 + SPAN, mail=1_010, report=4))
+    rates.add(snapshot(103 + WINDOW, mail=1_010, report=4))
+    rates.add(snapshot(104 + WINDOW, mail=1_010, report=4))
     assert rates.total == 0
 
 
@@ -63,13 +61,13 @@ def test_what_has_no_value_comes_last_in_either_direction(backwards: bool, numbe
     ("value", "shown"), [(None, ""), (0, "0"), (0.001, "<0.01"), (0.25, "0.25"), (7.49, "7.5"), (12_345.6, "12,346")]
 )
 def test_rates_have_the_digits_that_help(value: float | None, shown: str) -> None:
-    assert figures.per_second(value).plain == shown
+    assert cells.per_second(value).plain == shown
 
 
 @pytest.mark.parametrize("percent", [0, 0.4, 33.3, 50, 99.99, 100, 250, -3])
 def test_a_bar_is_as_wide_as_another(percent: float) -> None:
-    assert figures.bar(percent, "").cell_len == figures.bar(50, "").cell_len
-    assert ("100%" in figures.bar(percent, "").plain) == (percent >= 100)
+    assert cells.bar(percent, "").cell_len == cells.bar(50, "").cell_len
+    assert ("100%" in cells.bar(percent, "").plain) == (percent >= 100)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +104,11 @@ def test_of_a_job_only_what_is_known_is_shown(changes: dict[str, Any], shown: tu
 def test_an_error_of_several_lines_is_one_among_the_facts() -> None:
     console = Console(width=80)
     with console.capture() as shown:
-        console.print(description.describe(description.Known(job(last_error="too bad\nbecause of this"), None, [])))
+        console.print(details.describe(details.Known(job(last_error="too bad\nbecause of this"), None, [])))
     assert [line.split() for line in shown.get().splitlines() if "bad" in line] == [["last", "error", "too", "bad"]]
 
 
 def test_a_colour_ends_where_its_word_does() -> None:
-    for made, word in ((figures.bar(50, "red"), "████····"), (banner.totals(snapshot(1, mail=7), Rates()), "7")):
+    for made, word in ((cells.bar(50, "red"), "████····"), (plain.totals(snapshot(1, mail=7), Rates()), "7")):
         assert not made.style
         assert [made.plain[span.start : span.end] for span in made.spans if span.style in ("red", "green")] == [word]

@@ -7,7 +7,7 @@ import asyncio
 from howdah import JobQueue
 from tests.cli.runner import howdah
 from tests.cli.test_health import register
-from tests.cli.test_safe import HOSTILE, dangers
+from tests.cli.test_terminal_escape import HOSTILE, dangers
 from tests.cli.top.screen import opened
 from tests.conftest import Db
 

@@ -91,7 +91,7 @@ def test_details_that_were_closed_before_the_answer_came_do_no_harm(queue: JobQu
             await seen.press("enter")
             await seen.until(lambda: seen.app._asked_at is not None, "its details are asked for")
             await seen.press("escape")
-            await seen.until_seen("lanes")
+            await seen.until_seen("types")
             blocker.rollback()
             queue.enqueue("mail")
             await seen.until_seen("2 pending")

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from howdah import JobQueue
-from howdah.cli.commands.top.snapshot import take
-from howdah.cli.commands.top.view import FAILED, RUNNING, STALLED, WAITING, View
+from howdah.cli.commands.top.snapshot import FAILED, RUNNING, STALLED, WAITING, View, take
 from howdah.cli.render.progress_text import short_id
 from tests.cli.runner import command, howdah, howdah_process
 from tests.cli.test_health import register
@@ -26,7 +25,7 @@ def test_a_pipe_gets_one_snapshot(dsn: str, queue: JobQueue, db: Db) -> None:
     for argv in ([], ["--once"], ["--readonly"]):
         outcome = howdah("top", *argv, dsn=dsn)
         assert (outcome.code, outcome.err) == (0, "")
-        for expected in ("schema howdah", "1 pending", "1 later", "lanes", "report", "running jobs", "sorting", "40%"):
+        for expected in ("schema howdah", "1 pending", "1 later", "types", "report", "running jobs", "sorting", "40%"):
             assert expected in outcome.out
         assert short_id(job.id) in outcome.out
         assert "mail office" in outcome.out
@@ -36,7 +35,7 @@ def test_a_pipe_gets_one_snapshot(dsn: str, queue: JobQueue, db: Db) -> None:
 def test_a_narrow_terminal_gets_the_first_columns_whole(dsn: str, queue: JobQueue, columns: int) -> None:
     running_job(queue, "a_type_with_a_long_name", 40, "a stage with a long name, too")
     lines = howdah("top", "--once", dsn=dsn, COLUMNS=str(columns)).out.splitlines()
-    tables = [line for line in lines if line.startswith(("type", "a_type", "id", "…"))]
+    tables = [line for line in lines if line.startswith(("type ", "a_type", "id", "…"))]
     assert len(tables) == 4
     assert max(map(len, tables)) <= columns
     assert all("a_type_with_a_long_name" in line for line in tables[1::2])
@@ -45,7 +44,7 @@ def test_a_narrow_terminal_gets_the_first_columns_whole(dsn: str, queue: JobQueu
 def test_an_empty_queue_says_so(dsn: str) -> None:
     outcome = howdah("top", dsn=dsn)
     assert outcome.code == 0
-    for expected in ("0 pending", "no lanes", "no running jobs", "no workers"):
+    for expected in ("0 pending", "no types", "no running jobs", "no workers"):
         assert expected in outcome.out
 
 

@@ -25,7 +25,7 @@ def running_job(queue: JobQueue, job_type: str, percent: float = 0, stage: str |
     return job
 
 
-def test_lanes_jobs_and_workers_appear_and_change_by_themselves(queue: JobQueue, db: Db) -> None:
+def test_types_jobs_and_workers_appear_and_change_by_themselves(queue: JobQueue, db: Db) -> None:
     queue.enqueue("reindex", delay=3_600)
     queue.enqueue("mail")
     register(db, "post office")
@@ -34,7 +34,7 @@ def test_lanes_jobs_and_workers_appear_and_change_by_themselves(queue: JobQueue,
     async def look() -> None:
         async with opened(queue) as seen:
             await seen.until_seen("ann@db.example.org/jobs", "schema howdah", "2 pending", "1 later", "0 running")
-            mail, reindex = seen.table("lanes")
+            mail, reindex = seen.table("types")
             assert (mail["type"], mail["pending"], mail["later"], mail["workers"]) == ("mail", "1", "0", "1")
             assert (mail["pace"], mail["wait"], mail["run"]) == ("7.5", "1m", "250ms")
             assert mail["oldest"]
@@ -53,10 +53,10 @@ def test_lanes_jobs_and_workers_appear_and_change_by_themselves(queue: JobQueue,
             queue.complete(job)
             await seen.until_seen("1 completed")
             await seen.until(lambda: not seen.table("jobs"), "no job runs any more")
-            assert float(seen.table("lanes")[0]["jobs/s"]) > 0
+            assert float(seen.table("types")[0]["jobs/s"]) > 0
             db.execute("UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour'")
             await seen.until(lambda: seen.column("workers", "state") == ["dead"], "the worker is dead")
-            assert seen.column("lanes", "workers") == ["0", "0"]
+            assert seen.column("types", "workers") == ["0", "0"]
 
     asyncio.run(look())
 
@@ -73,7 +73,7 @@ def test_a_stalled_job_is_marked_and_can_be_looked_for(queue: JobQueue, db: Db) 
                 "import": "stalled",
                 "export": "running",
             }
-            assert seen.column("lanes", "stalled") == ["0", "1"]
+            assert seen.column("types", "stalled") == ["0", "1"]
             await seen.press("t")
             await seen.until(lambda: seen.column("jobs", "type") == ["import"], "only the stalled one")
             await seen.press("t")
@@ -82,8 +82,8 @@ def test_a_stalled_job_is_marked_and_can_be_looked_for(queue: JobQueue, db: Db) 
     asyncio.run(look())
 
 
-def test_a_lane_that_waits_without_a_worker_is_red(queue: JobQueue) -> None:
-    queue.enqueue("a lane under the cursor")
+def test_a_type_that_waits_without_a_worker_is_red(queue: JobQueue) -> None:
+    queue.enqueue("a type under the cursor")
     queue.enqueue("mail")
 
     async def look() -> None:
@@ -111,22 +111,22 @@ def test_sorting_goes_through_the_columns_and_keeps_the_row(queue: JobQueue) -> 
         async with opened(queue) as seen:
             await seen.until_seen("6 pending")
             await seen.press("down")
-            assert (_types(seen), seen.chosen("lanes")) == (["a", "b", "c"], "b")
+            assert (_types(seen), seen.chosen("types")) == (["a", "b", "c"], "b")
             await seen.press("s", "s")
             assert "pending ▼" in seen.text
-            assert (_types(seen), seen.chosen("lanes")) == (["b", "a", "c"], "b")
+            assert (_types(seen), seen.chosen("types")) == (["b", "a", "c"], "b")
             await seen.press("S")
             assert "pending ▲" in seen.text
-            assert (_types(seen), seen.chosen("lanes")) == (["c", "a", "b"], "b")
+            assert (_types(seen), seen.chosen("types")) == (["c", "a", "b"], "b")
             queue.enqueue_many("c", [None] * 4)
             await seen.until(lambda: _types(seen) == ["a", "b", "c"], "what comes later is sorted too")
-            assert seen.chosen("lanes") == "b"
+            assert seen.chosen("types") == "b"
 
     asyncio.run(look())
 
 
 def _types(seen: Seen) -> list[str]:
-    return [row[next(iter(row))] for row in seen.table("lanes")]
+    return [row[next(iter(row))] for row in seen.table("types")]
 
 
 @pytest.mark.parametrize("word", ["reading", "LOOP OF IMPORT", "import"])
@@ -162,7 +162,7 @@ def test_the_filter_finds_an_id(queue: JobQueue) -> None:
     asyncio.run(look())
 
 
-def test_enter_on_a_lane_shows_what_belongs_to_it(queue: JobQueue) -> None:
+def test_enter_on_a_type_shows_what_belongs_to_it(queue: JobQueue) -> None:
     running_job(queue, "import")
     running_job(queue, "export")
 
@@ -170,7 +170,7 @@ def test_enter_on_a_lane_shows_what_belongs_to_it(queue: JobQueue) -> None:
         async with opened(queue) as seen:
             await seen.until(lambda: len(seen.table("jobs")) == 2, "both")
             await seen.press("down", "enter")
-            await seen.until(lambda: seen.column("jobs", "type") == ["import"], "those of the lane")
+            await seen.until(lambda: seen.column("jobs", "type") == ["import"], "those of the type")
             await seen.press("escape")
             await seen.until(lambda: len(seen.table("jobs")) == 2, "both again")
 
@@ -193,7 +193,7 @@ def test_details_follow_a_job(queue: JobQueue) -> None:
             queue.fail(job, ValueError("the file is empty"), give_up=True)
             await seen.until_seen("ValueError: the file is empty", "failed")
             await seen.press("escape")
-            await seen.until_seen("lanes", "1 failed")
+            await seen.until_seen("types", "1 failed")
 
     asyncio.run(look())
 
@@ -271,7 +271,7 @@ def test_a_frozen_screen_stays_as_it_is(queue: JobQueue) -> None:
             for _ in range(3):
                 seen.app._tick()
             assert seen.app._asked_at is None
-            assert seen.table("lanes") == []
+            assert seen.table("types") == []
             await seen.press("space")
             await seen.until_seen("1 pending")
             assert "frozen" not in seen.text
@@ -286,7 +286,7 @@ def test_the_keys_are_explained(queue: JobQueue) -> None:
             await seen.press("question_mark")
             await seen.until_seen("sort by the next column", "cancel the job", "pending, but not due yet")
             await seen.press("escape")
-            await seen.until_seen("lanes")
+            await seen.until_seen("types")
 
     asyncio.run(look())
 

@@ -129,7 +129,7 @@ def test_the_screen_is_drawn_follows_and_is_left_by_q(terminal: Open, queue: Job
     running_job(queue, "import", 40, "reading")
     queue.enqueue(TYPE)
     top = terminal("--every", "0.1s")
-    top.wait_for(lambda text: all(word in text for word in ("lanes", "import", "40%", "reading", "workers", "quit")))
+    top.wait_for(lambda text: all(word in text for word in ("types", "import", "40%", "reading", "workers", "quit")))
     assert "\\u202e[bold]x[/bold] 漢" in "\n".join(top.screen.display).replace("漢 ", "漢")
     queue.enqueue_many("mail", [None] * 17)
     top.wait_for(lambda text: re.search(r"mail +17", text))
@@ -151,7 +151,7 @@ def test_who_interrupts_it_gets_the_terminal_as_it_was(
     terminal: Open, number: signal.Signals | None, code: int
 ) -> None:
     top = terminal()
-    top.wait_for(lambda text: "lanes" in text)
+    top.wait_for(lambda text: "types" in text)
     if number is None:
         top.press("\x03")
     else:
@@ -176,11 +176,11 @@ def test_without_textual_it_says_what_to_install(terminal: Open) -> None:
     assert "Traceback" not in top.out
     once = terminal("--once", prelude=WITHOUT_TEXTUAL)
     assert once.end() == 0
-    assert "no lanes" in once.out
+    assert "no types" in once.out
 
 
 def test_a_terminal_that_cannot_draw_gets_one_snapshot(terminal: Open) -> None:
     top = terminal(prelude="import os; os.environ['TERM'] = 'dumb'; ")
     assert top.end() == 0
-    assert "no lanes" in top.out
+    assert "no types" in top.out
     assert "\x1b[?1049h" not in top.out

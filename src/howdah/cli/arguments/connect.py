@@ -15,5 +15,5 @@ def open_queue(args: argparse.Namespace, schema: str | None = None) -> JobQueue:
 
 
 def chosen_codec() -> Codec | None:
-    """Keys of the environment. Whoever looks at a queue wants to see what is not encrypted, too."""
+    """Keys of the environment. Values that are not encrypted can be read, too."""
     return EncryptedCodec.from_environment(allow_plain=True) if os.environ.get(ENVIRONMENT) else None

@@ -1,4 +1,4 @@
-"""Moments, as people write and read them."""
+"""Dates and times, as people write and read them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import argparse
 from datetime import datetime, timezone
 from typing import Final
 
-from howdah.cli.arguments.duration import format_span, parse_span
+from howdah.cli.arguments.duration import format_duration, parse_duration
 
 _ENDLESS: Final = 9999
-"""The year into which PostgreSQL's infinity is read."""
+"""The year that PostgreSQL's infinity becomes."""
 
 
 def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def parse_moment(text: str) -> datetime:
-    """A date and time in ISO 8601; without a zone it is this computer's."""
+def parse_datetime(text: str) -> datetime:
+    """A date and time in ISO 8601; without a time zone, that of this computer is meant."""
     try:
-        moment = datetime.fromisoformat(text.strip())
-        return moment.astimezone() if moment.utcoffset() is None else moment
+        when = datetime.fromisoformat(text.strip())
+        return when.astimezone() if when.utcoffset() is None else when
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a date and time: write 2030-12-31, 2030-12-31T18:00 or 2030-12-31T18:00+01:00"
@@ -28,40 +28,40 @@ def parse_moment(text: str) -> datetime:
 
 
 def parse_past(text: str) -> datetime:
-    """A moment, or a span that counts back from now."""
+    """A date and time, or a duration that counts back from now."""
     try:
-        return now() - parse_span(text)
+        return now() - parse_duration(text)
     except argparse.ArgumentTypeError:
-        return parse_moment(text)
+        return parse_datetime(text)
     except OverflowError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is longer ago than there are dates") from error
 
 
-def is_endless(moment: datetime) -> bool:
-    """Whether it stands for infinity: a moment that never comes."""
-    return moment.year >= _ENDLESS
+def is_endless(when: datetime) -> bool:
+    """Whether it stands for infinity."""
+    return when.year >= _ENDLESS
 
 
-def iso(moment: datetime) -> str:
+def iso(when: datetime) -> str:
     """For programs: ISO 8601 in UTC, or ``infinity``."""
-    return "infinity" if is_endless(moment) else moment.astimezone(timezone.utc).isoformat()
+    return "infinity" if is_endless(when) else when.astimezone(timezone.utc).isoformat()
 
 
-def relative(moment: datetime) -> str:
-    """How long ago, or how far ahead."""
-    if is_endless(moment):
+def relative(when: datetime) -> str:
+    """How long ago, or in how long."""
+    if is_endless(when):
         return "never"
     current = now()
-    return f"in {format_span(moment - current)}" if moment > current else f"{format_span(current - moment)} ago"
+    return f"in {format_duration(when - current)}" if when > current else f"{format_duration(current - when)} ago"
 
 
-def full(moment: datetime) -> str:
+def full(when: datetime) -> str:
     """To the millisecond in UTC, and how far that is from now."""
-    if is_endless(moment):
+    if is_endless(when):
         return "never by itself"
-    return f"{stamp(moment)} UTC  ({relative(moment)})"
+    return f"{stamp(when)} UTC  ({relative(when)})"
 
 
-def stamp(moment: datetime) -> str:
+def stamp(when: datetime) -> str:
     """Date and time in UTC, to the millisecond."""
-    return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
+    return when.astimezone(timezone.utc).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""Spans of time, as people write and read them: ``90s``, ``5m``, ``1.5h``, ``2d``, ``1w``."""
+"""Durations, as people write and read them: ``90s``, ``5m``, ``1.5h``, ``2d``, ``1w``."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _PATTERN: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?|\.\d+)\s*(?P<unit>[smhdw
 HOW_TO_WRITE: Final = "write 90s, 5m, 1.5h, 2d, 1w, or plain seconds"
 
 
-def parse_span(text: str) -> timedelta:
-    """The span that was written. For argparse, which shows the error."""
+def parse_duration(text: str) -> timedelta:
+    """For argparse, which shows the error."""
     match = _PATTERN.fullmatch(text.strip())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a span of time: {HOW_TO_WRITE}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: {HOW_TO_WRITE}")
     try:
         return timedelta(seconds=float(match["number"]) * _SECONDS[match["unit"].lower()])
     except OverflowError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is too long a time") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is too long a duration") from error
 
 
-def format_span(span: timedelta) -> str:
-    """The span at a glance: its largest unit, and no more digits than help."""
-    seconds = max(span.total_seconds(), 0.0)
+def format_duration(duration: timedelta) -> str:
+    """In its largest unit, with few digits."""
+    seconds = max(duration.total_seconds(), 0.0)
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 9.95:

@@ -1,7 +1,8 @@
-"""JSON that somebody typed, piped or saved."""
+"""JSON of the command line, of standard input or of a file."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import sys
@@ -13,7 +14,7 @@ from howdah.errors import InvalidInput
 
 
 def parse_json(document: str, where: str) -> Any:
-    """The value. ``where`` begins the complaint about what is not JSON."""
+    """``where`` begins the error message."""
     try:
         return json.loads(document)
     except json.JSONDecodeError as error:
@@ -37,17 +38,27 @@ def read_json_lines(path: str | None) -> Iterator[Any]:
 
 
 def read_data(given: Sequence[str]) -> Any:
-    """What ``--data`` was given: JSON, or ``key=value`` once or more. A value that is JSON is taken as such, any other is a
-    string."""
+    """The value of ``--data``: JSON, or ``key=value`` once or more. A value that is not JSON is a string."""
     if len(given) == 1 and _is_meant_as_json(given[0]):
         return parse_json(given[0], "--data has no key=value, and")
     data: dict[str, Any] = {}
     for number, pair in enumerate(given, start=1):
         key, _, value = pair.partition("=")
         if _is_meant_as_json(pair) or not key:
-            raise InvalidInput(f"--data takes key=value, and number {number} of them is not so")
+            raise InvalidInput(f"--data takes key=value; number {number} is something else")
         data[key] = _json_or_string(value)
     return data
+
+
+def data_of(args: argparse.Namespace) -> Any:
+    """The data of a job, from the arguments JSON and --data."""
+    if args.data and args.json_data is not None:
+        raise InvalidInput("the data is given twice: as JSON and by --data")
+    if args.data:
+        return read_data(args.data)
+    if args.json_data == "-":
+        return parse_json(read_stdin(), "standard input")
+    return None if args.json_data is None else parse_json(args.json_data, "the data")
 
 
 def _is_meant_as_json(given: str) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the queue that a command line names: ``package.module:queue``."""
+"""Imports the queue that a command line names: ``package.module:queue``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise InvalidInput(
-                f"there is no module {error.name!r} in the current directory, nor among the installed"
+                f"there is no module {error.name!r} in the current directory or among the installed packages"
             ) from None
         raise _broken(name, error) from error
     except (Exception, SystemExit) as error:
@@ -63,7 +63,7 @@ def _place_of(error: BaseException) -> str:
 
 
 def _is_somewhere(filename: str) -> bool:
-    # The import system's own frames say nothing about what is wrong.
+    # Frames of the import system do not help.
     return not filename.startswith("<frozen") and filename not in (__file__, importlib.__file__)
 
 
@@ -86,7 +86,7 @@ def _queue_in(module: ModuleType, attribute: str) -> JobQueue:
 def _what_is_there(module: ModuleType) -> str:
     names = sorted(_queues_of(module))
     if not names:
-        return "it has no JobQueue at all"
+        return "it has no JobQueue"
     return f"its JobQueue is {names[0]}" if len(names) == 1 else f"its JobQueues are {', '.join(names)}"
 
 

@@ -1,4 +1,4 @@
-"""``howdah cancel`` and ``howdah retry``: change jobs, and say for each what became of it."""
+"""``howdah cancel``, ``retry``, ``pause`` and ``resume``: change jobs and types, and print the outcome."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from howdah.errors import InvalidInput, JobNotFound
 from howdah.model.job import Job, Status
 from howdah.queue import JobQueue
 
+# cancel and retry
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one job."""
+    """The outcome for one job."""
 
     id: uuid.UUID
     changed: bool
@@ -68,7 +70,7 @@ def _change_all(
     change: Callable[[uuid.UUID], bool],
     describe: Callable[[Job, bool], str],
 ) -> int:
-    # All of them are looked at first, so that a slip in one changes none.
+    # All ids are checked first, so that a typo in one changes none.
     wanted = [options.job_id(each) for each in _ids(args.ids)]
     all_changed = True
     for job_id in wanted:
@@ -115,8 +117,8 @@ CANCEL = Command(
     name="cancel",
     summary="cancel jobs",
     story="""
-        What waits is cancelled at once. What runs is asked to stop, and is cancelled when its handler has ended;
-        a completion that comes first wins. Exits with 1 if some job was not changed, and says why.
+        A waiting job is cancelled at once. A running job is asked to stop, and is cancelled when its handler has ended; if
+        it completes first, it stays completed. Exits with 1 and the reason if a job was not changed.
     """,
     examples=(
         ("howdah cancel 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
@@ -129,15 +131,75 @@ CANCEL = Command(
 
 RETRY = Command(
     name="retry",
-    summary="give ended jobs a new life",
+    summary="retry ended jobs",
     story="""
-        A failed, cancelled or completed job becomes pending again under the same id, with all its attempts; the
-        errors of its earlier life stay readable. Exits with 1 if some job was not changed, and says why.
+        A failed, cancelled or completed job becomes pending again under the same id, with all its attempts. Its earlier
+        errors are kept. Exits with 1 and the reason if a job was not changed.
     """,
     examples=(
         ("howdah retry 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
-        ("howdah list --all --ids --status failed --since 1h | howdah retry -", "all that failed lately"),
+        ("howdah list --all --ids --status failed --since 1h | howdah retry -", "all that failed in the last hour"),
     ),
     add_arguments=_add_ids,
     run=_retry,
+)
+
+
+# pause and resume
+
+
+def _add_type(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("type", metavar="TYPE", help="the type of jobs")
+
+
+def _add_pause_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_type(parser)
+    parser.add_argument("--because", metavar="TEXT", help="the reason, shown beside the paused type")
+
+
+def _pause(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        changed = queue.pause(args.type, args.because)
+    return _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
+
+
+def _resume(args: argparse.Namespace) -> int:
+    with open_queue(args) as queue:
+        changed = queue.resume(args.type)
+    return _answer(args, changed, paused=False, outcome="resumed" if changed else "was not paused")
+
+
+def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> int:
+    if args.json:
+        print_json({"type": args.type, "paused": paused, "changed": changed})
+    else:
+        say(f"{args.type} {outcome}")
+    return 0
+
+
+PAUSE = Command(
+    name="pause",
+    summary="stop picking up jobs of a type",
+    story="""
+        From now on workers do not claim jobs of this type. Running jobs continue, and new ones can be enqueued. Exits with
+        0 also if the type was paused already.
+    """,
+    examples=(
+        ("howdah pause send_invoice", "stop sending invoices"),
+        ("howdah pause send_invoice --because 'mail server moves, Ann'", "and say why"),
+    ),
+    add_arguments=_add_pause_arguments,
+    run=_pause,
+)
+
+RESUME = Command(
+    name="resume",
+    summary="pick up jobs of a paused type again",
+    story="Waiting jobs are claimed by priority, as usual. Exits with 0 also if the type was not paused.",
+    examples=(
+        ("howdah resume send_invoice", "send invoices again"),
+        ("howdah stats", "see which types are paused"),
+    ),
+    add_arguments=_add_type,
+    run=_resume,
 )

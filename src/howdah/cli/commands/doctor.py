@@ -1,4 +1,4 @@
-"""``howdah doctor``: what is wrong with an installation, who is to blame, and what to do about it."""
+"""``howdah doctor``: what is wrong with an installation, the cause, and the remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
-from howdah.cli.arguments.duration import parse_span
+from howdah.cli.arguments.duration import parse_duration
 from howdah.cli.command import Command
 from howdah.cli.render.output import answers, plain, print_json, remark, say, table, text
 from howdah.doctor import CATALOGUE, Diagnosis, Finding, Unseen
@@ -19,18 +19,18 @@ _EXIT_CODES: Final = {True: 0, False: 1, None: 8}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", metavar="CODE", nargs="+", action="extend", help="look for these findings alone")
+    parser.add_argument("--only", metavar="CODE", nargs="+", action="extend", help="check these findings only")
     parser.add_argument(
-        "--ignore", metavar="CODE", nargs="+", action="extend", default=[], help="these are known, and all right"
+        "--ignore", metavar="CODE", nargs="+", action="extend", default=[], help="do not report these findings"
     )
     parser.add_argument(
         "--patience",
-        metavar="SPAN",
-        type=parse_span,
+        metavar="DURATION",
+        type=parse_duration,
         default="5m",
-        help="how long a transaction may be open, or a job wait, before it is worth a word (default: 5m)",
+        help="how long a transaction may be open, or a job wait, before it is reported (default: 5m)",
     )
-    parser.add_argument("--list", action="store_true", help="list all findings that there are; needs no database")
+    parser.add_argument("--list", action="store_true", help="list all possible findings; needs no database")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -66,11 +66,7 @@ def _show(diagnosis: Diagnosis) -> None:
     for unseen in diagnosis.unseen:
         remark(_remark(unseen))
     if not diagnosis:
-        remark(
-            "nothing was found"
-            if diagnosis.healthy
-            else "nothing was found where it could look, which is not everywhere"
-        )
+        remark("nothing was found" if diagnosis.healthy else "nothing was found, but not everything could be checked")
 
 
 def _lines(finding: Finding) -> Iterator[Text]:
@@ -82,23 +78,23 @@ def _lines(finding: Finding) -> Iterator[Text]:
 
 def _remark(unseen: Unseen) -> Text:
     return Text.assemble(
-        "could not look for ", text(", ".join(unseen.codes)), ": ", text(unseen.because), ". ", text(unseen.remedy)
+        "could not check ", text(", ".join(unseen.codes)), ": ", text(unseen.because), ". ", text(unseen.remedy)
     )
 
 
 COMMAND = Command(
     name="doctor",
-    summary="tell what is wrong, who is to blame, and what to do",
+    summary="find problems, with their causes and remedies",
     story="""
-        Looks at the server, the schema, the workers and the jobs, and changes nothing. Says nothing on stdout and exits
-        with 0 if all is well; with 1 if something was found, each with its cause and its remedy; with 8 if nothing was
-        found, but not everything could be looked at. What that was is said on stderr, with what would help.
+        Checks the server, the schema, the workers and the jobs, and changes nothing. Prints nothing on stdout and exits
+        with 0 if all is well; exits with 1 if there are findings, each with its cause and its remedy; with 8 if there are
+        none, but not everything could be checked. What could not be checked, and why, is printed on stderr.
     """,
     examples=(
-        ("howdah doctor", "after an alarm, and before one"),
-        ("howdah doctor --ignore pooler-in-transaction-mode --json", "for a monitor, without what is known"),
-        ("howdah doctor --only xmin-held table-locked --patience 10s", "who is in the way right now?"),
-        ("howdah doctor --list", "everything that it can find"),
+        ("howdah doctor", "check everything"),
+        ("howdah doctor --ignore pooler-in-transaction-mode --json", "for a monitor, without a known finding"),
+        ("howdah doctor --only xmin-held table-locked --patience 10s", "which sessions block right now?"),
+        ("howdah doctor --list", "all possible findings"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -1,4 +1,4 @@
-"""``howdah dsn``: where the jobs are, for other programs and other logins."""
+"""``howdah dsn``: the DSN of the database, for other programs and other logins."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from howdah.errors import InvalidInput
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--user", metavar="NAME", help="for this login instead")
+    parser.add_argument("--user", metavar="NAME", help="for this login instead of the current one")
     parser.add_argument("--with-password", action="store_true", help="with the password, if the DSN has one")
-    parser.add_argument(
-        "--keep", action="store_true", help="stay until Ctrl-C, and keep the embedded PostgreSQL up for so long"
-    )
+    parser.add_argument("--keep", action="store_true", help="keep the embedded PostgreSQL running until Ctrl-C")
 
 
 def _run(args: argparse.Namespace) -> int:
     if args.keep and configured_dsn(args.dsn) is not None:
-        raise InvalidInput("--keep is for the embedded PostgreSQL: a server of yours stays up without it")
+        raise InvalidInput("--keep is for the embedded PostgreSQL only: your own server keeps running anyway")
     if args.user is not None and args.with_password:
-        raise InvalidInput("the password belongs to the login of the DSN, and not to the one that --user names")
+        raise InvalidInput(
+            "--with-password cannot be combined with --user: the password belongs to the login of the DSN"
+        )
     with open_queue(args) as queue:
         dsn, without = _shown(queue.dsn, args.user, with_password=args.with_password)
     if args.json:
         print_json({"dsn": dsn})
     else:
-        # As a text of others: a message would have its password masked.
+        # As foreign text: a message would have its password masked.
         say(text(dsn))
     if without:
         remark("howdah: the password is left out; --with-password prints it, too")
@@ -55,17 +55,17 @@ def _shown(dsn: str, user: str | None, *, with_password: bool) -> tuple[str, boo
 
 COMMAND = Command(
     name="dsn",
-    summary="print where the jobs are, for other programs and logins",
+    summary="print the DSN of the database, for other programs",
     story="""
-        The DSN that the other commands use, the embedded PostgreSQL's too: for a tool of yours, or, with --user, for
-        HOWDAH_DSN of another login. A password in it is left out, unless --with-password is said. The embedded
-        PostgreSQL stops when nobody uses it any more, and who comes by the DSN does not count: --keep stays, and
-        keeps it up until Ctrl-C.
+        The DSN that the other commands use, also that of the embedded PostgreSQL: for your own tools, or, with --user, for
+        HOWDAH_DSN of another login. A password in it is left out, unless --with-password is given. The embedded
+        PostgreSQL stops when the last Howdah process has left it. Clients that use only the DSN do not count: --keep keeps
+        it running until Ctrl-C.
     """,
     examples=(
         ("howdah dsn", "for psql, or for any other program"),
         ("HOWDAH_DSN=$(howdah dsn --user shop) howdah enqueue ping", "as another login"),
-        ("howdah dsn --keep", "the embedded PostgreSQL stays up meanwhile"),
+        ("howdah dsn --keep", "keep the embedded PostgreSQL running meanwhile"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -9,13 +9,12 @@ from typing import Any, Final
 from rich.status import Status
 
 from howdah.cli.arguments.connect import open_queue
-from howdah.cli.arguments.datetimes import parse_moment
-from howdah.cli.arguments.duration import parse_span
-from howdah.cli.arguments.json_input import parse_json, read_data, read_json_lines, read_stdin
+from howdah.cli.arguments.datetimes import parse_datetime
+from howdah.cli.arguments.duration import parse_duration
+from howdah.cli.arguments.json_input import data_of, read_json_lines
 from howdah.cli.arguments.priority import CHOICES, parse_priority
 from howdah.cli.command import Command
-from howdah.cli.render.job_json import job_as_json
-from howdah.cli.render.output import print_json, remark, remarks, say
+from howdah.cli.render.output import job_as_json, plural, print_json, remark, remarks, say
 from howdah.errors import InvalidInput
 from howdah.model.job import STATUSES
 from howdah.queue import JobQueue
@@ -24,7 +23,7 @@ _COUNT_EVERY: Final = 1_000
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("type", metavar="TYPE", help="what is to be done: the name that a worker has a handler for")
+    parser.add_argument("type", metavar="TYPE", help="the type of the job: the name of a worker's handler")
     parser.add_argument(
         "json_data",
         metavar="JSON",
@@ -35,39 +34,39 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="KEY=VALUE",
         action="append",
-        help="one entry of the data; repeat it for more. 17 is a number, and '\"17\"' is text",
+        help="one entry of the data; repeat it for more. 17 is a number, '\"17\"' is text",
     )
     parser.add_argument("--many", action="store_true", help="a job for each line of JSON: all of them, or none")
-    parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="the higher is claimed first")
+    parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="higher priorities are claimed first")
     when = parser.add_mutually_exclusive_group()
     when.add_argument(
-        "--delay", metavar="SPAN", type=parse_span, help="not before this time has passed: 90s, 5m, 2h, 1d"
+        "--delay", metavar="DURATION", type=parse_duration, help="not before this time has passed: 90s, 5m, 2h, 1d"
     )
-    when.add_argument("--run-at", metavar="TIME", type=parse_moment, help="not before: 2030-12-31T18:00+01:00")
+    when.add_argument("--run-at", metavar="TIME", type=parse_datetime, help="not before: 2030-12-31T18:00+01:00")
     parser.add_argument("--max-attempts", metavar="N", type=int, help="how often it may be started")
     parser.add_argument(
-        "--key", metavar="KEY", help="unique among the live jobs of its type: a second one is not added"
+        "--key", metavar="KEY", help="unique among the live jobs of this type: a second job is not added"
     )
-    parser.add_argument("--timeout", metavar="SPAN", type=parse_span, help="how long one attempt may run")
+    parser.add_argument("--timeout", metavar="DURATION", type=parse_duration, help="how long one attempt may run")
 
 
 def _run(args: argparse.Namespace) -> int:
     if args.many and (args.key is not None or args.data):
-        raise InvalidInput("--key and --data are for one job; --many takes one from each line of JSON")
+        raise InvalidInput("--key and --data are for one job; --many adds a job for each line of JSON")
     with open_queue(args) as queue:
         return _enqueue_many(queue, args) if args.many else _enqueue_one(queue, args)
 
 
 def _enqueue_one(queue: JobQueue, args: argparse.Namespace) -> int:
-    job = queue.enqueue(args.type, _data(args), key=args.key, **_options(args))
+    job = queue.enqueue(args.type, data_of(args), key=args.key, **_options(args))
     if args.json:
         print_json(job_as_json(job) | {"created": job.created})
         return 0
     say(str(job.id))
     if not job.created:
-        # To a login that may not read jobs, the status is not told.
-        standing = f"; it is {job.status}" if job.status in STATUSES else ""
-        remark(f"howdah: not added: this live job has the key {args.key!r} already{standing}")
+        # A login that may not read jobs does not get the status.
+        status = f"; it is {job.status}" if job.status in STATUSES else ""
+        remark(f"howdah: not added: this live job has the key {args.key!r} already{status}")
     return 0
 
 
@@ -78,7 +77,7 @@ def _enqueue_many(queue: JobQueue, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"enqueued": int(count)})
     else:
-        say(f"{count:,} {'job' if count == 1 else 'jobs'} of type {args.type} enqueued")
+        say(f"{plural(count, 'job')} of type {args.type} enqueued")
     return 0
 
 
@@ -92,16 +91,6 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _data(args: argparse.Namespace) -> Any:
-    if args.data and args.json_data is not None:
-        raise InvalidInput("the data is given twice: as JSON and by --data")
-    if args.data:
-        return read_data(args.data)
-    if args.json_data == "-":
-        return parse_json(read_stdin(), "standard input")
-    return None if args.json_data is None else parse_json(args.json_data, "the data")
-
-
 def _counted(items: Iterator[Any], status: Status) -> Iterator[Any]:
     for count, item in enumerate(items):
         if count % _COUNT_EVERY == 0:
@@ -113,10 +102,9 @@ COMMAND = Command(
     name="enqueue",
     summary="add a job, or a stream of them",
     story="""
-        Prints the id of the job. The data is any JSON; keep it small, and put a reference where it is large.
-        With --key, a job that is still alive and has the same key is left alone, and its id is printed instead.
-        With --many, lines are streamed from a file or from standard input in one transaction: a line that is
-        not JSON enqueues nothing, and is named.
+        Prints the id of the job. The data is any JSON; keep it small, and store a reference to large data. With --key, if a
+        live job has the same key, none is added, and the id of that job is printed. With --many, lines are streamed from a
+        file or from standard input in one transaction: if a line is not JSON, nothing is added, and the line is named.
     """,
     examples=(
         ("""howdah enqueue send_invoice '{"invoice": 17}'""", "one job, with JSON as its data"),

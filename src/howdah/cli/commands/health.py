@@ -1,4 +1,4 @@
-"""``howdah health``: whether workers live, for containers and for people."""
+"""``howdah health``: whether workers are alive, for containers and for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.text import Text
 
-from howdah.cli.arguments.duration import format_span, parse_span
+from howdah.cli.arguments.duration import format_duration, parse_duration
 from howdah.cli.command import Command
 from howdah.cli.render.output import answers, plain, print_json, remark, table, text
 from howdah.errors import DatabaseUnavailable
@@ -21,7 +21,7 @@ from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
 
 _CONNECT_TIMEOUT: Final = 5
-"""Seconds: whoever asks for the health of a container does not wait longer either."""
+"""Seconds: a container's health check does not wait longer either."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,23 +29,23 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--worker",
         metavar="NAME",
         action="append",
-        help="this worker must live, or all processes of it; on any host; repeat it for more",
+        help="this worker, with all its processes, must be alive, on any host; repeat it for more",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--host", metavar="HOST", help="workers of this host (default: the one that this runs on)")
+    where.add_argument("--host", metavar="HOST", help="workers of this host (default: the current host)")
     where.add_argument("--any", action="store_true", help="workers of any host")
-    parser.add_argument("--ready", action="store_true", help="alive is not enough: it must have begun to claim jobs")
+    parser.add_argument("--ready", action="store_true", help="it must also have begun to claim jobs")
     parser.add_argument(
         "--max-age",
-        metavar="SPAN",
-        type=parse_span,
+        metavar="DURATION",
+        type=parse_duration,
         help="how old a heartbeat may be (default: the worker's own lease)",
     )
 
 
 def _run(args: argparse.Namespace) -> int:
     with JobQueue(args.dsn, args.schema, pool_size=1, timeout=_CONNECT_TIMEOUT) as queue:
-        workers = [_aged(worker, args.max_age) for worker in queue.workers() if _is_meant(worker, args)]
+        workers = [_aged(worker, args.max_age) for worker in queue.workers() if _is_wanted(worker, args)]
         warnings = list(_warnings(queue))
     problem = _problem(workers, args)
     if args.json:
@@ -59,21 +59,21 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _warnings(queue: JobQueue) -> Iterator[str]:
-    """What slows workers that are alive. No reason to end a container: a new one would find the same."""
-    # Where there is no connection left for it, this is not what is asked.
+    """Problems that slow live workers down. They do not make a worker unhealthy: a new container would have them, too."""
+    # If there is no connection left, the warning is left out.
     with contextlib.suppress(DatabaseUnavailable):
         for finding in queue.doctor(only=["advisory-lock-held"], patience=1):
             yield f"{finding.what}: {finding.cause}. To end it: {finding.remedy}"
 
 
 def _host(args: argparse.Namespace) -> str | None:
-    """The host that is asked for; None means any."""
+    """The wanted host; None means any."""
     if args.host is not None:
         return str(args.host)
     return None if args.any or args.worker else socket.gethostname()
 
 
-def _is_meant(worker: WorkerInfo, args: argparse.Namespace) -> bool:
+def _is_wanted(worker: WorkerInfo, args: argparse.Namespace) -> bool:
     host = _host(args)
     named = not args.worker or any(_has_name(worker, name) for name in args.worker)
     return named and (host is None or worker.host == host)
@@ -85,7 +85,7 @@ def _has_name(worker: WorkerInfo, name: str) -> bool:
 
 
 def _aged(worker: WorkerInfo, most: timedelta | None) -> WorkerInfo:
-    """The worker, called dead if its heartbeat is older than the caller accepts."""
+    """The worker, dead if its heartbeat is older than ``most``."""
     return worker if most is None else dataclasses.replace(worker, alive=worker.age <= most.total_seconds())
 
 
@@ -134,7 +134,7 @@ def _figures(worker: WorkerInfo) -> tuple[str, str, str, str]:
         f"{_number(worker.running)}/{_number(worker.capacity)}",
         _since(worker, worker.last_claim_at),
         _ago(worker.age),
-        "" if worker.loop_lag is None else format_span(worker.loop_lag),
+        "" if worker.loop_lag is None else format_duration(worker.loop_lag),
     )
 
 
@@ -142,30 +142,30 @@ def _number(value: int | None) -> str:
     return "?" if value is None else f"{value}"
 
 
-def _since(worker: WorkerInfo, moment: datetime | None) -> str:
+def _since(worker: WorkerInfo, when: datetime | None) -> str:
     """How long ago, by the database's clock and not by this computer's."""
-    return "never" if moment is None else _ago(worker.age + (worker.heartbeat_at - moment).total_seconds())
+    return "never" if when is None else _ago(worker.age + (worker.heartbeat_at - when).total_seconds())
 
 
 def _ago(seconds: float) -> str:
-    return f"{format_span(timedelta(seconds=seconds))} ago"
+    return f"{format_duration(timedelta(seconds=seconds))} ago"
 
 
 COMMAND = Command(
     name="health",
-    summary="tell whether workers live",
+    summary="check that workers are alive",
     story="""
-        Exits with 0 if a worker of this host is alive, and with 1 and the reason if none is: what a container's
-        health check asks. A worker is alive while its last heartbeat is younger than its lease, and ready when it
-        has begun to ask for jobs. A heartbeat comes from a thread of its own, so that a long loop lag beside a
-        fresh heartbeat means that a handler blocks the others. A session that keeps an advisory lock of the queue to
-        itself is named, too: workers then poll, so that the exit code stays what it is.
+        Exits with 0 if a worker of this host is alive, and with 1 and the reason if none is: use it as a container's
+        health check. A worker is alive while its last heartbeat is younger than its lease, and ready when it has begun to
+        claim jobs. Heartbeats come from a thread of their own: a long loop lag beside a fresh heartbeat means that a
+        handler blocks the others. A session that holds an advisory lock of the queue is named, too. Workers then poll, so
+        the exit code does not change.
     """,
     examples=(
-        ("howdah health", "the workers of this host, and whether one lives"),
+        ("howdah health", "the workers of this host, and whether one is alive"),
         ("howdah health --ready", "a container's readiness: does one ask for jobs?"),
-        ("howdah health --worker mail --worker reports", "each of these must live, wherever it runs"),
-        ("howdah health --any --json", "every worker there is, for a monitor"),
+        ("howdah health --worker mail --worker reports", "each of these must be alive, on any host"),
+        ("howdah health --any --json", "all workers, for a monitor"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -1,4 +1,4 @@
-"""``howdah list``: the jobs that match, the newest first."""
+"""``howdah list``: jobs, the newest first."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import parse_past
 from howdah.cli.arguments.json_input import read_data
 from howdah.cli.command import Command
-from howdah.cli.render.job_json import job_as_json
 from howdah.cli.render.job_table import print_jobs
-from howdah.cli.render.output import answers, print_json, remark, say
+from howdah.cli.render.output import answers, job_as_json, print_json, remark, say
 from howdah.model.job import STATUSES
 from howdah.model.results import JobPage
 from howdah.queue import JobQueue
@@ -31,21 +30,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STATUS",
         help=f"{', '.join(STATUSES)}; repeat it for more",
     )
-    parser.add_argument("--stalled", action="store_true", help="those that run, but have fallen silent")
+    parser.add_argument("--stalled", action="store_true", help="running jobs that have stopped reporting")
     parser.add_argument(
         "--data",
         metavar="KEY=VALUE",
         action="append",
-        help="""data that contains this; repeat it for more entries, or give JSON: '{"user": 7}'""",
+        help="""jobs whose data contains this; repeat it for more entries, or give JSON: '{"user": 7}'""",
     )
-    parser.add_argument("--priority-at-least", metavar="N", type=int, help="this priority or a higher one")
-    parser.add_argument("--priority-at-most", metavar="N", type=int, help="this priority or a lower one")
+    parser.add_argument("--priority-at-least", metavar="N", type=int, help="this priority or higher")
+    parser.add_argument("--priority-at-most", metavar="N", type=int, help="this priority or lower")
     parser.add_argument("--since", metavar="WHEN", type=parse_past, help="created since: 2h (ago), or 2030-12-31T18:00")
-    parser.add_argument("--until", metavar="WHEN", type=parse_past, help="created before that")
+    parser.add_argument("--until", metavar="WHEN", type=parse_past, help="created before")
     parser.add_argument("--limit", metavar="N", type=int, help=f"how many at most (default: {_PAGE})")
-    parser.add_argument("--before", metavar="ID", help="go on after this job, the last one of the page before")
-    parser.add_argument("--all", action="store_true", help="page after page, until there are no more")
-    parser.add_argument("--ids", action="store_true", help="their ids alone, for cancel, retry and other programs")
+    parser.add_argument("--before", metavar="ID", help="continue after this job, the last one of the previous page")
+    parser.add_argument("--all", action="store_true", help="all pages")
+    parser.add_argument("--ids", action="store_true", help="only ids, for cancel, retry and other programs")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -54,7 +53,7 @@ def _run(args: argparse.Namespace) -> int:
         for number, page in enumerate(pages):
             _print_page(page, args, first=number == 0)
             if not args.all:
-                _say_how_to_go_on(page)
+                _say_how_to_continue(page)
     return 0
 
 
@@ -96,30 +95,30 @@ def _print_page(page: JobPage, args: argparse.Namespace, *, first: bool) -> None
         remark("no jobs match")
 
 
-def _say_how_to_go_on(page: JobPage) -> None:
+def _say_how_to_continue(page: JobPage) -> None:
     if page.next is None:
         return
     if page.complete:
         remark(f"There may be more: add --before {page.next}")
     else:
-        remark(f"Only {SCAN_LIMIT:,} jobs were looked through, and older ones may match too.")
-        remark(f"To look further: add --before {page.next}")
+        remark(f"Only {SCAN_LIMIT:,} jobs were searched; older ones may match, too.")
+        remark(f"To search further: add --before {page.next}")
 
 
 COMMAND = Command(
     name="list",
     summary="list jobs, the newest first",
     story="""
-        Without filters, the newest jobs of every type and status. Filters narrow it down together. The column
-        age says how long ago a job was created, or in how long it is due; note, what it is doing, in how long it
-        will be done, that it has stalled, or what went wrong. With --json, each job is an object on a line of its
-        own, with all its fields.
+        Without filters, the newest jobs of every type and status. With several filters, jobs must match all of them. The
+        column age says how long ago a job was created, or in how long it is due. The column note has its stage, in how long
+        it will be done, that it has stalled, or its error. With --json, each job is an object on a line of its own, with
+        all its fields.
     """,
     examples=(
-        ("howdah list --status failed --since 1d", "what went wrong since yesterday"),
+        ("howdah list --status failed --since 1d", "failed jobs since yesterday"),
         ("howdah list --type send_invoice --data user=7", "the invoices of one user"),
-        ("howdah list --stalled", "what runs, but has stopped reporting"),
-        ("howdah list --all --ids --status failed | howdah retry -", "try all failed ones again"),
+        ("howdah list --stalled", "running jobs that have stopped reporting"),
+        ("howdah list --all --ids --status failed | howdah retry -", "retry all failed jobs"),
     ),
     add_arguments=_add_arguments,
     run=_run,

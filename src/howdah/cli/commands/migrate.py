@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
-from howdah.cli.render.output import answers, plain, print_json, say, table, text
+from howdah.cli.render.output import answers, plain, plural, print_json, say, table, text
 from howdah.config import configured_schema
 from howdah.db import migrate
 from howdah.db.migrate import Difference, Migration
@@ -22,7 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sql", action="store_true", help="print the whole installation as SQL instead; needs no database"
     )
     instead.add_argument(
-        "--check", action="store_true", help="change nothing; tell what is not as it should be, and exit with 1 then"
+        "--check", action="store_true", help="change nothing; list what differs, and exit with 1 if anything does"
     )
     parser.add_argument(
         "--roles",
@@ -32,18 +32,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reinstall",
         action="store_true",
-        help="install functions, views and rights anew, because somebody changed them by hand",
+        help="install functions, views and rights again, if they were changed by hand",
     )
     parser.add_argument(
         "--adopt",
         action=argparse.BooleanOptionalAction,
-        help="a plain table jobs is there already: take its jobs over, or leave it alone",
+        help="if there is a plain table jobs already: take its jobs over, or leave it alone",
     )
 
 
 def _run(args: argparse.Namespace) -> int:
     if args.roles and args.check:
-        raise InvalidInput("--check sees by itself whether there are roles: leave --roles out")
+        raise InvalidInput("--check finds the roles by itself: leave --roles out")
     if args.reinstall and (args.check or args.sql):
         raise InvalidInput("--reinstall changes the database: leave --check and --sql out")
     if args.sql:
@@ -62,9 +62,9 @@ def _migrate(args: argparse.Namespace) -> int:
     if args.json:
         print_json(plain(migration))
     else:
-        say(_account_of(migration))
+        say(_description_of(migration))
         if migration.dependents:
-            say("what still knows the old table, now adopted_jobs, has to be pointed to the new one:")
+            say("these still use the old table, which is now adopted_jobs; change them to use the new one:")
             for dependent in migration.dependents:
                 say(f"  {dependent}")
         if args.roles:
@@ -73,7 +73,7 @@ def _migrate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _account_of(migration: Migration) -> str:
+def _description_of(migration: Migration) -> str:
     where = f"schema {migration.schema}"
     if not migration.changed:
         return f"{where} is already up to date (version {migration.after})"
@@ -84,11 +84,7 @@ def _account_of(migration: Migration) -> str:
     else:
         what = "functions, views and roles" if migration.roles else "functions and views"
         done = f"renewed the {what} of {where} (version {migration.after})"
-    return done if migration.adopted is None else f"{done}, and adopted {_jobs(migration.adopted)}"
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"
+    return done if migration.adopted is None else f"{done}, and adopted {plural(migration.adopted, 'job')}"
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -119,13 +115,12 @@ def _show_differences(schema: str, differences: Sequence[Difference]) -> None:
     for difference in differences:
         listed.add_row(text(difference.kind), text(difference.name), text(difference.problem, "red"))
     answers().print(listed)
-    count = "1 difference" if len(differences) == 1 else f"{len(differences):,} differences"
-    say(f"\n{count} from what this Howdah installs in schema {schema}")
+    say(f"\n{plural(len(differences), 'difference')} from what this Howdah installs in schema {schema}")
     if any(each.ends_by_reinstalling for each in differences):
-        say(f"functions, views, triggers, rows and rights are put right by: {migrate.command(schema)} --reinstall")
+        say(f"to repair functions, views, triggers, rows and rights: {migrate.command(schema)} --reinstall")
     if any(each.problem == migrate.STRANGERS for each in differences):
         say(
-            f"what belongs to a stranger: ALTER … OWNER TO the owner of schema {schema}, or DROP it, and then reinstall"
+            f"objects of a foreign owner: ALTER … OWNER TO the owner of schema {schema}, or DROP it, and then reinstall"
         )
 
 
@@ -133,18 +128,17 @@ COMMAND = Command(
     name="migrate",
     summary="install the schema, or bring it up to date",
     story="""
-        Safe to run at every deployment, by any number of processes at once: it is one transaction under one
-        lock, and does nothing where there is nothing to do. Workers of the version before go on working.
-        Where a plain table named jobs exists already, it refuses until --adopt or --no-adopt says what is meant.
-        With --roles, it also creates five roles without a login, named after the schema, and gives everything to the
-        owner among them; later migrations keep them right. Who may not create roles lets an administrator run what
-        --roles --sql prints.
+        Safe to run at every deployment, by any number of processes at once: it is one transaction under one lock, and does
+        nothing if there is nothing to do. Workers of the previous version keep running. If there is a plain table named
+        jobs already, it needs --adopt or --no-adopt. With --roles, it also creates five roles without a login, named after
+        the schema, and makes one of them the owner of everything; later migrations keep them up to date. If you cannot
+        create roles, have an administrator run the output of --roles --sql.
     """,
     examples=(
         ("howdah migrate", "install or update the schema howdah"),
-        ("howdah migrate --check", "in a pipeline: is the database as it should be?"),
+        ("howdah migrate --check", "in a pipeline: is the database up to date?"),
         ("howdah migrate --sql > howdah.sql", "read it first, or let your own tool run it"),
-        ("howdah migrate --roles", "with roles, to be granted to logins"),
+        ("howdah migrate --roles", "with roles, which you grant to logins"),
     ),
     add_arguments=_add_arguments,
     run=_run,

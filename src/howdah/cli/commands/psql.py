@@ -1,4 +1,4 @@
-"""``howdah psql``: psql on the queue's database, with the queue's schema in sight."""
+"""``howdah psql``: psql on the queue's database, with the queue's schema in the search path."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
         program = _program(is_embedded=configured_dsn(args.dsn) is None)
-        # Ctrl-C is psql's: it cancels a query there.
+        # Ctrl-C is for psql, where it cancels a query.
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            with _apart(queue.dsn) as (dsn, secrets):
+            with _without_secrets(queue.dsn) as (dsn, secrets):
                 environment = os.environ | {"PGOPTIONS": f"-c search_path={queue.schema}"} | secrets
                 return subprocess.call(
                     [program, dsn, *args.arguments], env=environment, preexec_fn=_interruptible, close_fds=True
@@ -52,10 +52,10 @@ def _program(*, is_embedded: bool) -> str:
 
 
 @contextlib.contextmanager
-def _apart(dsn: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The DSN without its secrets, and what brings them to psql: every user of the machine can read a command line.
+def _without_secrets(dsn: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The DSN without its secrets, and an environment that passes them: every user of the machine can read a command line.
 
-    By the environment, where libpq has a variable for it; else by a service file that only this user can read.
+    By a variable, if libpq has one; else by a service file that only this user can read.
     """
     parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
     secrets: dict[str, str] = {name: parts.pop(name) for name in _SECRETS if name in parts}
@@ -92,8 +92,8 @@ COMMAND = Command(
     name="psql",
     summary="open psql on the queue's database",
     story="""
-        The table jobs and all functions are in sight without a prefix. On the embedded database it uses the psql that
-        came with it, and keeps the server up for as long as you stay. The exit code is psql\'s.
+        The view jobs and all functions can be used without a prefix. On the embedded database it uses the psql that
+        came with it, and keeps the server running meanwhile. The exit code is psql\'s.
     """,
     examples=(
         ("howdah psql", "look around: \\dv, \\df, SELECT * FROM jobs"),

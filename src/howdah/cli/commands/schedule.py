@@ -1,4 +1,4 @@
-"""``howdah schedule``: jobs that come again and again."""
+"""``howdah schedule``: periodic jobs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import full, relative
-from howdah.cli.arguments.duration import parse_span
-from howdah.cli.arguments.json_input import parse_json, read_data, read_stdin
+from howdah.cli.arguments.duration import parse_duration
+from howdah.cli.arguments.json_input import data_of
 from howdah.cli.arguments.priority import CHOICES, describe_priority, parse_priority
 from howdah.cli.command import Command, action_adder, run_action
-from howdah.cli.render.job_json import job_as_json
-from howdah.cli.render.output import answers, cut, plain, print_json, readable_json, remark, say, table, text
-from howdah.cli.render.terminal_escape import safe_lines
-from howdah.errors import InvalidInput, ScheduleNotFound
+from howdah.cli.render.output import (
+    answers,
+    cut,
+    facts,
+    job_as_json,
+    plain,
+    print_json,
+    readable_json,
+    remark,
+    say,
+    table,
+    text,
+)
+from howdah.cli.render.terminal_escape import escape_lines
+from howdah.errors import ScheduleNotFound
 from howdah.model.schedule import MISSED, Schedule
 from howdah.verbs.cron import explain
 
@@ -31,12 +41,12 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = action_adder(parser)
-    add("list", "all schedules, and when they fire", _list)
-    _add_name(add("show", "everything that is known of one", _show))
+    add("list", "all schedules, and when they run next", _list)
+    _add_name(add("show", "all details of one", _show))
     _add_rhythm(add("add", "create a schedule, or change the one of this name", _add))
-    _add_name(add("pause", "let it not fire any more", _pause))
-    _add_name(add("resume", "let it fire again; what it missed meanwhile is not made up for", _resume))
-    _add_name(add("run", "add one of its jobs now, outside of its rhythm", _run_now))
+    _add_name(add("pause", "stop adding its jobs", _pause))
+    _add_name(add("resume", "add its jobs again; missed runs are not made up for", _resume))
+    _add_name(add("run", "add one of its jobs now, beside its plan", _run_now))
     _add_name(add("delete", "remove it; its jobs stay", _delete))
 
 
@@ -50,19 +60,19 @@ def _add_rhythm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("json_data", metavar="JSON", nargs="?", help="their data; - reads it from standard input")
     rhythm = parser.add_mutually_exclusive_group(required=True)
     rhythm.add_argument("--cron", metavar="EXPRESSION", help="minute hour day month weekday: '30 6 * * MON-FRI'")
-    rhythm.add_argument("--every", metavar="SPAN", type=parse_span, help="counted from now: 90s, 5m, 2h, 1d")
-    parser.add_argument("--timezone", metavar="ZONE", default="UTC", help="whose clock cron means (default: UTC)")
+    rhythm.add_argument("--every", metavar="DURATION", type=parse_duration, help="counted from now: 90s, 5m, 2h, 1d")
+    parser.add_argument("--timezone", metavar="ZONE", default="UTC", help="the time zone of --cron (default: UTC)")
     parser.add_argument(
         "--missed",
         choices=MISSED,
         default="last",
-        help="which fires are made up for if no worker was there (default: last)",
+        help="which missed runs are made up for, if no worker was running (default: last)",
     )
-    parser.add_argument("--no-overlap", action="store_true", help="leave a fire out while an earlier job has not ended")
+    parser.add_argument("--no-overlap", action="store_true", help="skip a run while an earlier job has not ended")
     parser.add_argument("--data", metavar="KEY=VALUE", action="append", help="one entry of the data, instead of JSON")
-    parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="the higher is claimed first")
+    parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="higher priorities are claimed first")
     parser.add_argument("--max-attempts", metavar="N", type=int, help="how often a job may be started")
-    parser.add_argument("--timeout", metavar="SPAN", type=parse_span, help="how long one attempt may run")
+    parser.add_argument("--timeout", metavar="DURATION", type=parse_duration, help="how long one attempt may run")
 
 
 # Actions
@@ -99,7 +109,7 @@ def _add(args: argparse.Namespace) -> int:
         schedule = queue.schedule(
             args.name,
             args.type,
-            _data(args),
+            data_of(args),
             cron=args.cron,
             every=args.every,
             timezone=args.timezone,
@@ -112,7 +122,7 @@ def _add(args: argparse.Namespace) -> int:
     if args.json:
         print_json(plain(schedule))
         return 0
-    done = "is added" if schedule.created else "is as you say"
+    done = "is added" if schedule.created else "is up to date"
     say(f"{schedule.name} {done}; {_outlook(schedule)}")
     return 0
 
@@ -127,7 +137,7 @@ def _resume(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
         changed = queue.resume_schedule(args.name)
         schedule = queue.get_schedule(args.name)
-    outcome = f"goes on; {_outlook(schedule)}" if changed else "was not paused"
+    outcome = f"resumed; {_outlook(schedule)}" if changed else "was not paused"
     return _answer(args, changed, paused=False, outcome=outcome)
 
 
@@ -163,21 +173,11 @@ def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: s
     return 0
 
 
-def _data(args: argparse.Namespace) -> Any:
-    if args.data and args.json_data is not None:
-        raise InvalidInput("the data is given twice: as JSON and by --data")
-    if args.data:
-        return read_data(args.data)
-    if args.json_data == "-":
-        return parse_json(read_stdin(), "standard input")
-    return None if args.json_data is None else parse_json(args.json_data, "the data")
-
-
 # Schedules, to read
 
 
 def _as_json(schedule: Schedule) -> dict[str, Any]:
-    """Every field; ``created`` says something about an add, and nothing about a schedule."""
+    """Every field except ``created``, which belongs to an add."""
     fields = plain(schedule)
     del fields["created"]
     return fields
@@ -204,25 +204,19 @@ def _state(schedule: Schedule) -> str:
 
 def _left_code(schedule: Schedule) -> str:
     return (
-        f"{schedule.name} was made by @queue.periodic, and no live worker has it in its code any more."
-        f" It still fires. To remove it: howdah schedule delete {shlex.quote(schedule.name)}"
+        f"{schedule.name} was created by @queue.periodic, and no live worker has it in its code any more."
+        f" It still adds jobs. To remove it: howdah schedule delete {shlex.quote(schedule.name)}"
     )
 
 
 def _print_schedule(schedule: Schedule) -> None:
     title = text(schedule.name, "bold")
     say(title + Text("  ") + text("paused", "bold yellow") if schedule.paused else title)
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, min_width=13)
-    grid.add_column(overflow="fold")
-    for name, value in _facts(schedule):
-        if value is not None:
-            grid.add_row(text(name), text(value))
-    answers().print(Padding(grid, (0, 0, 0, 2), expand=False))
+    answers().print(Padding(facts(_facts(schedule)), (0, 0, 0, 2), expand=False))
     if schedule.left_code:
         remark(_left_code(schedule))
     say(text("data", "bold"))
-    for line in safe_lines(readable_json(schedule.data, indent=2)).split("\n"):
+    for line in escape_lines(readable_json(schedule.data, indent=2)).split("\n"):
         answers().print(Text(f"    {line}"), soft_wrap=True)
 
 
@@ -239,7 +233,7 @@ def _facts(schedule: Schedule) -> Iterator[tuple[str, object]]:
     for name, value in schedule.options.items():
         yield name.replace("_", " "), _option(name, value)
     yield "created", full(schedule.created_at)
-    yield "in code", schedule.declared_at and f"said last at {full(schedule.declared_at)}"
+    yield "in code", schedule.declared_at and f"declared last at {full(schedule.declared_at)}"
 
 
 def _option(name: str, value: Any) -> str:
@@ -259,12 +253,14 @@ def _rhythm(schedule: Schedule) -> str:
 def _outlook(schedule: Schedule) -> str:
     if schedule.paused:
         return "it is paused"
-    return "a worker will plan it" if schedule.next_run_at is None else f"next at {full(schedule.next_run_at)}"
+    return (
+        "a worker will plan its next run" if schedule.next_run_at is None else f"next at {full(schedule.next_run_at)}"
+    )
 
 
-def _exact(span: timedelta) -> str:
-    """As it would be typed, with nothing rounded away."""
-    seconds = span.total_seconds()
+def _exact(duration: timedelta) -> str:
+    """As it would be typed, not rounded."""
+    seconds = duration.total_seconds()
     for unit, length in _UNITS:
         if seconds % length == 0:
             return f"{int(seconds // length)}{unit}"
@@ -273,16 +269,16 @@ def _exact(span: timedelta) -> str:
 
 COMMAND = Command(
     name="schedule",
-    summary="see and change the jobs that come again and again",
+    summary="show and change periodic jobs",
     story="""
-        A schedule adds a job whenever its rhythm says so, once, however many workers run. The rhythm is a cron
-        expression in a time zone, or a span. howdah schedule ACTION --help has more on each action.
+        A schedule adds one job at each planned time, however many workers run. The plan is a cron expression in a time
+        zone, or a duration. howdah schedule ACTION --help has more on each action.
     """,
     examples=(
         ("howdah schedule add nightly report --cron '30 2 * * *' --timezone Europe/Berlin", "every night"),
-        ("howdah schedule add pulse ping --every 90s --no-overlap", "every 90 seconds, unless the last still runs"),
-        ("howdah schedule list", "what there is, and when it fires"),
-        ("howdah schedule run nightly", "one job now, outside of the rhythm"),
+        ("howdah schedule add pulse ping --every 90s --no-overlap", "every 90 seconds, unless the last job still runs"),
+        ("howdah schedule list", "all schedules, and when they run next"),
+        ("howdah schedule run nightly", "one job now, beside the plan"),
     ),
     add_arguments=_add_arguments,
     run=run_action,

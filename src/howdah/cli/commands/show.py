@@ -1,4 +1,4 @@
-"""``howdah show``: everything that is known of a job."""
+"""``howdah show``: all details of a job."""
 
 from __future__ import annotations
 
@@ -7,29 +7,25 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.padding import Padding
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import full, relative
-from howdah.cli.arguments.duration import format_span
+from howdah.cli.arguments.duration import format_duration
 from howdah.cli.arguments.priority import describe_priority
 from howdah.cli.command import Command
 from howdah.cli.render.encrypted import error_text, first_line
 from howdah.cli.render.event_text import level_number
-from howdah.cli.render.job_json import job_as_json
-from howdah.cli.render.output import answers, print_json, readable_json, text
+from howdah.cli.render.output import STATUS_STYLES, answers, facts, job_as_json, plural, print_json, readable_json, text
 from howdah.cli.render.progress_bar import bar, sparkline
-from howdah.cli.render.progress_text import amount, describe_waiting, goes_on, silence, speed
-from howdah.cli.render.status import STYLES
-from howdah.cli.render.terminal_escape import safe_lines
+from howdah.cli.render.progress_text import amount, describe_waiting, is_progressing, silence, speed
+from howdah.cli.render.terminal_escape import escape_lines
 from howdah.cli.render.timeline import EDGE, print_timeline, timeline
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
-from howdah.model.progress import Record
+from howdah.model.progress import Progress
 from howdah.model.results import QueuePosition
 from howdah.queue import JobQueue
 
@@ -46,7 +42,9 @@ _JSON: Final = {
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="the job's id, as list and enqueue print it")
-    parser.add_argument("--logs", action="store_true", help="every log line in the timeline, not only the warnings")
+    parser.add_argument(
+        "--logs", action="store_true", help="all log lines in the timeline, not only warnings and errors"
+    )
     parser.add_argument("--all", action="store_true", help="the whole timeline, however long")
 
 
@@ -70,7 +68,7 @@ def _events(queue: JobQueue, job: Job) -> Iterator[Event]:
 
 
 class _Kept:
-    """The events without the log lines that few look for, and how many these were."""
+    """The events without log lines below WARNING, and how many of these there were."""
 
     def __init__(self, events: Iterator[Event], *, all_logs: bool) -> None:
         self.logs_left_out = 0
@@ -86,13 +84,13 @@ class _Kept:
 
 
 def _print_job(console: Console, job: Job, place: QueuePosition | None, events: _Kept, *, whole: bool) -> None:
-    title = text(job.job_type, "bold") + Text("  ") + text(job.status, f"bold {STYLES[job.status]}")
+    title = text(job.job_type, "bold") + Text("  ") + text(job.status, f"bold {STATUS_STYLES[job.status]}")
     console.print(title + Text("  stalled", "bold yellow") if job.stalled else title, soft_wrap=True)
-    _print_facts(console, "job", dict(_identity(job, place)))
+    _print_facts(console, "job", _identity(job, place))
     if job.record is not None:
-        _print_facts(console, "progress", dict(_progress(job, job.record)))
-    _print_facts(console, "times", dict(_times(job)))
-    _print_facts(console, "claim", dict(_claim(job)))
+        _print_facts(console, "progress", _progress(job, job.record))
+    _print_facts(console, "times", _times(job))
+    _print_facts(console, "claim", _claim(job))
     for field, title_of_it in _JSON.items():
         value = getattr(job, field)
         if value is not None:
@@ -110,8 +108,9 @@ def _print_timeline(console: Console, job: Job, events: _Kept, *, whole: bool) -
     _print_section(console, "timeline")
     print_timeline(console, made, job.created_at, f"howdah show {job.id} --all")
     if events.logs_left_out:
-        lines = "1 log line" if events.logs_left_out == 1 else f"{events.logs_left_out:,} log lines"
-        _print_indented(console, f"and {lines} below WARNING: howdah logs {job.id}", "dim")
+        _print_indented(
+            console, f"and {plural(events.logs_left_out, 'log line')} below WARNING: howdah logs {job.id}", "dim"
+        )
 
 
 def _identity(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, object]]:
@@ -130,20 +129,20 @@ def _identity(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, obje
         yield name.replace("_", " "), getattr(job, name) or None
 
 
-def _progress(job: Job, record: Record) -> Iterator[tuple[str, object]]:
+def _progress(job: Job, record: Progress) -> Iterator[tuple[str, object]]:
     yield "done", _how_far(job)
     yield "", bar(job, _BAR_WIDTH)
     if record.done is not None:
         yield "counted", amount(record.done) + ("" if record.total is None else f" of {amount(record.total)}")
     yield "rate", speed(record) or None
-    if goes_on(job):
+    if is_progressing(job):
         yield "done at", record.finishes_at and full(record.finishes_at)
     yield "first report", full(record.first_report_at)
     yield "last report", full(record.last_report_at)
     if job.stalled:
-        yield "stalled", f"silent for {silence(job)}, which is longer than its habit"
+        yield "stalled", f"no report for {silence(job)}, which is longer than usual"
     if len(record.history) > 1:
-        took = format_span(record.history[-1].at - record.history[0].at)
+        took = format_duration(record.history[-1].at - record.history[0].at)
         yield "history", sparkline(record.history) + Text(f" {took}", "dim")
 
 
@@ -152,7 +151,7 @@ def _how_far(job: Job) -> str:
 
 
 def _times(job: Job) -> Iterator[tuple[str, object]]:
-    moments = {
+    times = {
         "created": job.created_at,
         "due": job.run_at,
         "claimed": job.claimed_at,
@@ -162,12 +161,12 @@ def _times(job: Job) -> Iterator[tuple[str, object]]:
         "expires": job.expires_at,
         "asked to stop": job.cancel_requested_at,
     }
-    for name, moment in moments.items():
-        yield name, moment and full(moment)
+    for name, when in times.items():
+        yield name, when and full(when)
     if job.started_at and job.finished_at:
-        yield "ran for", format_span(job.finished_at - job.started_at)
+        yield "ran for", format_duration(job.finished_at - job.started_at)
     if job.timeout:
-        yield "may run for", format_span(job.timeout)
+        yield "may run for", format_duration(job.timeout)
 
 
 def _claim(job: Job) -> Iterator[tuple[str, object]]:
@@ -176,21 +175,11 @@ def _claim(job: Job) -> Iterator[tuple[str, object]]:
     yield "lease until", job.lease_until and full(job.lease_until)
 
 
-def _print_facts(console: Console, title: str, facts: dict[str, object]) -> None:
-    known = {name: value for name, value in facts.items() if value is not None}
-    if not known:
-        return
-    _print_section(console, title)
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True, min_width=13)
-    grid.add_column(overflow="fold")
-    for name, value in known.items():
-        grid.add_row(text(name), _cell(value))
-    console.print(Padding(grid, (0, 0, 0, 2), expand=False))
-
-
-def _cell(value: object) -> RenderableType:
-    return value if isinstance(value, Text | ProgressBar) else text(value)
+def _print_facts(console: Console, title: str, known: Iterator[tuple[str, object]]) -> None:
+    grid = facts(known)
+    if grid.row_count:
+        _print_section(console, title)
+        console.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
 
 def _print_section(console: Console, title: str) -> None:
@@ -207,7 +196,7 @@ def _print_error(console: Console, error: AttemptError) -> None:
     )
     said = error_text(error.error)
     trace = error_text(error.traceback or "")
-    # It ends with the module of the error's class and the error itself, which comes next.
+    # Its last line is the error, which is printed next.
     above = trace.removesuffix(said).rpartition("\n")[0] if trace.endswith(said) else trace
     if above:
         _print_indented(console, above)
@@ -215,18 +204,18 @@ def _print_error(console: Console, error: AttemptError) -> None:
 
 
 def _print_indented(console: Console, written: str, style: str = "") -> None:
-    # Line by line and not wrapped: what was indented in the original stays so, and can be copied.
-    for line in safe_lines(written).split("\n"):
+    # Line by line and not wrapped, so that the indentation stays and the text can be copied.
+    for line in escape_lines(written).split("\n"):
         console.print(Text("    ") + Text(line, style), soft_wrap=True)
 
 
 COMMAND = Command(
     name="show",
-    summary="show everything that is known of one job",
+    summary="show all details of one job",
     story="""
-        Where the job stands and how fast it goes, its times, its claim, its data and result, the timeline of its
-        attempts with what they told and logged, and the error of every attempt with its traceback. What is not known
-        yet is left out, and so is the middle of a long timeline; --json has every field, and all events.
+        Its status, progress and rate, its times, its claim, its data and result, the timeline of its attempts with their
+        events and log lines, and the error of every attempt with its traceback. Empty fields are left out, and so is the
+        middle of a long timeline; --json has every field and all events.
     """,
     examples=(
         ("howdah show 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job, to read"),

@@ -1,4 +1,4 @@
-"""``howdah skill``: what a coding agent reads to add Howdah to a project."""
+"""``howdah skill``: instructions for coding agents that add Howdah to a project."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _FOR_ALL: Final = Path(".claude") / "skills"
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = action_adder(parser)
-    install = add("install", "put it where an agent looks, or bring it up to date there", _install)
+    install = add("install", "install or update it in an agent's folder", _install)
     where = install.add_mutually_exclusive_group()
     where.add_argument("--dir", metavar="DIR", type=Path, help="into this folder (default: ~/.claude/skills)")
     where.add_argument("--project", action="store_true", help="into .claude/skills of the current folder")
     install.add_argument(
-        "--force", action="store_true", help="also where it was changed since; what was there is kept beside it"
+        "--force", action="store_true", help="replace changed files, too; the old ones are kept beside them"
     )
     show = add("show", "print it", _show)
-    show.add_argument("--readme", action="store_true", help="print what people read about it, instead")
+    show.add_argument("--readme", action="store_true", help="print its README instead")
 
 
 def _install(args: argparse.Namespace) -> int:
@@ -38,7 +38,7 @@ def _install(args: argparse.Namespace) -> int:
         + f" {done.folder}"
     )
     for each in done.kept:
-        say(f"what was there is now {each}")
+        say(f"the old file is kept as {each}")
     return 0
 
 
@@ -55,8 +55,8 @@ COMMAND = Command(
     name="skill",
     summary="teach a coding agent to use Howdah",
     story="""
-        The skill is a folder, postgres-job-queue, with a page that an agent reads when somebody asks it for a job queue,
-        background jobs or a task queue on PostgreSQL. Where you have changed a copy, it stays as it is.
+        The skill is a folder, postgres-job-queue, with a page that an agent reads when it is asked for a job queue,
+        background jobs or a task queue on PostgreSQL. A copy that you have changed is not replaced.
     """,
     examples=(
         ("howdah skill install", "for all your projects"),

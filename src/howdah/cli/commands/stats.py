@@ -9,15 +9,14 @@ from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import now
-from howdah.cli.arguments.duration import format_span
+from howdah.cli.arguments.duration import format_duration
 from howdah.cli.command import Command, no_arguments
-from howdah.cli.render.output import answers, print_json, remark, table, text
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.output import STATUS_STYLES, answers, print_json, remark, table, text
 from howdah.model.job import STATUSES
 from howdah.model.results import Stats, TypeStats
 
 _WIDE: Final = 100
-"""From here on there is room for one more column, and the types keep theirs."""
+"""The least width that has room for one more column."""
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -46,13 +45,13 @@ def _print_table(stats: Stats) -> None:
     made.add_row(Text("total", "bold"), *_cells(stats.total)[: len(columns)], style="bold")
     console.print(made)
     if stats.total.stalled and not with_stalled:
-        have = "has" if stats.total.stalled == 1 else "have"
-        remark(f"{stats.total.stalled:,} of the running ones {have} stalled: howdah list --stalled")
+        jobs = "job has" if stats.total.stalled == 1 else "jobs have"
+        remark(f"{stats.total.stalled:,} running {jobs} stalled: howdah list --stalled")
 
 
 def _cells(counts: TypeStats) -> list[Text]:
-    by_status = [_count(getattr(counts, status), STYLES[status]) for status in STATUSES]
-    oldest = "" if counts.oldest_due is None else format_span(now() - counts.oldest_due)
+    by_status = [_count(getattr(counts, status), STATUS_STYLES[status]) for status in STATUSES]
+    oldest = "" if counts.oldest_due is None else format_duration(now() - counts.oldest_due)
     return [*by_status, _count(counts.scheduled), text(oldest), _count(counts.stalled, "yellow")]
 
 
@@ -64,10 +63,9 @@ COMMAND = Command(
     name="stats",
     summary="count the jobs of each type in each status",
     story="""
-        The column later counts the pending jobs that are not due yet, and oldest says for how long the job that
-        has waited longest has been due: if that grows, there are too few workers. Running jobs that have fallen
-        silent are counted as stalled, where there are any. Ended jobs are counted for as
-        long as they are kept (see howdah prune).
+        The column later counts the pending jobs that are not due yet. The column oldest says for how long the oldest due
+        job has waited: if that grows, there are too few workers. Running jobs that have stopped reporting are counted as
+        stalled, if there are any. Ended jobs are counted for as long as they are kept (see howdah prune).
     """,
     examples=(
         ("howdah stats", "a table"),

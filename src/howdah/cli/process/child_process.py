@@ -1,4 +1,4 @@
-"""One of the processes that a supervisor keeps running, through as many lives as it takes."""
+"""One process that a supervisor keeps running, and starts again when it has ended."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from howdah.cli.process.supervisor_pipe import READY, SupervisorPipe
 
 _FIRST_DELAY: Final = 0.2
 _LONGEST_DELAY: Final = 30.0
-_GOOD_LIFE: Final = 60.0
-"""Who lived that long, and dies, is started again as if it were the first time."""
+_LONG_RUN: Final = 60.0
+"""Seconds. After a run of this length, the delay before a restart begins at its minimum again."""
 
 
 class ChildProcess:
-    """A place for a process: empty until ``start_at``, and again when it has ended."""
+    """A slot for a process: empty until ``start_at``, and again when it has ended."""
 
     def __init__(self, number: int, name: str, command: Sequence[str], lifeline: int) -> None:
         self.number = number
@@ -28,16 +28,16 @@ class ChildProcess:
         self._command = command
         self._lifeline = lifeline
         self._process: subprocess.Popen[bytes] | None = None
-        self._deaths = 0
+        self._early_ends = 0
         self.ready_pipe: int | None = None
         self.ready = False
-        self.born_at = 0.0
+        self.started_at = 0.0
         self.start_at: float | None = time.monotonic()
         self.kill_at: float | None = None
         self.is_leaving = False
-        """Whether it was asked to end so that it can be started anew."""
+        """Whether it was asked to end in order to be restarted."""
         self.code: int | None = None
-        """How its last life ended; a signal counts as 128 and its number."""
+        """The exit code of its last run; 128 plus its number for a signal."""
 
     def __str__(self) -> str:
         return f"worker {self.number}" if self.pid is None else f"worker {self.number} (pid {self.pid})"
@@ -65,7 +65,7 @@ class ChildProcess:
             os.close(theirs)
         os.set_blocking(mine, False)
         self.ready_pipe, self.ready = mine, False
-        self.born_at, self.start_at, self.is_leaving = time.monotonic(), None, False
+        self.started_at, self.start_at, self.is_leaving = time.monotonic(), None, False
 
     def _spawn(self, ready_pipe: int) -> subprocess.Popen[bytes]:
         pipe = SupervisorPipe(self.number, self.name, ready_pipe, self._lifeline)
@@ -74,33 +74,33 @@ class ChildProcess:
             env=os.environ | pipe.as_environment(),
             stdin=subprocess.DEVNULL,
             pass_fds=(ready_pipe, self._lifeline),
-            # Ctrl-C in a terminal would reach it twice otherwise, and the second signal means haste.
+            # Otherwise Ctrl-C in a terminal would reach it twice, and a second signal hurries it.
             process_group=0,
         )
 
-    def hear(self) -> bool:
-        """Reads what it says. False if it will say nothing more."""
+    def read_ready(self) -> bool:
+        """Reads from its pipe. False at the end of the pipe."""
         if self.ready_pipe is None:
             return False
         with contextlib.suppress(BlockingIOError):
-            heard = os.read(self.ready_pipe, 1024)
-            self.ready = self.ready or heard.startswith(READY)
-            return bool(heard)
+            data = os.read(self.ready_pipe, 1024)
+            self.ready = self.ready or data.startswith(READY)
+            return bool(data)
         return True
 
     def ask_to_end(self, patience: float) -> None:
-        """SIGTERM now, and SIGKILL when the patience is at its end. Asked again it hurries, and gets no more time."""
+        """SIGTERM now, and SIGKILL after ``patience`` seconds. A second call hurries it, and does not extend the time."""
         if self.is_alive and self.kill_at is None:
             self.kill_at = time.monotonic() + patience
         self.send(signal.SIGTERM)
 
     def send(self, number: signal.Signals) -> None:
         if self._process is not None:
-            # Not Popen's own: that would wait for the process, whose end is the supervisor's to see.
+            # Not Popen.send_signal, which would reap the process: the supervisor does that.
             os.kill(self._process.pid, number)
 
     def note_end(self, status: int) -> None:
-        """It has ended, with this code as Python counts them: a signal is a negative one."""
+        """Called when it has ended. A signal is a negative status, as in subprocess."""
         assert self._process is not None
         self._process.returncode = status
         self._process = None
@@ -110,11 +110,11 @@ class ChildProcess:
         self.ready_pipe, self.ready, self.kill_at = None, False, None
 
     def start_again(self, *, at_once: bool = False) -> float:
-        """When it is to be started anew: after a delay that grows with each early death. Returns the delay."""
+        """Plans a restart, after a delay that grows with each early end. Returns the delay."""
         now = time.monotonic()
-        if now - self.born_at >= _GOOD_LIFE:
-            self._deaths = 0
-        delay = 0.0 if at_once else random.uniform(0.5, 1) * min(_LONGEST_DELAY, 2 * _FIRST_DELAY * 2**self._deaths)
-        self._deaths = 0 if at_once else min(self._deaths + 1, 10)
+        if now - self.started_at >= _LONG_RUN:
+            self._early_ends = 0
+        delay = 0.0 if at_once else random.uniform(0.5, 1) * min(_LONGEST_DELAY, 2 * _FIRST_DELAY * 2**self._early_ends)
+        self._early_ends = 0 if at_once else min(self._early_ends + 1, 10)
         self.start_at = now + delay
         return delay

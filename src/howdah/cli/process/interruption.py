@@ -1,8 +1,9 @@
-"""Commands that have something to clean up end in an orderly way, whatever ends them."""
+"""Signals: commands with something to clean up end in an orderly way."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -15,35 +16,53 @@ _SOON: Final = 0.01
 
 @contextlib.contextmanager
 def interrupted_once() -> Iterator[None]:
-    """The first of these signals raises KeyboardInterrupt. The others change nothing: it is cleaning up already."""
+    """The first signal raises KeyboardInterrupt. Later ones are ignored: the command is already cleaning up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # Who started it with nohup does not want it to hear that the terminal is gone.
-    heard = [number for number in _ENDS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.getsignal(number) for number in heard}
+    # With nohup, SIGHUP stays ignored.
+    signals = [number for number in _ENDS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in signals}
 
     def interrupt(_number: int, _frame: object) -> NoReturn:
-        # For good: the process is about to end, and is to say so by its exit code.
+        # Not restored: the process is about to end, with its own exit code.
         before.clear()
-        for number in heard:
+        for number in signals:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     def interrupt_again(lost: sys.UnraisableHookArgs) -> None:
         if lost.exc_type is not KeyboardInterrupt:
-            tell_of_lost(lost)
+            previous_hook(lost)
             return
         signal.signal(signal.SIGALRM, interrupt)
         signal.setitimer(signal.ITIMER_REAL, _SOON)
 
-    # A finalizer or a callback that happens to run as the signal comes swallows whatever is raised then.
-    tell_of_lost, sys.unraisablehook = sys.unraisablehook, interrupt_again
-    for number in heard:
+    # A finalizer or a callback that runs as the signal comes swallows the exception; then it is raised again.
+    previous_hook, sys.unraisablehook = sys.unraisablehook, interrupt_again
+    for number in signals:
         signal.signal(number, interrupt)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        sys.unraisablehook = tell_of_lost
+        sys.unraisablehook = previous_hook
+
+
+class Terminal:
+    """The terminal of this process, if it has one: a SIGHUP may mean that it was closed, or was sent on purpose."""
+
+    def __init__(self) -> None:
+        self._was_there = _is_there()
+
+    def is_gone(self) -> bool:
+        return self._was_there and not _is_there()
+
+
+def _is_there() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

@@ -1,20 +1,22 @@
-"""What a running worker says: lines for people, or JSON for programs.
+"""The logs of a worker: lines for people, or JSON for programs. And outages that the library logs, as remarks of a command.
 
-A record may hold what others wrote: the message of an exception, a job's type. None of it can begin a
-line of its own, move a cursor or give a password away.
+A record may hold foreign text, like the message of an exception or a job's type. It is escaped, so that it cannot begin a line of
+its own or move a cursor, and passwords are masked.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import sys
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any, Final, TextIO
 
 from howdah.cli.render.output import forget
-from howdah.cli.render.terminal_escape import presentable, safe, without_password
+from howdah.cli.render.terminal_escape import presentable, terminal_escape, without_password
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -32,10 +34,10 @@ class LineFormatter(logging.Formatter):
         self._coloured = coloured
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created).astimezone()
-        stamp = moment.isoformat(sep=" ", timespec="milliseconds")[:23]
+        when = datetime.fromtimestamp(record.created).astimezone()
+        stamp = when.isoformat(sep=" ", timespec="milliseconds")[:23]
         message = _message(record)
-        line = f"{stamp} {self._level(record)} {self._tag}{_whose(record)}{message}{_job(record, message)}"
+        line = f"{stamp} {self._level(record)} {self._tag}{_logger_of(record)}{message}{_job(record, message)}"
         return "\n    ".join([line, *_traceback(record).splitlines()])
 
     def _level(self, record: logging.LogRecord) -> str:
@@ -55,7 +57,7 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             "message": _message(record),
         }
-        fields |= {safe(key): _plain(value) for key, value in vars(record).items() if key not in _STANDARD}
+        fields |= {terminal_escape(key): _plain(value) for key, value in vars(record).items() if key not in _STANDARD}
         if traceback := _traceback(record):
             fields["traceback"] = traceback
         return json.dumps(fields)
@@ -63,32 +65,31 @@ class JsonFormatter(logging.Formatter):
 
 class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
-        # Nobody reads any more, or the disk is full: that is no reason to stop working, nor to print what
-        # a record was made of.
+        # The pipe is closed, or the disk is full: that must not stop the worker, nor print the record's arguments.
         return
 
 
 def set_up_logs(level: str, *, as_json: bool, tag: str = "") -> None:
-    """Sends every log of this process, the user's own included, to stderr as lines, or to stdout as JSON."""
+    """Sends all logs of this process, also those of the user's code, to stderr as lines, or to stdout as JSON."""
     stream = sys.stdout if as_json else sys.stderr
     handler = _Handler(stream)
     coloured = stream.isatty() and not os.environ.get("NO_COLOR")
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter(tag, coloured=coloured))
     handler.setLevel(level.upper())
-    # What is not shown may still be kept with the job that logged it.
+    # A record that is not shown may still be kept with its job.
     logging.basicConfig(handlers=[handler], level=min(handler.level, logging.INFO), force=True)
     logging.captureWarnings(True)
 
 
 def keep_logs() -> None:
-    """After the user's module was imported: logs of its own choice stand, but ours are not switched off by them."""
+    """Enables our loggers again, after the user's module may have disabled them with a logging configuration."""
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and name.split(".")[0] == "howdah":
             logger.disabled = False
 
 
 def flush_logs() -> None:
-    """Before the process ends. That nobody reads them any more is no failure of it."""
+    """Called before the process ends. A closed pipe is not an error."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -99,21 +100,21 @@ def flush_logs() -> None:
             pass
 
 
-def _whose(record: logging.LogRecord) -> str:
-    return "" if record.name.split(".")[0] == "howdah" else f"{safe(record.name)}: "
+def _logger_of(record: logging.LogRecord) -> str:
+    return "" if record.name.split(".")[0] == "howdah" else f"{terminal_escape(record.name)}: "
 
 
 def _message(record: logging.LogRecord) -> str:
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001
-        # A mistake in somebody's logging call; its arguments may be a secret, its text is code.
+        # A wrong logging call: its arguments may be secret, its format string is not.
         message = str(record.msg)
-    return safe(without_password(message))
+    return terminal_escape(without_password(message))
 
 
 def _job(record: logging.LogRecord, message: str) -> str:
-    named = (safe(str(value)) for key in _JOB if (value := getattr(record, key, None)) is not None)
+    named = (terminal_escape(str(value)) for key in _JOB if (value := getattr(record, key, None)) is not None)
     missing = " ".join(name for name in named if name not in message)
     return f"  [{missing}]" if missing else ""
 
@@ -132,4 +133,31 @@ def _plain(value: Any) -> Any:
         return value if value == value and abs(value) != float("inf") else str(value)
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(each) for each in value]
-    return safe(without_password(str(value)))
+    return terminal_escape(without_password(str(value)))
+
+
+# Outages, as remarks of a command
+
+
+class _Remarks(logging.Handler):
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._remark = remark
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # On one line: a message of PostgreSQL may have several.
+        self._remark(" ".join(record.getMessage().split()))
+
+
+@contextlib.contextmanager
+def outages_remarked(remark: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs. ``remark`` is called from other threads."""
+    # The pool logs each failed try, which would be printed across the bars.
+    handlers = {"howdah": _Remarks(remark), "psycopg": logging.NullHandler()}
+    for name, handler in handlers.items():
+        logging.getLogger(name).addHandler(handler)
+    try:
+        yield
+    finally:
+        for name, handler in handlers.items():
+            logging.getLogger(name).removeHandler(handler)

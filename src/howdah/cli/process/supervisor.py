@@ -1,9 +1,9 @@
-"""Keeps workers running: starts them, starts dead ones again, and ends when they have ended.
+"""Keeps workers running: starts them, restarts those that ended, and ends when all have ended.
 
-It never imports the user's code, so that nothing in there can take it down. A loop over one selector
-waits for signals, for what the children say, and for the next moment at which something is due.
+It never imports the user's code, which therefore cannot crash it. One loop over a selector waits for signals, for the ready pipes
+of the children, and for the next time at which something is due.
 
-As PID 1 of a container it inherits orphans: every child of the process is waited for, its own or not.
+As PID 1 of a container it inherits orphans, so it reaps every child of the process.
 """
 
 from __future__ import annotations
@@ -18,23 +18,73 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
-from howdah.cli.arguments.duration import format_span
+from howdah.cli.arguments.duration import format_duration
 from howdah.cli.process.child_process import ChildProcess
-from howdah.cli.process.source_tree import SourceTree
-from howdah.cli.process.terminal import Terminal
+from howdah.cli.process.interruption import Terminal
+
+# The files that --reload watches
+
+_NOT_OURS: Final = frozenset({"node_modules", "__pycache__", "site-packages"})
+
+_Stamp: TypeAlias = tuple[int, int]
+
+
+class SourceTree:
+    """Remembers when each file was written. Hidden folders and virtual environments are left out."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._stamps = self._look()
+
+    def changed(self) -> str | None:
+        """A file that was written, added or removed since the last call, by its path below the root."""
+        before, self._stamps = self._stamps, self._look()
+        different = before.items() ^ self._stamps.items()
+        return min((os.path.relpath(path, self._root) for path, _ in different), default=None)
+
+    def _look(self) -> dict[str, _Stamp]:
+        return dict(_stamps_below(str(self._root)))
+
+
+def _stamps_below(folder: str) -> Iterator[tuple[str, _Stamp]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        # Gone, or not readable.
+        return
+    if any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith(".") and entry.name not in _NOT_OURS:
+                yield from _stamps_below(entry.path)
+        elif entry.name.endswith(".py") and (stamp := _stamp_of(entry)):
+            yield entry.path, stamp
+
+
+def _stamp_of(entry: os.DirEntry[str]) -> _Stamp | None:
+    try:
+        status = entry.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+# The supervisor
 
 log = logging.getLogger("howdah.supervisor")
 
 WRONG_CALL: Final = 2
-_NOT_TO_BE_HAD: Final = (WRONG_CALL, 3, 4)
-"""The call or the schema is wrong: the next try would end in the same way."""
-_SHED: Final = 7
+_FATAL: Final = (WRONG_CALL, 3, 4)
+"""The command line, the schema or the login is wrong: a restart would end in the same way."""
+_SHED_HANDLERS: Final = 7
 _ASKED_TO_END: Final = (0, 128 + signal.SIGTERM, 128 + signal.SIGINT)
 
-LAST_WORDS: Final = 10.0
-"""How long after its grace a child may take to end, before it is killed."""
+TIME_TO_KILL: Final = 10.0
+"""Seconds after its grace period, after which a child is killed."""
 _TIME_TO_GET_READY: Final = 10.0
 _LOOK_EVERY: Final = 0.5
 
@@ -42,9 +92,9 @@ _LOOK_EVERY: Final = 0.5
 class Supervisor:
     """Runs one command in several processes.
 
-    names: one for each process; it keeps its name through all of its lives.
-    grace: how long a child may take to end what it does; ten seconds later it is killed.
-    drain: a child that ends well has done its part, and is not started again.
+    names: one for each process, kept through restarts.
+    grace: how long a child may take to end its jobs; ten seconds later it is killed.
+    drain: a child that ends with 0 is not restarted.
     sources: restart the children when one of these files changes.
     """
 
@@ -57,12 +107,12 @@ class Supervisor:
         drain: bool = False,
         sources: SourceTree | None = None,
     ) -> None:
-        # Only this process holds the writing end: its own end is what the children wait for.
+        # Only this process holds the writing end, so that the children notice when it ends.
         self._lifeline = os.pipe()
         self._children = [
             ChildProcess(number, name, command, self._lifeline[0]) for number, name in enumerate(names, start=1)
         ]
-        self._patience = grace + LAST_WORDS
+        self._patience = grace + TIME_TO_KILL
         self._drain = drain
         self._sources = sources
         self._terminal = Terminal()
@@ -74,15 +124,15 @@ class Supervisor:
         self._verdict: int | None = None
 
     def run(self) -> int:
-        """Returns when all children have ended: the worst of their exit codes."""
-        with self._hearing_signals():
+        """Returns the highest exit code, when all children have ended."""
+        with self._handling_signals():
             while not self._is_done():
                 self._start_due()
                 self._kill_overdue()
-                self._go_on_renewing()
+                self._continue_restart()
                 self._look_for_changes()
                 self._wait()
-                self._obey()
+                self._handle_signals()
                 self._reap()
         return self._worst_code() if self._verdict is None else self._verdict
 
@@ -116,7 +166,7 @@ class Supervisor:
             if child.kill_at is not None and child.kill_at <= time.monotonic():
                 log.warning("%s has not ended in time, and is killed", child)
                 child.send(signal.SIGKILL)
-                child.kill_at = time.monotonic() + LAST_WORDS
+                child.kill_at = time.monotonic() + TIME_TO_KILL
 
     def _look_for_changes(self) -> None:
         if self._sources is None or self._is_stopping or (changed := self._sources.changed()) is None:
@@ -126,18 +176,18 @@ class Supervisor:
             self._renew(child)
 
     def _wait(self) -> None:
-        due = [moment for child in self._children for moment in (child.start_at, child.kill_at) if moment is not None]
+        due = [when for child in self._children for when in (child.start_at, child.kill_at) if when is not None]
         if self._renewed is not None and not (self._renewed.is_leaving or self._is_stopping):
-            due.append(self._renewed.born_at + _TIME_TO_GET_READY)
+            due.append(self._renewed.started_at + _TIME_TO_GET_READY)
         if self._sources is not None:
             due.append(time.monotonic() + _LOOK_EVERY)
         timeout = max(min(due) - time.monotonic(), 0) if due else None
         for key, _ in self._selector.select(timeout):
-            if key.data is not None and not self._hear(key.data):
+            if key.data is not None and not self._read(key.data):
                 self._selector.unregister(key.fileobj)
 
-    def _hear(self, child: ChildProcess) -> bool:
-        was_ready, goes_on = child.ready, child.hear()
+    def _read(self, child: ChildProcess) -> bool:
+        was_ready, goes_on = child.ready, child.read_ready()
         if child.ready and not was_ready:
             log.debug("%s is ready", child)
         return goes_on
@@ -145,15 +195,15 @@ class Supervisor:
     # Signals
 
     @contextlib.contextmanager
-    def _hearing_signals(self) -> Iterator[None]:
-        """Signals wake the selector, and are obeyed by the loop."""
+    def _handling_signals(self) -> Iterator[None]:
+        """Signals wake the selector; the loop handles them."""
         ours, wakes = socket.socketpair()
         ours.setblocking(False)
         wakes.setblocking(False)
         self._wakeups = ours
         self._selector.register(ours, selectors.EVENT_READ, None)
         previous_fd = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-        previous = {number: signal.signal(number, self._note) for number in self._heard()}
+        previous = {number: signal.signal(number, self._note) for number in self._handled()}
         try:
             yield
         finally:
@@ -166,15 +216,15 @@ class Supervisor:
             for end in self._lifeline:
                 os.close(end)
 
-    def _heard(self) -> list[signal.Signals]:
-        # Who started it with nohup does not want it to hear that the terminal is gone.
+    def _handled(self) -> list[signal.Signals]:
+        # With nohup, SIGHUP stays ignored.
         hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
         return [signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *hangup]
 
     def _note(self, number: int, _frame: object) -> None:
         self._signals.append(signal.Signals(number))
 
-    def _obey(self) -> None:
+    def _handle_signals(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wakeups.recv(4096)
         while self._signals:
@@ -182,9 +232,9 @@ class Supervisor:
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._stop(f"{number.name} received")
             elif number == signal.SIGHUP:
-                self._hang_up()
+                self._handle_hangup()
 
-    def _hang_up(self) -> None:
+    def _handle_hangup(self) -> None:
         if self._terminal.is_gone():
             self._stop("the terminal is gone")
         elif not self._is_stopping:
@@ -201,8 +251,8 @@ class Supervisor:
 
     # Restarts
 
-    def _go_on_renewing(self) -> None:
-        """One after the other: the next when the one before is ready, or should long be."""
+    def _continue_restart(self) -> None:
+        """One after the other: the next when the one before is ready, or has had its time."""
         if self._is_stopping or self._is_being_renewed(self._renewed):
             return
         self._renewed = self._to_renew.popleft() if self._to_renew else None
@@ -212,7 +262,7 @@ class Supervisor:
     def _is_being_renewed(self, child: ChildProcess | None) -> bool:
         if child is None or child.is_leaving:
             return child is not None
-        return not child.ready and time.monotonic() < child.born_at + _TIME_TO_GET_READY
+        return not child.ready and time.monotonic() < child.started_at + _TIME_TO_GET_READY
 
     def _renew(self, child: ChildProcess) -> None:
         if not child.is_alive:
@@ -231,40 +281,40 @@ class Supervisor:
                 self._note_end(child, status)
 
     def _note_end(self, child: ChildProcess, status: int) -> None:
-        told = f"{child} {_ending(status)}"
+        message = f"{child} {_ending(status)}"
         if child.ready_pipe is not None and child.ready_pipe in self._selector.get_map():
             self._selector.unregister(child.ready_pipe)
         child.note_end(status)
         if self._is_stopping:
-            self._let_go(child, told)
+            self._note_asked_end(child, message)
         elif child.is_leaving:
             child.start_again(at_once=True)
         elif self._drain and child.code == 0:
-            log.debug("%s: nothing is left to do", told)
-        elif child.code in _NOT_TO_BE_HAD and not any(other.ready for other in self._children):
-            self._give_up(child, told)
+            log.debug("%s: nothing is left to do", message)
+        elif child.code in _FATAL and not any(other.ready for other in self._children):
+            self._give_up(child, message)
         else:
-            self._revive(child, told)
+            self._restart(child, message)
 
-    def _let_go(self, child: ChildProcess, told: str) -> None:
+    def _note_asked_end(self, child: ChildProcess, message: str) -> None:
         if child.code in _ASKED_TO_END:
             child.code = 0
-        log.debug(told)
+        log.debug(message)
 
-    def _give_up(self, child: ChildProcess, told: str) -> None:
+    def _give_up(self, child: ChildProcess, message: str) -> None:
         if self._sources is not None and child.code == WRONG_CALL:
-            log.warning("%s; waiting for a file to change", told)
+            log.warning("%s; waiting for a file to change", message)
         else:
             self._verdict = child.code
-            self._stop(told)
+            self._stop(message)
 
-    def _revive(self, child: ChildProcess, told: str) -> None:
-        delay = child.start_again(at_once=child.code == _SHED)
-        log.warning("%s; starting it again %s", told, f"in {_seconds(delay)}" if delay else "at once")
+    def _restart(self, child: ChildProcess, message: str) -> None:
+        delay = child.start_again(at_once=child.code == _SHED_HANDLERS)
+        log.warning("%s; starting it again %s", message, f"in {_seconds(delay)}" if delay else "at once")
         if child is self._renewed and self._to_renew:
-            # What is new may be at fault: the others had better go on as they are.
+            # The new code may be at fault: the other workers keep running the old one.
             self._to_renew.clear()
-            log.error("the restart is given up half-way: the other workers go on as they are")
+            log.error("the restart is given up: the other workers keep running as they are")
 
 
 def _ended_processes() -> Iterator[tuple[int, int]]:
@@ -283,4 +333,4 @@ def _ending(status: int) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return format_span(timedelta(seconds=seconds))
+    return format_duration(timedelta(seconds=seconds))

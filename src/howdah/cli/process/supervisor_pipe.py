@@ -1,7 +1,7 @@
-"""What ties a worker to its supervisor: two pipes, named in the environment.
+"""Two pipes between a worker and its supervisor, passed by number in the environment.
 
-The worker writes into the one when it is ready. Nobody ever writes into the other: its end means that
-the supervisor is gone, however it went, because the kernel closed it.
+The worker writes into one when it is ready. Nothing is written into the other: the kernel closes it when the supervisor ends, even
+by SIGKILL, and the worker reads the end of file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STUCK: Final = 6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SupervisorPipe:
-    """The worker's end. ``number`` tells it from its siblings, and ``name`` is what the queue knows it by."""
+    """The worker's end. ``number`` is for log lines, ``name`` is what the worker registers as."""
 
     number: int
     name: str
@@ -31,7 +31,7 @@ class SupervisorPipe:
 
     @classmethod
     def taken_from(cls, environ: MutableMapping[str, str]) -> Self | None:
-        """The pipes of this process, if a supervisor started it. What it starts in turn does not inherit it."""
+        """The pipes of this process, if a supervisor started it. Processes that it starts do not inherit them."""
         text = environ.pop(VARIABLE, None)
         if text is None:
             return None
@@ -46,12 +46,12 @@ class SupervisorPipe:
         for pipe in (self.ready_pipe, self.lifeline):
             os.set_inheritable(pipe, inheritable)
 
-    def tell_ready(self) -> None:
+    def report_ready(self) -> None:
         with contextlib.suppress(OSError):
             os.write(self.ready_pipe, READY)
 
     def watch(self, patience: float) -> None:
-        """Stops this process as SIGTERM does when the supervisor is gone, and at all events after ``patience``."""
+        """Stops this process when the supervisor has ended: by SIGTERM, and ``patience`` seconds later for certain."""
         threading.Thread(
             target=self._wait_for_the_end, args=(patience,), name="howdah-supervisor-pipe", daemon=True
         ).start()
@@ -59,6 +59,6 @@ class SupervisorPipe:
     def _wait_for_the_end(self, patience: float) -> None:
         os.read(self.lifeline, 1)
         os.kill(os.getpid(), signal.SIGTERM)
-        # There is nobody left who would kill it if it does not end.
+        # No supervisor is left to kill it.
         threading.Event().wait(patience)
         os._exit(STUCK)

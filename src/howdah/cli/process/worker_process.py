@@ -1,4 +1,4 @@
-"""How the process of a worker begins, begins anew and ends, whatever the user's code does to it."""
+"""The process of a worker: how signals stop it, restart it and end it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
+from howdah.cli.process.interruption import Terminal
 from howdah.cli.process.log_format import flush_logs
 from howdah.cli.process.supervisor_pipe import SupervisorPipe
-from howdah.cli.process.terminal import Terminal
 from howdah.worker import Worker
 from howdah.worker.shutdown import without_echo
 
@@ -23,8 +23,8 @@ _TIME_TO_LEAVE: Final = 5.0
 class Requests:
     """What signals ask of this process.
 
-    SIGTERM, SIGINT: to end; a second one hurries. SIGHUP: to end in the same way, and to begin anew with
-    the code that is there then. As long as there is no worker, a signal to end just ends the process.
+    SIGTERM, SIGINT: stop; a second one hurries. SIGHUP: stop in the same way, and restart with the code of that time. Before there
+    is a worker, SIGTERM and SIGINT end the process at once.
     """
 
     def __init__(self, pipe: SupervisorPipe | None) -> None:
@@ -33,30 +33,30 @@ class Requests:
         self._stop: Callable[[], None] = lambda: None
         self._pipe = pipe
         self._terminal = Terminal()
-        # As they were before the user's code could change them.
+        # As they are before the user's code can change them.
         self._folder = Path.cwd()
         self._environ = os.environ | ({} if pipe is None else pipe.as_environment())
-        # For PID 1 the kernel leaves out what a signal does by default.
+        # For PID 1 the kernel ignores signals without a handler.
         signal.signal(signal.SIGTERM, _end_by_signal if os.getpid() == 1 else signal.SIG_DFL)
-        # Who started it with nohup does not want it to hear that the terminal is gone.
-        self._hears_hangup = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-        if self._hears_hangup:
+        # With nohup, SIGHUP stays ignored.
+        self._handles_hangup = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+        if self._handles_hangup:
             signal.signal(signal.SIGHUP, self._note_early)
 
-    def are_heard_by(self, worker: Worker) -> None:
-        """From now on, and for as long as the running loop lives."""
+    def set_worker(self, worker: Worker) -> None:
+        """From now on signals stop this worker, in the running loop."""
         loop = asyncio.get_running_loop()
         self._stop = without_echo(worker.stop)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end)
-        if self._hears_hangup:
-            loop.add_signal_handler(signal.SIGHUP, self._hang_up, worker)
+        if self._handles_hangup:
+            loop.add_signal_handler(signal.SIGHUP, self._handle_hangup, worker)
         if self.restart:
             self.is_stopping = True
             worker.stop()
 
-    def begin_anew(self) -> NoReturn:
-        """The same command line in the same process."""
+    def restart_process(self) -> NoReturn:
+        """Runs the same command line again, in the same process."""
         flush_logs()
         if self._pipe is not None:
             self._pipe.let_inherit(True)
@@ -66,11 +66,11 @@ class Requests:
     def _end(self) -> None:
         was_to_restart, self.restart = self.restart, False
         self.is_stopping = True
-        # It is on its way already, and was not asked twice to end.
+        # It is stopping already: this is its first signal to end, and must not hurry it.
         if not was_to_restart:
             self._stop()
 
-    def _hang_up(self, worker: Worker) -> None:
+    def _handle_hangup(self, worker: Worker) -> None:
         if self._terminal.is_gone():
             self._end()
         elif not self.is_stopping:
@@ -84,13 +84,13 @@ class Requests:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process in spite of threads that will not end."""
+    """Ends the process even if threads are still running."""
     flush_logs()
     os._exit(code)
 
 
 def leave_soon(code: int) -> None:
-    """Everything is written: what still runs in some thread has a moment to end, and no more."""
+    """Everything is written: threads that still run get a few seconds to end."""
     timer = threading.Timer(_TIME_TO_LEAVE, leave, (code,))
     timer.daemon = True
     timer.start()

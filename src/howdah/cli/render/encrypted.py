@@ -1,4 +1,4 @@
-"""What is encrypted, where the command has no key: a word stands for what nobody could read."""
+"""Encrypted values, if the command has no key: a placeholder is shown instead."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _BEGINNING: Final = f'{{"encoded": {{"{SEALED}": '
 _READER: Final = json.JSONDecoder()
 
 
-def is_sealed(value: Any) -> bool:
+def is_encrypted(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {SEALED, "key"}
 
 
 def error_text(stored: str) -> str:
-    """The error for people. What the database has added to it (how often a worker died) can be read."""
+    """The error for people. The part that the database added (how often a worker died) is not encrypted."""
     if not stored.startswith(_BEGINNING):
         return stored
     try:
@@ -28,5 +28,5 @@ def error_text(stored: str) -> str:
 
 
 def first_line(stored: str) -> str:
-    """The error where there is room for a line: drivers add where it happened below it."""
+    """The first line of the error: drivers add context below it."""
     return error_text(stored).strip().partition("\n")[0]

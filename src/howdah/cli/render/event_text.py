@@ -1,4 +1,4 @@
-"""What happened to a job, in words: events, lines that were logged, and the ends of attempts."""
+"""Events of a job in words: its own events, log lines, and the ends of attempts."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
-from howdah.cli.arguments.duration import format_span
-from howdah.cli.render.encrypted import ENCRYPTED, first_line, is_sealed
-from howdah.cli.render.output import readable_json
-from howdah.cli.render.status import STYLES
+from howdah.cli.arguments.duration import format_duration
+from howdah.cli.render.encrypted import ENCRYPTED, first_line, is_encrypted
+from howdah.cli.render.output import STATUS_STYLES, plural, readable_json
 from howdah.model.job import FINAL_STATUSES, moment_in
 
 LEFT_OUT: Final = "howdah.left_out"
-"""The event that a worker tells when there was more than it keeps."""
+"""The event that a worker adds when there were more events than it keeps."""
 
 _LEVEL_STYLES: Final = ((logging.ERROR, "red"), (logging.WARNING, "yellow"), (logging.INFO, ""))
-_STATUS_STYLES: Final[dict[str, str]] = {str(status): style for status, style in STYLES.items()}
+_STATUS_STYLES: Final[dict[str, str]] = {str(status): style for status, style in STATUS_STYLES.items()}
 
 
-class Happening(Protocol):
+class EventLike(Protocol):
     """An event of a job, or an update about one."""
 
     @property
@@ -38,90 +37,89 @@ class Happening(Protocol):
     def data(self) -> Any: ...
 
 
-def in_words(happening: Happening) -> str:
-    """What happened. It is as long, and as dangerous, as what others wrote."""
-    if happening.kind == "log":
-        return f"{happening.name} {log_text(happening)}"
-    if happening.kind == "status":
-        return _status_text(happening)
-    return _event_text(happening)
+def in_words(event: EventLike) -> str:
+    """Foreign text of any length, not escaped yet."""
+    if event.kind == "log":
+        return f"{event.name} {log_text(event)}"
+    if event.kind == "status":
+        return _status_text(event)
+    return _event_text(event)
 
 
-def style_of(happening: Happening) -> str:
-    if happening.kind == "log":
-        level = level_number(happening.name)
+def style_of(event: EventLike) -> str:
+    if event.kind == "log":
+        level = level_number(event.name)
         return next((style for least, style in _LEVEL_STYLES if level >= least), "dim")
-    if happening.kind == "status":
-        return _STATUS_STYLES.get(happening.name or "", "")
+    if event.kind == "status":
+        return _STATUS_STYLES.get(event.name or "", "")
     return "cyan"
 
 
-def is_an_end(happening: Happening) -> bool:
-    """Whether the job has reached its final status by it."""
-    return happening.kind == "status" and happening.name in FINAL_STATUSES
+def is_an_end(event: EventLike) -> bool:
+    """Whether it is the final status of the job."""
+    return event.kind == "status" and event.name in FINAL_STATUSES
 
 
 def brief(said: str, most: int) -> str:
-    """The first line of it, if that is not too long, and how many follow."""
+    """Its first line, shortened to ``most`` characters, and how many lines follow."""
     first, *others = said.rstrip().splitlines() or [""]
     if len(first) > most:
         first = f"{first[: most - 1]}…"
-    more = "1 line" if len(others) == 1 else f"{len(others)} lines"
-    return f"{first} (+{more})" if others else first
+    return f"{first} (+{plural(len(others), 'line')})" if others else first
 
 
-def log_text(happening: Happening) -> str:
-    """The logger and the message; whatever else a client of its own kept, as it is."""
-    data = happening.data
+def log_text(event: EventLike) -> str:
+    """The logger and the message; other data, written by a foreign client, as JSON."""
+    data = event.data
     if not isinstance(data, dict) or "message" not in data:
         return _data_text(data)
     return f"{data['logger']}: {data['message']}" if data.get("logger") else str(data["message"])
 
 
 def level_number(name: str | None) -> int:
-    """How grave a level is. One that nobody knows here may be grave."""
+    """The severity of a level. An unknown one counts as critical."""
     return logging.getLevelNamesMapping().get((name or "").upper(), logging.CRITICAL)
 
 
-def _event_text(happening: Happening) -> str:
-    if happening.name == LEFT_OUT and isinstance(happening.data, dict):
-        events, logs = (happening.data.get(each) or 0 for each in ("events", "logs"))
+def _event_text(event: EventLike) -> str:
+    if event.name == LEFT_OUT and isinstance(event.data, dict):
+        events, logs = (event.data.get(each) or 0 for each in ("events", "logs"))
         return f"too much to keep: {events} events and {logs} log lines of this attempt were left out"
-    return f"{happening.name} {_data_text(happening.data)}" if happening.data else str(happening.name)
+    return f"{event.name} {_data_text(event.data)}" if event.data else str(event.name)
 
 
 def _data_text(data: Any) -> str:
-    return ENCRYPTED if is_sealed(data) else readable_json(data)
+    return ENCRYPTED if is_encrypted(data) else readable_json(data)
 
 
-def _status_text(happening: Happening) -> str:
-    data = happening.data if isinstance(happening.data, dict) else {}
+def _status_text(event: EventLike) -> str:
+    data = event.data if isinstance(event.data, dict) else {}
     cause, error = data.get("cause"), data.get("error")
-    said = str(happening.name)
+    said = str(event.name)
     if said == "pending" and cause == "worker died" and data.get("worker"):
-        # The error would say the same at length.
+        # The error would only repeat this.
         said, error = f"lost, worker {data['worker']} died", None
     elif said == "pending":
         said = f"{cause or 'handed back'}"
     elif cause not in (None, said):
         said = f"{said}, {cause}"
-    if happening.name == "completed" and (ran := _span_between(data.get("started_at"), happening.at)):
+    if event.name == "completed" and (ran := _duration_between(data.get("started_at"), event.at)):
         said = f"{said} after {ran}"
     if error:
         said = f"{said}: {first_line(str(error))}"
-    return f"{said}; {again}" if (again := _again(happening, data)) else said
+    return f"{said}; {again}" if (again := _again(event, data)) else said
 
 
-def _again(happening: Happening, data: dict[str, Any]) -> str:
-    if happening.name != "pending" or "run_at" not in data:
+def _again(event: EventLike, data: dict[str, Any]) -> str:
+    if event.name != "pending" or "run_at" not in data:
         return ""
     run_at = moment_in(data["run_at"])
     if run_at is None:
         return ""
-    wait = run_at - happening.at
-    return f"again in {format_span(wait)}" if wait > timedelta() else "again at once"
+    wait = run_at - event.at
+    return f"again in {format_duration(wait)}" if wait > timedelta() else "again at once"
 
 
-def _span_between(begin: object, end: datetime) -> str:
+def _duration_between(begin: object, end: datetime) -> str:
     began = moment_in(begin)
-    return "" if began is None else format_span(end - began)
+    return "" if began is None else format_duration(end - began)

@@ -1,4 +1,4 @@
-"""Jobs as a table. In a narrow terminal, what there is to say of a job goes on a line below it."""
+"""Jobs as a table. In a narrow terminal, the note of a job is on a line below it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from howdah.cli.arguments.datetimes import is_endless, now
-from howdah.cli.arguments.duration import format_span
+from howdah.cli.arguments.duration import format_duration
 from howdah.cli.render.encrypted import first_line
-from howdah.cli.render.output import cut, table, text
+from howdah.cli.render.output import STATUS_STYLES, cut, table, text
 from howdah.cli.render.progress_bar import style_of
 from howdah.cli.render.progress_text import silence, time_left
-from howdah.cli.render.status import STYLES
 from howdah.model.job import Job
 
 _WIDE: Final = 140
@@ -40,7 +39,7 @@ def _wide_table(jobs: Sequence[Job], *, header: bool) -> Table:
             text(job.id),
             text(job.job_type, "bold"),
             text(job.priority),
-            text(job.status, STYLES[job.status]),
+            text(job.status, STATUS_STYLES[job.status]),
             text(f"{job.percent}%"),
             text(f"{job.attempts}/{job.max_attempts}"),
             text(_age(job)),
@@ -70,7 +69,7 @@ def _narrow_row(job: Job) -> tuple[Text, ...]:
         text(job.id),
         text(job.job_type, "bold"),
         text(job.priority),
-        text(f"{job.status} {job.percent}%" if says_more else job.status, STYLES[job.status]),
+        text(f"{job.status} {job.percent}%" if says_more else job.status, STATUS_STYLES[job.status]),
         text(f"{job.attempts}/{job.max_attempts}"),
         text(_age(job)),
     )
@@ -87,15 +86,15 @@ def _narrow_line(cells: Sequence[Text], widths: Sequence[int]) -> Table:
 def _age(job: Job) -> str:
     current = now()
     if job.status != "pending" or job.run_at <= current:
-        return format_span(current - job.created_at)
-    return "held" if is_endless(job.run_at) else f"in {format_span(job.run_at - current)}"
+        return format_duration(current - job.created_at)
+    return "held" if is_endless(job.run_at) else f"in {format_duration(job.run_at - current)}"
 
 
 def _run_time(job: Job) -> str:
     if job.started_at is None:
         return ""
     end: datetime | None = now() if job.status == "running" else job.finished_at
-    return "" if end is None else format_span(end - job.started_at)
+    return "" if end is None else format_duration(end - job.started_at)
 
 
 def _note(job: Job) -> Text:
@@ -107,7 +106,7 @@ def _note(job: Job) -> Text:
 
 
 def _doing(job: Job) -> str:
-    """What must not be cut off comes first."""
+    """The most important part comes first, because the end may be cut off."""
     silent = f"stalled for {silence(job)}" if job.stalled else ""
     left = f"done in {left}" if (left := time_left(job)) else ""
     return ", ".join(said for said in (silent, left, job.current_stage) if said)

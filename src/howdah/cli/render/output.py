@@ -1,4 +1,4 @@
-"""What the commands write to: answers to stdout, remarks to stderr, JSON for programs."""
+"""The output of commands: results to stdout, remarks to stderr, JSON for programs."""
 
 from __future__ import annotations
 
@@ -8,36 +8,48 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console, JustifyMethod
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from howdah.checks.values import unreadable_mark
 from howdah.cli.arguments.datetimes import iso
-from howdah.cli.render.terminal_escape import presentable, safe
+from howdah.cli.render.terminal_escape import presentable, terminal_escape
 from howdah.model.codec import Unreadable
+from howdah.model.job import Job, Status
 
 _PIPE_WIDTH: Final = 200
-"""No terminal cuts what goes into a pipe or a file, so that there a table may be wide."""
+"""In a pipe or a file a table may be wide: no terminal wraps it."""
+
+
+STATUS_STYLES: Final[dict[Status, str]] = {
+    "pending": "yellow",
+    "claimed": "blue",
+    "running": "cyan",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "magenta",
+}
 
 
 class _PlainConsole(Console):
     def on_broken_pipe(self) -> NoReturn:
-        # Rich would end the process here; whoever called main decides that.
+        # Rich would end the process here; main() decides that.
         raise BrokenPipeError
 
 
 def answers() -> Console:
-    """The console of what was asked for."""
+    """The console for results."""
     return _console(to_stderr=False)
 
 
 def remarks() -> Console:
-    """The console of what is said beside it."""
+    """The console for remarks."""
     return _console(to_stderr=True)
 
 
@@ -50,21 +62,21 @@ def remark(message: str | Text) -> None:
 
 
 def text(value: object, style: str = "") -> Text:
-    """Anything that others wrote, fit for a terminal and never read as markup."""
-    return Text(safe(str(value)), style)
+    """Foreign text, escaped for a terminal and never read as markup."""
+    return Text(terminal_escape(str(value)), style)
 
 
 def cut(value: object, style: str = "") -> Text:
-    """``text`` for a flexible column of a table: it ends where the room does."""
+    """``text`` for a flexible column of a table: cut off at the column's width."""
     made = text(value, style)
     made.no_wrap, made.overflow = True, "ellipsis"
     return made
 
 
 def table(*headers: str, right: Sequence[str] = (), flexible: Sequence[str] = ()) -> Table:
-    """A table without lines: it reads well, and it can be searched with grep.
+    """A table without lines, which grep can search.
 
-    Where the room is short, the flexible columns give way, and the others keep their width.
+    In a narrow terminal the flexible columns shrink, and the others keep their width.
     """
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for header in headers:
@@ -73,8 +85,23 @@ def table(*headers: str, right: Sequence[str] = (), flexible: Sequence[str] = ()
     return made
 
 
+def facts(known: Iterable[tuple[str, object]]) -> Table:
+    """Names and values below each other, without those that are None."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="dim", no_wrap=True, min_width=13)
+    made.add_column(overflow="fold")
+    for name, value in known:
+        if value is not None:
+            made.add_row(text(name), value if isinstance(value, Text | ProgressBar) else text(value))
+    return made
+
+
+def plural(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def print_json(value: Any) -> None:
-    """One line of JSON, in ASCII: what a terminal would act upon is escaped by that."""
+    """One line of JSON, in ASCII: that escapes control characters, too."""
     sys.stdout.write(json_line(value))
 
 
@@ -83,7 +110,7 @@ def json_line(value: Any) -> str:
 
 
 def readable_json(value: Any, indent: int | None = None) -> str:
-    """JSON for people; what cannot be read says so. What it holds is not safe yet."""
+    """JSON for people; unreadable values say so. It is not escaped for a terminal yet."""
     if isinstance(value, Unreadable):
         return f"(cannot be read: {value.reason})"
     separators = (",", ":") if indent is None else None
@@ -97,15 +124,22 @@ def plain(value: Any) -> dict[str, Any]:
     }
 
 
+def job_as_json(job: Job) -> dict[str, Any]:
+    """Every field of the job except ``created``, which belongs to an enqueue."""
+    fields = plain(job)
+    del fields["created"]
+    return fields
+
+
 def be_lenient() -> None:
-    """A terminal that lacks a character gets an escape for it, not a traceback."""
+    """A character that the terminal's encoding lacks becomes an escape, not a traceback."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def forget(stream: TextIO) -> None:
-    """Nobody reads it any more: what is still buffered must not fail again when Python ends."""
+    """For a closed pipe: the buffered rest must not fail again when Python exits."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

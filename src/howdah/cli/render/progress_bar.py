@@ -1,4 +1,4 @@
-"""Progress as a picture: a bar, and the way that it came."""
+"""Progress as a bar, and its history as a sparkline."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from howdah.cli.render.output import STATUS_STYLES
 from howdah.cli.render.progress_text import percent
-from howdah.cli.render.status import STYLES
 from howdah.model.job import Job
 from howdah.model.progress import Point
 
@@ -19,18 +19,22 @@ _STALLED: Final = "yellow"
 
 
 def style_of(job: Job) -> str:
-    return _STALLED if job.stalled else STYLES[job.status]
+    return _STALLED if job.stalled else STATUS_STYLES[job.status]
 
 
 def bar(job: Job, width: int | None = None) -> ProgressBar:
-    """How far the job is."""
+    """The progress of the job."""
     return ProgressBar(
-        total=100, completed=percent(job), width=width, complete_style=style_of(job), finished_style=STYLES["completed"]
+        total=100,
+        completed=percent(job),
+        width=width,
+        complete_style=style_of(job),
+        finished_style=STATUS_STYLES["completed"],
     )
 
 
 def sparkline(history: Sequence[Point], width: int = _WIDEST) -> Text:
-    """How far it was, along its time; a new attempt begins again below."""
+    """The progress over time; a new attempt begins at zero."""
     if not history:
         return Text()
     begin = history[0].at

@@ -1,7 +1,7 @@
-"""Text of others, made fit to be shown.
+"""Foreign text, escaped for a terminal.
 
-A job's type, data or error may hold what a terminal obeys: an escape that retitles the window, hides a
-line or answers in the user's name. It is shown as what it is instead. And no message repeats a password.
+A job's type, data or error may hold control sequences, which can retitle the window, hide a line or type in the user's name. They
+are printed as escapes instead. Passwords are masked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 # Control, format (bidi overrides among them), lone surrogate, and the separators that are line breaks.
 _DANGEROUS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Joiners carry meaning in some scripts and in emoji, and harm nothing.
+# Joiners have a meaning in some scripts and in emoji, and are harmless.
 _JOINERS: Final = frozenset("\u200c\u200d")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _PASSWORDS: Final = (
@@ -21,17 +21,17 @@ _PASSWORDS: Final = (
 )
 
 
-def safe(text: str) -> str:
-    """The text on one line, with whatever a terminal would act upon written as an escape."""
+def terminal_escape(text: str) -> str:
+    """The text on one line, with control characters written as escapes."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escaped(character) if _is_dangerous(character) else character for character in text)
 
 
-def safe_lines(text: str) -> str:
-    """``safe``, for text of several lines: its line ends stay, and its tabs are spaces."""
+def escape_lines(text: str) -> str:
+    """``terminal_escape``, for text of several lines: its line ends stay, and its tabs are spaces."""
     lines = text.replace("\r\n", "\n").expandtabs(4).split("\n")
-    return "\n".join(map(safe, lines))
+    return "\n".join(map(terminal_escape, lines))
 
 
 def without_password(text: str) -> str:
@@ -42,8 +42,8 @@ def without_password(text: str) -> str:
 
 
 def presentable(text: str) -> str:
-    """A message as it may be printed: several lines, nothing dangerous, no password."""
-    return safe_lines(without_password(text))
+    """A message of several lines, escaped and without passwords."""
+    return escape_lines(without_password(text))
 
 
 def _is_dangerous(character: str) -> bool:

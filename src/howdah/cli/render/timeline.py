@@ -1,4 +1,4 @@
-"""The timeline of a job: when it was made, what each attempt did, and how it ended."""
+"""The timeline of a job: when it was created, what each attempt did, and how it ended."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from rich.console import Console
 from rich.padding import Padding
 
 from howdah.cli.arguments.datetimes import is_endless, stamp
-from howdah.cli.arguments.duration import format_span
+from howdah.cli.arguments.duration import format_duration
 from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.event_text import brief, in_words, style_of
-from howdah.cli.render.output import table, text
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.output import STATUS_STYLES, table, text
 from howdah.model.event import Event
 from howdah.model.job import Job, moment_in
 
 EDGE: Final = 50
-"""So many entries are shown from the beginning, and as many from the end."""
+"""The number of entries that are shown from the beginning, and from the end."""
 _LONGEST: Final = 500
 _WIDE: Final = 100
 
@@ -39,7 +38,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timeline:
-    """What happened first, how much then, and what happened last."""
+    """The first entries, how many were left out, and the last ones."""
 
     first: tuple[Entry, ...]
     left_out: int
@@ -47,7 +46,7 @@ class Timeline:
 
 
 def timeline(job: Job, events: Iterable[Event], edge: int | None = EDGE) -> Timeline:
-    """What is known of the job, in the order of time. Without an edge, all of it."""
+    """All entries in the order of time; with ``edge``, the first and the last of them."""
     history = _History(edge)
     for event in events:
         history.add(event)
@@ -55,7 +54,7 @@ def timeline(job: Job, events: Iterable[Event], edge: int | None = EDGE) -> Time
 
 
 def print_timeline(console: Console, line: Timeline, since: datetime, how_to_see_all: str) -> None:
-    """Prints it, with how long after ``since`` each of it was."""
+    """Prints it, with the time of each entry after ``since``."""
     day = _only_day(line) if console.width < _WIDE else None
     made = table(f"{day or 'time'} (UTC)", "after", "try", "", right=("after", "try"), flexible=("",))
     for entry in line.first:
@@ -68,7 +67,7 @@ def print_timeline(console: Console, line: Timeline, since: datetime, how_to_see
 
 
 def _only_day(line: Timeline) -> str | None:
-    """The day, if all of it is of one: then there is no need to repeat it."""
+    """The day, if all entries are of one day: then it is printed once."""
     days = {stamp(entry.at).partition(" ")[0] for entry in (*line.first, *line.last)}
     return days.pop() if len(days) == 1 else None
 
@@ -76,14 +75,14 @@ def _only_day(line: Timeline) -> str | None:
 def _cells(entry: Entry, since: datetime, day: str | None) -> tuple[Any, ...]:
     return (
         text(stamp(entry.at).removeprefix(f"{day} "), "dim"),
-        text(format_span(entry.at - since)),
+        text(format_duration(entry.at - since)),
         text(entry.attempt or ""),
         text(brief(entry.said, _LONGEST), entry.style),
     )
 
 
 class _History:
-    """Events as they are read: all ends of attempts, and of the rest no more than can be shown."""
+    """Collects events: all ends of attempts, and of the others only as many as can be shown."""
 
     def __init__(self, edge: int | None) -> None:
         self.ends: list[Event] = []
@@ -113,7 +112,7 @@ def _cut(entries: list[Entry], dropped: int, edge: int | None) -> Timeline:
 
 
 def _in_order(entries: list[Entry]) -> list[Entry]:
-    # A stable sort: of one moment, what was given first comes first.
+    # A stable sort: entries of the same time stay in the order in which they were given.
     return sorted(entries, key=lambda entry: entry.at)
 
 
@@ -122,30 +121,30 @@ def _entry(event: Event) -> Entry:
 
 
 def _marks(job: Job, ends: list[Event]) -> Iterator[Entry]:
-    """What the job itself tells."""
+    """Entries from the fields of the job."""
     yield Entry(job.created_at, "created")
     yield from _due(job)
     yield from _starts(job, ends)
     if job.status == "claimed" and job.claimed_at is not None:
-        yield Entry(job.claimed_at, f"claimed by {job.worker_id}", job.attempts, STYLES["claimed"])
+        yield Entry(job.claimed_at, f"claimed by {job.worker_id}", job.attempts, STATUS_STYLES["claimed"])
     if job.cancel_requested_at is not None:
-        yield Entry(job.cancel_requested_at, "asked to stop", job.attempts, STYLES["cancelled"])
+        yield Entry(job.cancel_requested_at, "asked to stop", job.attempts, STATUS_STYLES["cancelled"])
     if job.stalled and job.record is not None:
-        said = f"stalled: it has said nothing since {stamp(job.record.last_report_at)}"
+        said = f"stalled: it has reported nothing since {stamp(job.record.last_report_at)}"
         yield Entry(job.record.stalls_at, said, job.attempts, "yellow")
     yield from _ends_without_event(job, ends)
 
 
 def _due(job: Job) -> Iterator[Entry]:
     first = job.first_due_at or job.run_at
-    for moment, said in ((first, "due"), (job.run_at, "due again")):
-        is_news = said == "due" or (job.status == "pending" and moment != first)
-        if is_news and not is_endless(moment):
-            yield Entry(moment, said)
+    for when, said in ((first, "due"), (job.run_at, "due again")):
+        is_news = said == "due" or (job.status == "pending" and when != first)
+        if is_news and not is_endless(when):
+            yield Entry(when, said)
 
 
 def _starts(job: Job, ends: list[Event]) -> Iterator[Entry]:
-    """The start of each attempt. Several places tell of it, and a later one may have forgotten by whom."""
+    """The start of each attempt. It stands in several places, and a later one may lack the worker."""
     starts: dict[datetime, tuple[int, str | None]] = {}
     for error in job.errors:
         if error.started_at is not None:
@@ -157,18 +156,18 @@ def _starts(job: Job, ends: list[Event]) -> Iterator[Entry]:
     if job.started_at is not None:
         starts.setdefault(job.started_at, (job.attempts, job.worker_id))
     for began, (attempt, worker) in starts.items():
-        yield Entry(began, f"started on {worker}" if worker else "started", attempt, STYLES["running"])
+        yield Entry(began, f"started on {worker}" if worker else "started", attempt, STATUS_STYLES["running"])
 
 
 def _ends_without_event(job: Job, ends: list[Event]) -> Iterator[Entry]:
-    """The ends that no event tells of: silent jobs, and those of before there were events."""
-    told = {(end.attempt, end.at) for end in ends}
+    """The ends of attempts that have no event."""
+    known = {(end.attempt, end.at) for end in ends}
     for error in job.errors:
-        if (error.attempt, error.at) not in told:
-            yield Entry(error.at, f"{error.kind}: {first_line(error.error)}", error.attempt, STYLES["failed"])
+        if (error.attempt, error.at) not in known:
+            yield Entry(error.at, f"{error.kind}: {first_line(error.error)}", error.attempt, STATUS_STYLES["failed"])
     finished = job.finished_at or job.completed_at
     if finished is None or any(end.name == job.status and end.at == finished for end in ends):
         return
     is_told = job.status == "failed" and any(error.at == finished for error in job.errors)
     why = f": {first_line(job.last_error)}" if job.status != "completed" and job.last_error and not is_told else ""
-    yield Entry(finished, f"{job.status}{why}", job.attempts, STYLES[job.status])
+    yield Entry(finished, f"{job.status}{why}", job.attempts, STATUS_STYLES[job.status])

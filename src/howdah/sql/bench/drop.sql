@@ -1,5 +1,5 @@
--- Only what a bench has made, whatever has happened since somebody last looked.
--- Whoever looks at it in an open transaction is in the way; but not for ever.
+-- Drops the schema only if a bench made it, which is checked in the same transaction.
+-- A session that uses it in an open transaction blocks this. The wait is bounded.
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL lock_timeout = '2s';
 SET LOCAL client_min_messages = warning;

@@ -1,6 +1,6 @@
--- Whether no other bench is at work in this schema, and which session is in the way: any login can be. For as long as this transaction: a
--- pooler that lends connections by the transaction would leave a session's lock with somebody else. Idle, it holds no snapshot and keeps
--- no row alive.
+-- Takes the lock of the bench in this schema; if that fails, names the session that holds it. The lock lasts as long as this transaction:
+-- behind a pooler that assigns connections by transaction, a session's lock would stay with another client. While idle, the transaction
+-- holds no snapshot, so vacuum is not held up.
 SELECT
     pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended('howdah.bench', 0)) AS taken,
     (

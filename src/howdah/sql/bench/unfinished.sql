@@ -1,3 +1,2 @@
--- Whether any job has not ended. From the end of the index, where the last ones are: the rest of it is full of what
--- has just left.
+-- Whether any job has not ended. From the end of the index, because its beginning is full of dead rows.
 SELECT EXISTS (SELECT FROM (SELECT FROM howdah.live AS j ORDER BY j.id DESC LIMIT 1) AS last) AS unfinished

@@ -1,1 +1,1 @@
-"""What a worker does beside running jobs."""
+"""Background services of a worker: heartbeat, reconciler, declarations, maintenance."""

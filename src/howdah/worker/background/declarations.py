@@ -1,37 +1,36 @@
-"""Tells the database of the types that this worker handles.
+"""Declares the types that this worker handles in the database.
 
-A type whose row another transaction has locked is declared later, and not claimed until then: it would run in no order though its
-handler asks for one, or by defaults that are not its own. All others go on meanwhile.
+A type whose row another transaction has locked is declared later, and not claimed until then: its jobs could run out of
+order although the handler is ordered, or with wrong defaults. All other types are claimed meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
 
 from howdah.checks.context import Context
 from howdah.db.outage import Locked
-from howdah.handlers.handler import AnyHandler
 from howdah.worker import calls
-from howdah.worker.background.connection import Link
-from howdah.worker.background.service import Service
+from howdah.worker.connection import WorkerConnection
+from howdah.worker.run.dispatcher import Dispatcher
+from howdah.worker.service import Service
 
 log = logging.getLogger("howdah.worker")
 
 
 class Declarations(Service):
-    """Declares what it could not at the beginning. It ends when nothing is missing any more."""
+    """Declares the types that were locked at the beginning. It ends when none is missing."""
 
-    def __init__(
-        self, link: Link, context: Context, handlers: Mapping[str, AnyHandler], *, declared: Callable[[], None]
-    ) -> None:
+    def __init__(self, connection: WorkerConnection, context: Context, dispatcher: Dispatcher) -> None:
         super().__init__("declarations", self._retry)
-        self._link = link
+        self._connection = connection
         self._context = context
-        self._handlers = handlers
-        self._declared = declared
+        self._dispatcher = dispatcher
+        self._handlers = dispatcher.handlers
         self.missing: set[str] = set()
+        for group in dispatcher.groups:
+            group.undeclared = self.missing
 
     async def begin(self) -> None:
         self.missing.update(self._handlers)
@@ -44,12 +43,12 @@ class Declarations(Service):
             )
 
     async def _declare(self) -> Locked | None:
-        """Declares what is missing, and says why some of it still is: all at once, or, where one is locked, one by one."""
+        """Declare the missing types: all at once, or, if one is locked, one by one. Returns why some are still missing."""
         because = None
         for names in ([sorted(self.missing)], [[name] for name in sorted(self.missing)]):
             for some in names:
                 try:
-                    await self._link.run(
+                    await self._connection.run(
                         calls.declare(self._context, [self._handlers[name].declaration for name in some])
                     )
                 except Locked as error:
@@ -67,6 +66,8 @@ class Declarations(Service):
             before = len(self.missing)
             await self._declare()
             if len(self.missing) < before:
-                self._declared()
+                for group in self._dispatcher.groups:
+                    group.room.set()
+                    group.wake()
             if not self.missing:
                 log.info("all types are declared, and claimed from now on", extra={"event": "declared"})

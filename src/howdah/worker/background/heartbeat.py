@@ -1,6 +1,6 @@
-"""The heartbeat: a thread and a connection of its own, so that a blocked loop does not look like death.
+"""The heartbeat. It has its own thread and connection, so that a worker with a blocked loop does not look dead.
 
-It also watches the loop: when that stands still, the log names the handler that holds it up.
+It also watches the loop: when that is blocked, the log names the handler that blocks it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,52 +26,50 @@ from howdah.db.outage import Backoff
 from howdah.errors import WorkerUnknown
 from howdah.model.failure import describe
 from howdah.worker import calls
+from howdah.worker.options import WorkerOptions
+from howdah.worker.run.dispatcher import Dispatcher
 from howdah.worker.run.log_capture import label_of
 
 log = logging.getLogger("howdah.worker")
 
 LOOP_LAG = 1.0
-"""Seconds that the loop may stand still before somebody is named for it."""
+"""Seconds that the loop may be blocked before that is logged."""
 
 
 class Heartbeat:
-    """Tells the database that this worker lives."""
+    """Reports to the database that this worker is alive."""
 
     def __init__(
         self,
         database: Database,
         context: Context,
-        *,
-        interval: float,
-        lease: float,
-        facts: Mapping[str, Any],
-        pulse: Callable[[], dict[str, Any]],
-        rejoined: Callable[[], None],
-        replaced: Callable[[], None],
+        options: WorkerOptions,
+        dispatcher: Dispatcher,
+        schedules: Sequence[str],
     ) -> None:
+        """schedules: the names of those in the worker's code."""
         self._database = database
         self._context = context
-        self._interval = interval
-        self._lease = lease
-        self._facts = facts
-        self._pulse = pulse
-        self._rejoined = rejoined
-        self._replaced = replaced
+        self._interval = options.heartbeat
+        self._lease = options.lease
+        self._dispatcher = dispatcher
+        self._schedules = list(schedules)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="howdah-heartbeat", daemon=True)
         self._conn: SyncConnection | None = None
-        # Who waits for a connection may be cancelled; the thread that makes it goes on.
+        # The wait for a connection may be cancelled; the thread that opens it continues.
         self._opening: object | None = None
-        self._changing_hands = threading.Lock()
-        self._backoff = Backoff(longest=interval)
+        self._conn_lock = threading.Lock()
+        self._backoff = Backoff(longest=self._interval)
         self._loop = asyncio.get_running_loop()
         self._watch = LoopWatch(self._loop, threading.get_ident())
         self.boot = uuid.uuid4()
-        """The boot that claims name: changed in the loop, once nothing is left of the one before."""
-        self._beating = self.boot
+        """The boot that claims use. The loop changes it, once nothing of the previous one is left."""
+        self._registered = self.boot
         self._next_boot: uuid.UUID | None = None
-        self._told_pace: Any = None
+        self._sent_throughput: Any = None
         self.last_success = time.monotonic()
+        """When the last heartbeat was sent that is known to have reached the database."""
         self.last_error: str | None = None
 
     def open(self) -> None:
@@ -80,26 +78,26 @@ class Heartbeat:
             return
         self._opening = opening = object()
         conn = self._database.connect(self._database.dsn())
-        with self._changing_hands:
+        with self._conn_lock:
             if self._opening is opening:
                 self._conn = conn
                 return
         conn.close()
 
     def close(self) -> None:
-        """Lets go of the connection, also of one that is being made. Once it beats, it does so itself when it ends."""
+        """Close the connection, also one that is being opened. While the thread runs, it does that itself when it ends."""
         if not self._thread.is_alive():
-            self._let_go()
+            self._disconnect()
 
-    def _let_go(self) -> None:
-        with self._changing_hands:
+    def _disconnect(self) -> None:
+        with self._conn_lock:
             conn, self._conn, self._opening = self._conn, None, None
         if conn is not None:
             with contextlib.suppress(Exception):
                 conn.close()
 
     def start(self) -> None:
-        """Begins to beat. The worker has registered under ``boot``."""
+        """Start the heartbeats. The worker is registered under ``boot``."""
         self.last_success = time.monotonic()
         self._thread.start()
 
@@ -108,28 +106,25 @@ class Heartbeat:
 
     async def stopped(self) -> None:
         self.stop()
-        # Not by a thread of the loop's: handlers may hold them all.
+        # Without a thread of the loop's executor: handlers may use all of them.
         deadline = time.monotonic() + self._interval + 1
         while self._thread.is_alive() and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
-    @property
-    def silence(self) -> float:
-        """Seconds since the last heartbeat that is known to have reached the database was sent."""
-        return time.monotonic() - self.last_success
-
     def registration(self) -> dict[str, Any]:
-        """What the database is told about this worker."""
+        """What the database stores about this worker."""
         return {
             "lease": timedelta(seconds=self._lease),
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": __about__.__version__,
-            **self._facts,
+            "job_types": sorted(self._dispatcher.handlers),
+            "capacity": sum(group.slots for group in self._dispatcher.groups),
+            "schedules": self._schedules,
         }
 
     def _work(self) -> None:
-        # Registering was the first one.
+        # Registering counts as the first one.
         next_beat = time.monotonic() + self._interval
         while not self._stop.wait(max(min(next_beat - time.monotonic(), LOOP_LAG / 2), 0)):
             try:
@@ -143,44 +138,59 @@ class Heartbeat:
                 self.last_error = None
                 next_beat = time.monotonic() + self._interval
             except Exception as error:  # noqa: BLE001
-                # Whatever it is: the next one may get through, and nobody else beats for this worker.
+                # For any error: the next one may get through, and nothing else sends heartbeats for this worker.
                 self.last_error = describe(error)
                 log.debug("a heartbeat did not get through: %s", self.last_error)
                 next_beat = time.monotonic() + self._backoff.next()
-                self._let_go()
-        self._let_go()
+                self._disconnect()
+        self._disconnect()
 
     def _beat(self, conn: SyncConnection) -> None:
         sent = time.monotonic()
-        pulse = {**self._pulse(), "loop_lag": timedelta(seconds=round(self._watch.lag, 3))}
-        pace = pulse.pop("pace")
-        # While the answer is not here, nobody knows what the database has been told.
-        told, self._told_pace = self._told_pace, None
-        news = None if pace == told else pace
-        known = self._database.run(calls.heartbeat(self._context, self._beating, pace=news, **pulse), conn)
-        self._told_pace = pace if known else None
+        pulse = {**self._dispatcher.pulse(), "loop_lag": timedelta(seconds=round(self._watch.lag, 3))}
+        throughput = pulse.pop("throughput")
+        # Until the answer arrives, it is unknown what the database has stored.
+        stored, self._sent_throughput = self._sent_throughput, None
+        changed = None if throughput == stored else throughput
+        known = self._database.run(calls.heartbeat(self._context, self._registered, throughput=changed, **pulse), conn)
+        self._sent_throughput = throughput if known else None
         if not known and not self._stop.is_set():
             self._rejoin(conn)
         self.last_success = sent
 
     def _rejoin(self, conn: SyncConnection) -> None:
-        # The same until it is answered: a reply that was lost must not make this worker a stranger to itself.
+        # The same until it is answered: with a new one after a lost reply, this worker would look like another.
         self._next_boot = self._next_boot or uuid.uuid4()
         try:
             self._database.run(calls.register(self._context, self._next_boot, again=True, **self.registration()), conn)
         except WorkerUnknown:
-            self._loop.call_soon_threadsafe(self._replaced)
+            self._loop.call_soon_threadsafe(self._on_replaced)
             raise
-        self._beating, self._next_boot = self._next_boot, None
-        self._loop.call_soon_threadsafe(self._begin_anew, self._beating)
+        self._registered, self._next_boot = self._next_boot, None
+        self._loop.call_soon_threadsafe(self._on_rejoined, self._registered)
 
-    def _begin_anew(self, boot: uuid.UUID) -> None:
-        self._rejoined()
+    def _on_rejoined(self, boot: uuid.UUID) -> None:
+        log.error(
+            "this worker was declared dead, and its jobs were taken from it: it has registered again",
+            extra={"event": "rejoined"},
+        )
+        self._dispatcher.forget()
         self.boot = boot
+
+    def _on_replaced(self) -> None:
+        self._dispatcher.forget()
+        if not self._dispatcher.stops.count:
+            log.error(
+                "another worker has taken the name %s: this one stops. Two workers at once need two names",
+                self._context.worker_id,
+                extra={"event": "replaced"},
+            )
+            self._dispatcher.summary.replaced = True
+            self._dispatcher.stops.add()
 
 
 class LoopWatch:
-    """Sees, from another thread, how long the loop has not come round."""
+    """Measures, from another thread, for how long the loop has been blocked."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
         self._loop = loop
@@ -194,7 +204,7 @@ class LoopWatch:
         now = time.monotonic()
         if self._answered:
             self._asked, self._answered = now, False
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._answer, now)
         elif self._asked is not None and now - self._asked > LOOP_LAG:
             self.lag = now - self._asked
@@ -203,7 +213,7 @@ class LoopWatch:
     def _answer(self, asked: float) -> None:
         self.lag = time.monotonic() - asked
         if self._named is not None:
-            log.warning("the event loop goes on after %.1f s (%s)", self.lag, self._named)
+            log.warning("the event loop continues after %.1f s (%s)", self.lag, self._named)
         self._answered, self._named = True, None
 
     def _name_the_blocker(self) -> None:
@@ -214,7 +224,7 @@ class LoopWatch:
         frame = sys._current_frames().get(self._thread_id)
         place = traceback.extract_stack(frame)[-1] if frame else None
         log.error(
-            "the event loop has stood still for %.1f s, held up by %s%s: nothing else runs meanwhile. Make the handler"
+            "the event loop has been blocked for %.1f s by %s%s: nothing else runs meanwhile. Make the handler"
             " a plain function (def), so that it runs in a thread, or await what blocks",
             self.lag,
             self._named,

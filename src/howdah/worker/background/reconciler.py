@@ -1,9 +1,9 @@
-"""Orders: what the database says about the jobs that are held here.
+"""The reconciler: compares the jobs that a worker holds with the database.
 
-A job may have been cancelled, or may no longer be this worker's: its handler is told. And the answer to
-a claim may have been lost on its way: then the database says that this worker holds a job of which it
-knows nothing. Seen twice in a row, with no claim under way, such a job is handed back, unless another process has
-this worker's name by now: then it is that one's.
+A job may have been cancelled, or may no longer be held by this worker: then its run is stopped. And the answer to a claim
+may have been lost: then the database has a job for this worker of which the worker knows nothing. If that is seen twice in
+a row, with no claim in progress, the job is handed back, unless another process has this worker's name by now: then the job
+belongs to that one.
 """
 
 from __future__ import annotations
@@ -12,86 +12,83 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from howdah.checks.context import Context
-from howdah.model.job import Job
 from howdah.worker import calls
-from howdah.worker.background.connection import Link
-from howdah.worker.background.service import Service, happens
-from howdah.worker.calls import Hold, Word
-from howdah.worker.run.run import Run
+from howdah.worker.background.heartbeat import Heartbeat
+from howdah.worker.calls import ClaimRef, HeldState
+from howdah.worker.connection import WorkerConnection
+from howdah.worker.run.dispatcher import Dispatcher
+from howdah.worker.service import Service, happens
 
 log = logging.getLogger("howdah.worker")
 
 
-class Orders(Service):
-    """Asks now and then, and at once when a cancellation was heard of."""
+class Reconciler(Service):
+    """Checks the held jobs regularly, and at once after a cancellation."""
 
     def __init__(
         self,
-        link: Link,
+        connection: WorkerConnection,
         context: Context,
+        dispatcher: Dispatcher,
+        heartbeat: Heartbeat,
         *,
         interval: float,
-        boot: Callable[[], uuid.UUID],
-        held: Mapping[Hold, Job],
-        run_of: Callable[[Job], Run | None],
-        claims_under_way: Callable[[], bool],
-        taken_from_line: Callable[[Job], None],
     ) -> None:
-        super().__init__("orders", self._look)
-        self._link = link
+        super().__init__("reconciler", self._check_held)
+        self._connection = connection
         self._context = context
+        self._dispatcher = dispatcher
+        self._heartbeat = heartbeat
         self._interval = interval
-        self._boot = boot
-        self._held = held
-        self._run_of = run_of
-        self._claims_under_way = claims_under_way
-        self._taken_from_line = taken_from_line
         self._now = asyncio.Event()
-        self._strikes = Counter[Hold]()
+        self._seen_unknown = Counter[ClaimRef]()
 
-    def heard_of(self, id: uuid.UUID) -> None:
-        """A job was cancelled somewhere."""
-        if any(held == id for held, _ in self._held):
+    def job_cancelled(self, id: uuid.UUID) -> None:
+        """A job was cancelled, perhaps one that is held here."""
+        if any(held == id for held, _ in self._dispatcher.held):
             self._now.set()
 
     def ask_to_stop(self) -> None:
         super().ask_to_stop()
         self._now.set()
 
-    async def _look(self) -> None:
+    async def _check_held(self) -> None:
         await happens(self._now, self._interval)
         if self.stopping.is_set():
             return
         self._now.clear()
-        holds = list(self._held)
-        under_way = self._claims_under_way()
-        words = await self._link.run(calls.attend(self._context, holds))
-        for word in words:
-            if word.word != "unknown":
-                self._told(word)
-        if not under_way and not self._claims_under_way():
-            await self._disown([word for word in words if word.word == "unknown" and word.hold not in self._held])
+        held = self._dispatcher.held
+        claiming = self._is_claiming()
+        states = await self._connection.run(calls.check_held(self._context, list(held)))
+        for state in states:
+            if state.state != "unknown":
+                self._apply(state)
+        if not claiming and not self._is_claiming():
+            await self._release([each.ref for each in states if each.state == "unknown" and each.ref not in held])
 
-    def _told(self, word: Word) -> None:
-        job = self._held.get(word.hold)
+    def _is_claiming(self) -> bool:
+        return any(group.claiming for group in self._dispatcher.groups)
+
+    def _apply(self, state: HeldState) -> None:
+        job = self._dispatcher.held.get(state.ref)
         if job is None:
             return
-        run = self._run_of(job)
+        run = self._dispatcher.runs.get(id(job))
         if run is None:
-            self._taken_from_line(job)
-        elif word.word == "cancel":
+            self._dispatcher.take_from_line(job)
+        elif state.state == "cancel":
             run.cancel(job)
         else:
             run.lose(job)
 
-    async def _disown(self, strangers: Sequence[Word]) -> None:
-        strikes = Counter({word.hold: self._strikes[word.hold] + 1 for word in strangers})
-        self._strikes = strikes
-        forgotten = [hold for hold, seen in strikes.items() if seen >= 2]
-        if forgotten:
-            back = await self._link.run(calls.disown(self._context, self._boot(), forgotten))
-            if back:
-                log.warning("handed back %d jobs that a lost answer had left behind", len(back))
+    async def _release(self, unknown: Sequence[ClaimRef]) -> None:
+        seen = Counter({ref: self._seen_unknown[ref] + 1 for ref in unknown})
+        self._seen_unknown = seen
+        refs = [ref for ref, times in seen.items() if times >= 2]
+        if refs:
+            released = await self._connection.run(calls.release_unknown(self._context, self._heartbeat.boot, refs))
+            if released:
+                log.warning("handed back %d jobs that a lost answer had left behind", len(released))

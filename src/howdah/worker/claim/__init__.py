@@ -1,1 +1,1 @@
-"""Claiming: how jobs come to a worker."""
+"""Claiming: the claimers and their wake-ups."""

@@ -1,1 +1,1 @@
-"""Progress: what handlers report of their jobs."""
+"""Progress: the reports of handlers, until they are written."""

@@ -10,7 +10,6 @@ They nest. Each is a part of the one around it, given in percent of that one; th
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
 from decimal import Decimal
 from numbers import Real
 from typing import Any, Final
@@ -21,7 +20,7 @@ from howdah.errors import InvalidOption
 
 MAX_PATH: Final = 100
 MOST: Final = 10**18
-"""A count beyond this is taken as this: nobody will miss the difference, and everybody can go on computing."""
+"""The largest count; greater ones are reduced to it, so that computing with them stays possible."""
 
 
 class Stage:
@@ -46,7 +45,7 @@ class Stage:
             self.percent = None
 
     def position(self) -> float | None:
-        """How far it is, in percent; None if that was never said."""
+        """How far it is, in percent; None if that was never reported."""
         if self.percent is not None:
             return float(min(max(self.percent, 0), 100))
         if self.done is None or self.total is None:
@@ -68,12 +67,12 @@ class Stage:
         left = max(upper - begin, 0.0)
         width = left if weight is None else min((upper - lower) * weight / 100, left)
         part = Stage(name, self, begin, width)
-        # One without a name is not seen: what was said before goes on to be true.
+        # A stage without a name is not shown: the previous remark stays.
         part.remark, self.remark = None if name else self.remark, None
         return part
 
     def _bounds(self, position: float) -> tuple[float, float]:
-        """What the stages inside of it share: all of it, or the item that it is at."""
+        """The range that inner stages share: the whole stage, or its current item."""
         if not self.goes_through_items:
             return 0.0, 100.0
         if not self.total or self.done is None:
@@ -81,33 +80,39 @@ class Stage:
         return _share(self.done, self.total), _share(self.done + 1, self.total)
 
     def ends(self, around: Stage, completed: bool) -> None:
-        """Puts the stage around it where this one has come to."""
+        """Move the outer stage to where this one has arrived."""
         around.percent = self.begin + self.width * (100.0 if completed else self.position() or 0.0) / 100
         if not self.name:
             around.remark = self.remark
         elif not completed:
-            # Where it broke off is what somebody will want to know.
+            # The place of the failure is of interest.
             around.remark = f"{self.name} / {self.remark}" if self.remark else self.name
         elif not around.path():
             around.remark = self.name
 
     def path(self) -> str | None:
-        """Where it is, in words: outer / inner."""
-        names = [stage.name for stage in self.and_around()][::-1]
-        return _short_path(clean_text(" / ".join(part for part in (*names, self.remark) if part)))
-
-    def and_around(self) -> Iterator[Stage]:
+        """The names of the stages, and the remark: outer / inner / remark."""
+        parts: list[str | None] = [self.remark]
         stage: Stage | None = self
         while stage is not None:
-            yield stage
+            parts.append(stage.name)
             stage = stage.around
+        path = clean_text(" / ".join([part for part in reversed(parts) if part]))
+        return (path if len(path) <= MAX_PATH else _shortened(path)) or None
+
+    def is_inside(self, other: Stage) -> bool:
+        """Whether it is the other stage, or a part of it."""
+        stage: Stage | None = self
+        while stage is not None and stage is not other:
+            stage = stage.around
+        return stage is other
 
 
 # Numbers, as handlers give them
 
 
 def percent_of(value: Any, name: str = "percent") -> float:
-    """Within 0 to 100: a remark about a job must not be what fails it."""
+    """A number, reduced to the range 0 to 100: a wrong percentage must not fail the job."""
     number = _real(value)
     if number is None or number != number:
         raise InvalidOption(f"{name} is a number from 0 to 100, not {options.shown(value)}")
@@ -129,7 +134,7 @@ def count_of(value: Any, name: str) -> float:
 
 
 def _real(value: Any) -> float | None:
-    """The number, also one of NumPy's, a Fraction or a Decimal; None if it is none."""
+    """The number, also of NumPy, a Fraction or a Decimal; None if it is no number."""
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         return None
     try:
@@ -148,12 +153,12 @@ def _share(done: float, total: float) -> float:
     return 100.0 * (min(max(done, 0), total) / total) if total > 0 else 100.0
 
 
-def _short_path(path: str) -> str | None:
-    """The path without its outer parts where it is too long. The innermost one stays."""
+def _shortened(path: str) -> str:
+    """The path without its outer parts. The innermost one stays."""
     parts = path.split(" / ")
     while len(path) > MAX_PATH and len(parts) > 1:
         parts = parts[1:]
         path = " / ".join(["…", *parts])
     if len(path) > MAX_PATH:
         path = parts[-1]
-    return (path if len(path) <= MAX_PATH else f"{path[: MAX_PATH - 1]}…") or None
+    return path if len(path) <= MAX_PATH else f"{path[: MAX_PATH - 1]}…"

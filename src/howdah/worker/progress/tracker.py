@@ -1,7 +1,7 @@
-"""What a handler says of its job: how far it is, and what happened.
+"""The tracker of a job: keeps its progress, events and log records until they are written.
 
-Said a million times in a loop, it must cost next to nothing. So a call only keeps the values and, the first time since
-the last report was taken, tells that there is news; percent and stage are made of them when the report is taken.
+A handler may call it a million times in a loop, so a call must cost next to nothing. It only keeps the values and, the
+first time since they were last read, reports that there is something to write. Percent and stage are computed on reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from howdah.checks.context import Context
 from howdah.checks.values import clean_text, stored_json, to_jsonb
 from howdah.errors import InvalidOption
 from howdah.model.job import Tracked
-from howdah.worker.calls import Hold, Report, Told
+from howdah.worker.calls import ClaimRef, NewEvent, ProgressUpdate
 from howdah.worker.progress.stage import MOST, Stage, count_of, percent_of, storable, total_of
 
 log = logging.getLogger("howdah.worker")
@@ -28,55 +28,56 @@ log = logging.getLogger("howdah.worker")
 MAX_LOGS: Final = 1_000
 MAX_MESSAGE: Final = 4_000
 MAX_CHARACTERS: Final = 32_000_000
-"""Of the data of events and logs of one job that wait to be written."""
+"""The limit for the data of events and log records of one job that wait to be written."""
 LEFT_OUT: Final = "howdah.left_out"
 
 
 class LeftOut(NamedTuple):
-    """How many were not kept, because there were too many."""
+    """How many were dropped, because there were too many."""
 
     events: int = 0
     logs: int = 0
 
 
-class Words(NamedTuple):
-    """What was said since it was last asked for: where the job stands, if that has changed, and what happened."""
+class Unwritten(NamedTuple):
+    """What is not written yet: the progress, if it has changed, and the events and log records."""
 
-    report: Report | None
-    told: list[Told]
+    update: ProgressUpdate | None
+    events: list[NewEvent]
 
 
 class Tracker:
-    """What the handler of one job says. Usable from any of its threads."""
+    """The progress, events and log records of one job. Its handler may use it from any thread."""
 
     def __init__(
-        self, hold: Hold, context: Context, changed: Callable[[Tracker], None], *, max_events: int = 10_000
+        self, ref: ClaimRef, context: Context, changed: Callable[[Tracker], None], *, max_events: int = 10_000
     ) -> None:
-        self.hold = hold
+        self.ref = ref
         self.aside = False
-        """Not to be written together with others: it might keep them waiting."""
+        """Written apart from others, because it might keep them waiting."""
         self.pause = 0.0
-        """Seconds between tries. More than none: the job was found locked by somebody."""
+        """Seconds between tries. More than 0: another transaction had locked the job."""
         self.quiet_until = float("-inf")
-        """No use to try before this moment."""
+        """Not to be tried before this moment."""
         self._context = context
         self._changed = changed
         self._max_events = max_events
-        # Reentrant: the garbage collector may run anywhere, and somebody's __del__ may log.
+        # Reentrant: the garbage collector may run anywhere, and a __del__ may log.
         self._lock = threading.RLock()
         self._here = Stage("", None, 0.0, 100.0)
         self._moved = False
-        self._reporting = False
-        self._news = False
+        self._writing_update = False
+        self._reported = False
+        """The writer knows that there is something to write."""
         self._closed = False
-        self._told: list[Told] = []
+        self._events: list[NewEvent] = []
         self._characters = 0
         self._number = 0
-        self._events = 0
-        self._logs = 0
+        self._event_count = 0
+        self._log_count = 0
         self._left_out = LeftOut()
 
-    # What a handler says
+    # Called by handlers
 
     def progress(self, percent: float | None, stage: str | None, done: float | None, total: float | None) -> None:
         if percent is not None and type(percent) is not int and not (type(percent) is float and percent == percent):
@@ -138,139 +139,139 @@ class Tracker:
 
     def event(self, name: str, data: Mapping[str, Any]) -> None:
         name = options.name(name, "the name of an event", options.MAX_NAME_LENGTH)
-        if self._events >= self._max_events:
+        if self._event_count >= self._max_events:
             self._leave_out(events=1)
             return
         text = stored_json(self._context, data, "event data").obj
         with self._lock:
-            if self._events >= self._max_events:
+            if self._event_count >= self._max_events:
                 self._leave_out(events=1)
             else:
-                self._events += 1
-                self._tell(Told("event", name, text, time.monotonic()))
+                self._event_count += 1
+                self._add(NewEvent("event", name, text, time.monotonic()))
 
     def log(self, level: str, logger: str, message: str) -> None:
-        """Keeps a log record. Its size is bounded here, and so does not depend on the queue's limit."""
-        if self._logs >= MAX_LOGS:
+        """Keep a log record. Its size is limited here, and so does not depend on the queue's limit."""
+        if self._log_count >= MAX_LOGS:
             self._leave_out(logs=1)
             return
         record = {"logger": clean_text(logger)[:200], "message": _shortened(clean_text(message))}
         text = to_jsonb(record, codec=self._context.codec, max_bytes=None, name="log record").obj
         with self._lock:
-            if self._logs >= MAX_LOGS:
+            if self._log_count >= MAX_LOGS:
                 self._leave_out(logs=1)
             else:
-                self._logs += 1
-                self._tell(Told("log", level, text, time.monotonic()))
+                self._log_count += 1
+                self._add(NewEvent("log", level, text, time.monotonic()))
 
     def leave_out_log(self) -> None:
-        """A log record could not be kept."""
+        """Count a log record that could not be kept."""
         self._leave_out(logs=1)
 
-    # What becomes of it
+    # Called by the writer
 
-    def look(self) -> Words:
-        """What is to be written, and stays here until it is. From now on, the next change is told again."""
+    def read(self) -> Unwritten:
+        """What to write. It stays here until it is written. The next change is reported again."""
         with self._lock:
-            report = self._report() if self._moved else None
-            self._reporting = self._moved
-            self._moved = self._news = False
-            return Words(report, list(self._told))
+            update = self._update() if self._moved else None
+            self._writing_update = self._moved
+            self._moved = self._reported = False
+            return Unwritten(update, list(self._events))
 
-    def unwritten(self) -> Words:
-        """All that is not known to be written, also what somebody is writing at this moment."""
+    def unwritten(self) -> Unwritten:
+        """All that is not known to be written, also what is being written at this moment."""
         with self._lock:
-            return Words(self._report() if self._moved or self._reporting else None, list(self._told))
+            return Unwritten(self._update() if self._moved or self._writing_update else None, list(self._events))
 
-    def report_is_written(self) -> None:
-        self._reporting = False
+    def update_is_written(self) -> None:
+        self._writing_update = False
 
-    def is_written(self, number: int) -> None:
-        """What was told up to this number has been written, or never can be."""
+    def events_are_written(self, number: int) -> None:
+        """The events up to this number are written, or never can be."""
         with self._lock:
-            count = next((n for n, told in enumerate(self._told) if told.number > number), len(self._told))
-            self._characters -= sum(len(told.data) for told in self._told[:count])
-            del self._told[:count]
+            count = next((n for n, event in enumerate(self._events) if event.number > number), len(self._events))
+            self._characters -= sum(len(event.data) for event in self._events[:count])
+            del self._events[:count]
 
-    def take(self) -> Words:
-        """What is new, for somebody else to keep."""
+    def take(self) -> Unwritten:
+        """What is new. The caller keeps it from now on."""
         with self._lock:
-            words = self.look()
-            self.report_is_written()
-            self.is_written(self._number)
-            return words
+            unwritten = self.read()
+            self.update_is_written()
+            self.events_are_written(self._number)
+            return unwritten
 
     def take_left_out(self) -> LeftOut:
         with self._lock:
             left_out, self._left_out = self._left_out, LeftOut()
             return left_out
 
-    def look_again(self) -> None:
+    def is_incomplete(self) -> None:
         """Not all of it could be written."""
         with self._lock:
-            self._moved = self._moved or self._reporting
-            self._news = True
+            self._moved = self._moved or self._writing_update
+            self._reported = True
 
-    def feed(self, words: Words, left_out: LeftOut) -> None:
-        """What a child process has said of the job."""
+    def feed(self, unwritten: Unwritten, left_out: LeftOut) -> None:
+        """Add what a child process reports of the job."""
         with self._lock:
-            if words.report is not None:
+            if unwritten.update is not None:
                 here = self._here
-                here.percent, here.remark, here.done, here.total = words.report
+                here.percent, here.remark, here.done, here.total = unwritten.update
                 self._moves()
-            for told in words.told:
-                self._tell(told)
+            for event in unwritten.events:
+                self._add(event)
             if any(left_out):
                 self._leave_out(*left_out)
 
-    def tell_left_out(self) -> None:
-        """Tells of what was too much, once for all of it."""
-        left_out = self.take_left_out()
-        if not any(left_out):
+    def record_left_out(self) -> None:
+        """Add one event about everything that was dropped."""
+        if not any(self._left_out):
             return
+        left_out = self.take_left_out()
         try:
             text = to_jsonb(left_out._asdict(), codec=self._context.codec, max_bytes=None, name="event data").obj
         except Exception:
-            log.exception("job %s: %s, and the codec does not let that be told", self.hold[0], left_out)
+            log.exception("job %s: %s, and the codec cannot encode that", self.ref[0], left_out)
             return
         with self._lock:
-            self._tell(Told("event", LEFT_OUT, text, time.monotonic()))
+            self._add(NewEvent("event", LEFT_OUT, text, time.monotonic()))
 
     def close(self) -> None:
-        """The attempt is over: what is said from now on is not heard."""
+        """The attempt is over: later calls are ignored."""
         with self._lock:
             self._closed = True
 
     def _moves(self) -> None:
         if not self._closed:
             self._moved = True
-            self._has_news()
+            self._report()
 
-    def _tell(self, told: Told) -> None:
+    def _add(self, event: NewEvent) -> None:
         if self._closed:
             return
-        if self._characters + len(told.data) > MAX_CHARACTERS and told.name != LEFT_OUT:
-            self._leave_out(events=told.kind == "event", logs=told.kind == "log")
+        if self._characters + len(event.data) > MAX_CHARACTERS and event.name != LEFT_OUT:
+            self._leave_out(events=event.kind == "event", logs=event.kind == "log")
             return
         self._number += 1
-        self._told.append(told._replace(number=self._number))
-        self._characters += len(told.data)
-        self._has_news()
+        self._events.append(event._replace(number=self._number))
+        self._characters += len(event.data)
+        self._report()
 
     def _leave_out(self, events: int = 0, logs: int = 0) -> None:
         with self._lock:
             before = self._left_out
             self._left_out = LeftOut(before.events + events, before.logs + logs)
-            self._has_news()
+            self._report()
 
-    def _has_news(self) -> None:
-        if not self._news and not self._closed:
-            self._news = True
+    def _report(self) -> None:
+        if not self._reported and not self._closed:
+            self._reported = True
             self._changed(self)
 
-    def _report(self) -> Report:
+    def _update(self) -> ProgressUpdate:
         here = self._here
-        return Report(here.overall(), here.path(), storable(here.done), storable(here.total))
+        return ProgressUpdate(here.overall(), here.path(), storable(here.done), storable(here.total))
 
     # Stages
 
@@ -310,8 +311,8 @@ class Tracker:
             self._moves()
 
     def _back_to(self, stage: Stage) -> bool:
-        """Leaves what was entered inside of a stage and never left. False if the stage itself was left long ago."""
-        if self._here is not stage and stage not in self._here.and_around():
+        """Leave the inner stages that were never left. False if the stage itself was left long ago."""
+        if not self._here.is_inside(stage):
             return False
         while self._here is not stage and self._here.around is not None:
             self._here.ends(self._here.around, completed=False)
@@ -320,7 +321,7 @@ class Tracker:
 
 
 class _Inside:
-    """The inside of a stage: ``with job.stage(…):``."""
+    """A stage as a context manager: ``with job.stage(…):``."""
 
     def __init__(self, tracker: Tracker, name: str, weight: float | None) -> None:
         self._tracker = tracker
@@ -338,7 +339,7 @@ class _Inside:
 
 
 class _Items:
-    """Items that are counted as they go by. One is done when the next is asked for."""
+    """Counts items while they are iterated. An item is done when the next one is requested."""
 
     def __init__(
         self, tracker: Tracker, items: Any, stage: str | None, total: float | None, done: float, weight: float | None
@@ -373,7 +374,7 @@ class _Items:
 
 
 class _Pass:
-    """One time through the items."""
+    """One iteration over the items."""
 
     def __init__(self, items: _Items) -> None:
         self._tracker = items._tracker
@@ -399,7 +400,7 @@ class _Pass:
 
 
 class _AsyncItems:
-    # Not an async generator: who breaks out of one leaves it to the loop to end it, some time later.
+    # Not an async generator: after a break the loop would end that some time later.
 
     def __init__(self, pass_: _Pass, items: AsyncIterator[Any]) -> None:
         self._pass = pass_
@@ -431,7 +432,7 @@ def _length(items: Any) -> float | None:
     try:
         length = operator.length_hint(items, -1)
     except Exception:  # noqa: BLE001
-        # Whatever is wrong with it will show itself when it is gone through.
+        # If something is wrong with it, iterating will show that.
         return None
     return None if length < 0 else length
 

@@ -1,1 +1,1 @@
-"""Running: what happens to a claimed job until its end is written."""
+"""Running: from a claimed job until its end is written."""

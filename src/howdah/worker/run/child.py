@@ -1,9 +1,8 @@
-"""Inside of a child process: imports the handler, runs one job at a time, and says how it ended.
+"""The main program of a child process: imports the handler, runs one job at a time, and returns its ending.
 
-Speaks JSON with its worker over a pipe. Nothing is imported by a name from a job: the worker sends the
-place of a handler that was registered with it. It ends when the pipe does, so that it never outlives its
-worker; it ignores the signals that a terminal or a service manager sends to the whole group, because the
-worker decides what becomes of it.
+It exchanges JSON with its worker over a pipe. Nothing is imported by a name from a job: the worker sends the place of a
+handler that is registered with it. The child ends when the pipe is closed, so that it never outlives its worker. It
+ignores the signals that a terminal or a service manager sends to the whole process group: the worker decides when it ends.
 """
 
 from __future__ import annotations
@@ -32,24 +31,23 @@ from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted
 from howdah.model.failure import describe
 from howdah.model.job import Job
 from howdah.standard_streams import open_closed_ones
-from howdah.worker.calls import Hold, Told
-from howdah.worker.progress.tracker import LeftOut, Tracker, Words
+from howdah.worker.calls import ClaimRef, NewEvent, claim_ref
+from howdah.worker.progress.tracker import LeftOut, Tracker, Unwritten
 from howdah.worker.run import endings, log_capture
-from howdah.worker.run.binding import bound
-from howdah.worker.run.run import Desk, Run, hold_of
+from howdah.worker.run.run import Run, RunServices
 
 log = logging.getLogger("howdah.worker")
 
 STOP_SIGNAL = signal.SIGUSR1
 SEND_EVERY = 0.2
-"""Seconds that what a handler says may wait for more, before it is sent to the worker."""
+"""Seconds that reports may wait for more, before they are sent to the worker."""
 MOST_CHARACTERS = 32_000
-"""Of events in one message, as far as possible: the worker's loop waits for the whole of it."""
-SETTLED_WITHIN = 30.0
+"""Of events in one message, if possible: reading a message blocks the worker's loop."""
+FLUSHED_WITHIN = 30.0
 
 
 class Assignment(msgspec.Struct):
-    """What the worker sends: a job, and where its handler is."""
+    """Sent by the worker: a job, and the place of its handler."""
 
     module: str
     qualname: str
@@ -60,36 +58,36 @@ class Assignment(msgspec.Struct):
     job: dict[str, Any]
 
 
-class Said(msgspec.Struct):
-    """What the child sends while its handler runs. settle: to be answered, by this number, when that is written."""
+class Reports(msgspec.Struct):
+    """Sent by the child while its handler runs. flush: the worker replies with this number when they are written."""
 
-    said: Words
+    reports: Unwritten
     left_out: LeftOut
-    settle: int = 0
+    flush: int = 0
     ends: bool = False
 
 
-class Settled(msgspec.Struct, tag="settled"):
-    """What the worker answers: whether what was said until then is written."""
+class Flushed(msgspec.Struct, tag="flushed"):
+    """The worker's reply to a flush: whether the reports up to then are written."""
 
     number: int
     written: bool
 
 
-SETTLED = b'{"type":"settled"'
+FLUSHED = b'{"type":"flushed"'
 
 
 def packed(message: Any) -> bytes:
-    """A message for the pipe. Not by msgspec: it has neither lone surrogates, which errors may hold, nor all numbers."""
+    """A message for the pipe. Not by msgspec: it supports neither lone surrogates, which errors may contain, nor all numbers."""
     return json.dumps(msgspec.to_builtins(message)).encode()
 
 
 class Stopped(BaseException):
-    """Raised in the handler when its worker tells it to stop."""
+    """Raised in the handler when its worker asks it to stop."""
 
 
 def main(pipe: Connection, module: str, begin: Callable[[], None] | None) -> None:
-    """The child's life. It is ready once it has imported the module that its worker will probably ask for."""
+    """Run the child. It is ready once it has imported the module that its worker will probably need."""
     open_closed_ones()
     forks.keep_channel(pipe)
     if begin is not None:
@@ -98,13 +96,13 @@ def main(pipe: Connection, module: str, begin: Callable[[], None] | None) -> Non
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(STOP_SIGNAL, signal.SIG_IGN)
     child = _Child(pipe)
-    with contextlib.suppress(Exception):  # the job that needs it says what is wrong with it
+    with contextlib.suppress(Exception):  # the job that needs it reports the error
         importlib.import_module(module)
     inbox: asyncio.Queue[bytes] = asyncio.Queue()
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         forks.keep_loop(loop)
-        threading.Thread(target=_receive, args=(pipe, loop, inbox, child.post), daemon=True).start()
+        threading.Thread(target=_receive, args=(pipe, loop, inbox, child.sink), daemon=True).start()
         with contextlib.suppress(OSError):  # the worker is gone already
             child.send({"ready": os.getpid()})
         while True:
@@ -114,105 +112,105 @@ def main(pipe: Connection, module: str, begin: Callable[[], None] | None) -> Non
             child.perform(runner, assignment)
 
 
-def _receive(pipe: Connection, loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[bytes], post: Outbox) -> None:
+def _receive(pipe: Connection, loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[bytes], sink: Outbox) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             message = pipe.recv_bytes()
-            if message.startswith(SETTLED):
-                post.answered(msgspec.json.decode(message, type=Settled))
+            if message.startswith(FLUSHED):
+                sink.answered(msgspec.json.decode(message, type=Flushed))
             else:
                 loop.call_soon_threadsafe(inbox.put_nowait, message)
-    # The worker is gone, and with it whoever could use what happens here.
+    # The worker is gone, and with it the use of this process.
     os._exit(0)
 
 
 class Outbox:
-    """What the handler says, on its way to the worker: all of a moment together.
+    """Sends the reports of the handler to the worker, those of a moment together.
 
-    It is sent by a thread of its own, which no signal interrupts in the middle of a message.
+    It has a thread of its own, which no signal interrupts in the middle of a message.
     """
 
     def __init__(self, send: Callable[[Any], None]) -> None:
         self._send = send
-        # Held from the taking to the sending, so that nothing is overtaken.
+        # Held from the reading to the sending, so that the order stays.
         self._sending = threading.Lock()
-        self._hold: Hold | None = None
+        self._ref: ClaimRef | None = None
         self._tracker: Tracker | None = None
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._hurry = threading.Event()
-        self._settling: _Settling | None = None
-        self._settlings = 0
-        # Two threads of a handler may want it at once.
-        self._one_settles = threading.Lock()
+        self._flushing: _Flush | None = None
+        self._flushes = 0
+        # Two threads of a handler may flush at once.
+        self._flush_lock = threading.Lock()
         threading.Thread(target=self._work, name="howdah-outbox", daemon=True).start()
 
-    def begin(self, hold: Hold) -> None:
-        """From now on it is about this job. One before it may have left a thread that goes on talking."""
-        self._hold = hold
+    def begin(self, ref: ClaimRef) -> None:
+        """Accept the reports of this claim only. An earlier job may have left a thread that still reports."""
+        self._ref = ref
 
     def changed(self, tracker: Tracker) -> None:
-        if tracker.hold == self._hold:
+        if tracker.ref == self._ref:
             self._tracker = tracker
-            self._news.set()
+            self._changed.set()
 
-    def settle(self, tracker: Tracker, *, ends: bool) -> bool:
-        if tracker.hold != self._hold:
+    def flush(self, tracker: Tracker, *, ends: bool) -> bool:
+        if tracker.ref != self._ref:
             return False
-        with self._one_settles:
-            self._settlings += 1
-            self._settling = settling = _Settling(self._settlings, ends=ends)
+        with self._flush_lock:
+            self._flushes += 1
+            self._flushing = flushing = _Flush(self._flushes, ends=ends)
             self._hurry.set()
             self.changed(tracker)
-            if not settling.answered.wait(SETTLED_WITHIN):
-                log.warning("the worker has not answered whether what was said of job %s is written", tracker.hold[0])
-        return settling.written
+            if not flushing.answered.wait(FLUSHED_WITHIN):
+                log.warning("the worker has not answered whether the reports of job %s are written", tracker.ref[0])
+        return flushing.written
 
-    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool:
-        return await asyncio.to_thread(self.settle, tracker, ends=ends)
+    async def aflush(self, tracker: Tracker, *, ends: bool) -> bool:
+        return await asyncio.to_thread(self.flush, tracker, ends=ends)
 
     def rest(self, tracker: Tracker) -> Plan[None]:
-        # All of it is with the worker already.
-        log.warning("job %s ends before all that was said of it could be written", tracker.hold[0])
+        # The worker has all of them already.
+        log.warning("job %s ends before all of its reports could be written", tracker.ref[0])
         yield from ()
 
-    def answered(self, answer: Settled) -> None:
-        """The worker has answered; perhaps when nobody waits for that any more."""
-        settling = self._settling
-        if settling is not None and settling.number == answer.number:
-            settling.written = answer.written
-            settling.answered.set()
+    def answered(self, answer: Flushed) -> None:
+        """The worker has answered; perhaps too late."""
+        flushing = self._flushing
+        if flushing is not None and flushing.number == answer.number:
+            flushing.written = answer.written
+            flushing.answered.set()
 
     def end(self) -> None:
-        """The handler has ended: sends its last words."""
+        """The handler has ended: send its last reports."""
         if self._tracker is not None:
             self._tracker.close()
-        self._flush()
-        self._hold = self._tracker = self._settling = None
+        self._send_reports()
+        self._ref = self._tracker = self._flushing = None
 
     def _work(self) -> None:
         with contextlib.suppress(OSError):  # the worker is gone
-            while self._news.wait():
-                self._flush()
+            while self._changed.wait():
+                self._send_reports()
                 self._hurry.wait(SEND_EVERY)
 
-    def _flush(self) -> None:
+    def _send_reports(self) -> None:
         with self._sending:
-            self._news.clear()
-            settling = self._settling if self._hurry.is_set() else None
+            self._changed.clear()
+            flushing = self._flushing if self._hurry.is_set() else None
             self._hurry.clear()
-            words, left_out = Words(None, []), LeftOut()
+            new, left_out = Unwritten(None, []), LeftOut()
             if self._tracker is not None:
-                words, left_out = self._tracker.take(), self._tracker.take_left_out()
-            if settling is not None or words.report is not None or words.told or any(left_out):
-                *pieces, last = _pieces(words.told)
+                new, left_out = self._tracker.take(), self._tracker.take_left_out()
+            if flushing is not None or new.update is not None or new.events or any(left_out):
+                *pieces, last = _pieces(new.events)
                 for piece in pieces:
-                    self._send(Said(Words(None, piece), LeftOut()))
-                number, ends = (0, False) if settling is None else (settling.number, settling.ends)
-                self._send(Said(Words(words.report, last), left_out, number, ends))
+                    self._send(Reports(Unwritten(None, piece), LeftOut()))
+                number, ends = (0, False) if flushing is None else (flushing.number, flushing.ends)
+                self._send(Reports(Unwritten(new.update, last), left_out, number, ends))
 
 
-class _Settling:
-    """A wait for the worker to write what was said."""
+class _Flush:
+    """A wait for the worker to write the reports."""
 
     def __init__(self, number: int, *, ends: bool) -> None:
         self.number = number
@@ -221,11 +219,11 @@ class _Settling:
         self.written = False
 
 
-def _pieces(told: Sequence[Told]) -> Iterator[list[Told]]:
-    """All of it, at least one piece, of which none keeps the worker's loop from its work for long."""
-    piece: list[Told] = []
+def _pieces(events: Sequence[NewEvent]) -> Iterator[list[NewEvent]]:
+    """All events in at least one piece, each too small to block the worker's loop for long."""
+    piece: list[NewEvent] = []
     characters = 0
-    for each in told:
+    for each in events:
         size = len(each.data) + len(each.name) + 50
         if piece and characters + size > MOST_CHARACTERS:
             yield piece
@@ -239,11 +237,11 @@ class _Child:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._sending = threading.Lock()
-        self.post = Outbox(self.send)
+        self.sink = Outbox(self.send)
         self._resources: dict[int, Mapping[str | type, Any]] = {}
         self._task: asyncio.Task[Any] | None = None
         self._used_up = False
-        """Whether memory has run out here: what a handler has left behind would be missing for the next one."""
+        """Whether memory has run out: what the handler left behind would be missing for the next job."""
 
     def send(self, message: Any) -> None:
         with self._sending:
@@ -251,7 +249,7 @@ class _Child:
 
     def perform(self, runner: asyncio.Runner, assignment: Assignment) -> None:
         ending, by_handler = self._ending(runner, assignment)
-        self.post.end()
+        self.sink.end()
         self.send(
             {
                 "kind": type(ending).__name__,
@@ -270,9 +268,11 @@ class _Child:
         except BaseException as error:  # noqa: BLE001
             return Failed(f"the child process could not load the handler: {describe(error)}"), False
         queue = handler.queue
-        desk = Desk(resources, queue._context, queue._database, self.post, capture_logs=assignment.capture_logs)
-        run = Run(handler, [job], desk)
-        self.post.begin(hold_of(job))
+        services = RunServices(
+            resources, queue._context, queue._database, self.sink, capture_logs=assignment.capture_logs
+        )
+        run = Run(handler, [job], services)
+        self.sink.begin(claim_ref(job))
         with log_capture.installed(handler.log_level if assignment.capture_logs else None):
             signal.signal(STOP_SIGNAL, self._stopper(runner, run))
             try:
@@ -290,7 +290,7 @@ class _Child:
         (job,) = run.jobs
         log_capture.follow(run)
         try:
-            arguments = bound(run)
+            arguments = run.arguments()
         except InvalidArguments as error:
             return endings.unreadable(error)
         except HowdahError as error:
@@ -334,7 +334,7 @@ class _Child:
     def _opened(self, runner: asyncio.Runner, handler: Handler[Any, Any]) -> Mapping[str | type, Any]:
         queue = handler.queue
         if id(queue) not in self._resources:
-            # Never closed: the process ends without a farewell.
+            # Never closed: the process ends without cleanup.
             self._resources[id(queue)] = runner.run(queue._open_resources(contextlib.AsyncExitStack()))
         return self._resources[id(queue)]
 
@@ -351,7 +351,7 @@ def find_handler(assignment: Assignment) -> Handler[Any, Any]:
 
 
 def will_be_found(handler: Handler[Any, Any]) -> bool:
-    """Whether a child process will, as far as can be seen here: it may be registered in another module than its function's."""
+    """Whether a child process will find the handler, as far as can be seen here: another module may register it."""
     module = sys.modules.get(handler.function.__module__)
     return handler.is_importable and _handler_in(module, handler.function.__qualname__, handler.name) is not None
 
@@ -370,7 +370,7 @@ def _handler_in(module: object, qualname: str, name: str) -> Handler[Any, Any] |
 
 
 def _handlers_of(value: object) -> Mapping[str, Any]:
-    """Those of a queue. Whatever else a module may hold, such as a logger, can have other things of that name."""
+    """The handlers of a queue. Other objects of a module, such as a logger, may have a different attribute of that name."""
     try:
         handlers = getattr(value, "handlers", None)
     except Exception:  # noqa: BLE001

@@ -1,7 +1,7 @@
-"""Child processes, for handlers that may use up a core or die: one job at a time in each.
+"""Child processes, for handlers that use a whole core or may crash. Each runs one job at a time.
 
-A child that dies takes nothing with it but its own job, which is recorded as crashed. A child that is
-told to stop gets a signal, and SIGKILL when it does not end.
+A child that crashes affects only its own job, which is recorded as crashed. To stop a handler, its child gets a signal, and
+SIGKILL if it does not end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from howdah.handlers import outcome
 from howdah.handlers.handler import Handler
 from howdah.handlers.outcome import Crashed, Ending, Interrupted
 from howdah.model.job import Job
-from howdah.worker.run.child import STOP_SIGNAL, Assignment, Said, Settled, main, packed
+from howdah.worker.run.child import STOP_SIGNAL, Assignment, Flushed, Reports, main, packed
 from howdah.worker.run.run import Run
 
 _ENDINGS: dict[str, Any] = {
@@ -41,43 +41,42 @@ _ENDINGS: dict[str, Any] = {
     )
 }
 
-
-BIRTHS = 3
-"""How many children may die, or hang, before they are ready, until nobody is expected any more."""
+START_ATTEMPTS = 3
+"""How many children may end, or hang, before they are ready, until that is an error."""
 READY_WITHIN = 60.0
 
 
-class ChildNotBorn(HowdahError):
+class ChildStartError(HowdahError):
     """No child process could be started."""
 
 
 class Children:
-    """The child processes of a worker. Those that wait for a job are kept."""
+    """The child processes of a worker. Idle ones are kept."""
 
     def __init__(self, database: Database, begin: Callable[[], None] | None = None) -> None:
         self._database = database
         self._begin = begin
         self._context = multiprocessing.get_context("spawn")
-        # Of its own: handlers may hold all threads of the loop.
+        # Its own thread: handlers may use all threads of the loop's executor.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "howdah-children")
         self._idle: list[Child] = []
         self._all: set[Child] = set()
-        self.expecting = True
-        """Whether more may be born."""
+        self.accepting = True
+        """Whether more may be started."""
 
     async def reserve(self, handler: Handler[Any, Any]) -> Child:
-        """A child that has imported the handler's module and waits for a job. Raises ChildNotBorn."""
-        for _ in range(BIRTHS):
-            child = self._take_idle() or await self._born(handler.function.__module__)
+        """A child that has imported the handler's module and waits for a job. Raises ChildStartError."""
+        for _ in range(START_ATTEMPTS):
+            child = self._take_idle() or await self._start(handler.function.__module__)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(READY_WITHIN):
                     if await child.is_ready():
                         return child
             self._forget(child)
-        raise ChildNotBorn("no child process could be started: each ended, or hung, before it was ready")
+        raise ChildStartError("no child process could be started: each ended, or hung, before it was ready")
 
     async def run(self, run: Run, child: Child) -> Ending:
-        """Runs a job in a reserved child, and answers how it ended."""
+        """Run a job in a reserved child. Returns its ending."""
         return await child.perform(self._assignment(run), run)
 
     def _take_idle(self) -> Child | None:
@@ -90,55 +89,55 @@ class Children:
 
     def _forget(self, child: Child) -> None:
         child.kill()
-        # Where the worker ends, all are reaped together.
-        if self.expecting and child in self._all:
+        # When the worker ends, all are reaped together.
+        if self.accepting and child in self._all:
             self._all.discard(child)
             self._thread.submit(child.reap)
 
     def put_back(self, child: Child) -> None:
-        """The child is free again; one that is dead, used up, or was told to stop is forgotten."""
+        """The child is free again. One that has ended, is out of memory, or was asked to stop is dropped."""
         if child in self._idle:
             return
-        if child.alive and not child.told_to_stop and not child.used_up:
+        if child.alive and not child.asked_to_stop and not child.used_up:
             self._idle.append(child)
         else:
             self._forget(child)
 
-    def expect_no_more(self) -> None:
-        """The worker ends: who waits for a child that is not ready is told at once that none will be."""
-        self.expecting = False
+    def accept_no_more(self) -> None:
+        """The worker ends: a wait for a child that is not ready ends at once, with an error."""
+        self.accepting = False
         for child in list(self._all):
             if not child.has_been_ready:
                 child.kill()
 
     async def close(self) -> None:
-        self.expecting = False
+        self.accepting = False
         for child in list(self._all):
             child.kill()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reap)
         self._thread.shutdown(wait=False)
 
     def _reap(self) -> None:
-        """In the thread of births, and so after the last of them, of which the loop may not know yet."""
+        """In the thread that starts children, and so after the last start, which the loop may not know of yet."""
         for child in list(self._all):
             if child.alive:
                 child.kill()
             child.reap()
             self._all.discard(child)
 
-    async def _born(self, module: str) -> Child:
-        if not self.expecting:
-            raise ChildNotBorn("no child process is started any more: the worker ends")
+    async def _start(self, module: str) -> Child:
+        if not self.accepting:
+            raise ChildStartError("no child process is started any more: the worker ends")
         try:
-            child = await asyncio.get_running_loop().run_in_executor(self._thread, self._give_birth, module)
+            child = await asyncio.get_running_loop().run_in_executor(self._thread, self._start_process, module)
         except (OSError, RuntimeError) as error:
-            raise ChildNotBorn(f"no child process could be started: {error}") from error
-        if not self.expecting:
-            raise ChildNotBorn("no child process is needed any more: the worker ends")
+            raise ChildStartError(f"no child process could be started: {error}") from error
+        if not self.accepting:
+            raise ChildStartError("no child process is needed any more: the worker ends")
         child.listen(asyncio.get_running_loop())
         return child
 
-    def _give_birth(self, module: str) -> Child:
+    def _start_process(self, module: str) -> Child:
         child = Child(self._context, module, self._begin)
         self._all.add(child)
         return child
@@ -146,14 +145,14 @@ class Children:
     def _assignment(self, run: Run) -> Assignment:
         (job,) = run.jobs
         handler = run.handler
-        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None, _home=None, _unread=None))
+        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None, _home=None))
         return Assignment(
             module=handler.function.__module__,
             qualname=handler.function.__qualname__,
             name=handler.name,
             dsn=self._database.dsn(),
             schema=self._database.schema,
-            capture_logs=run.desk.capture_logs,
+            capture_logs=run.services.capture_logs,
             job=fields,
         )
 
@@ -174,10 +173,10 @@ class Child:
         self._answer: asyncio.Future[Ending] | None = None
         self._run: Run | None = None
         self._begins = False
-        """Whether it has said that it has the job: what becomes of it from then on may be the job's fault."""
-        self._settling: set[asyncio.Task[None]] = set()
+        """Whether it has received the job: from then on a crash may be caused by the job."""
+        self._flushing: set[asyncio.Task[None]] = set()
         self.alive = True
-        self.told_to_stop = False
+        self.asked_to_stop = False
         self.used_up = False
         self._ready: asyncio.Future[bool] | None = None
 
@@ -191,7 +190,7 @@ class Child:
         return self._ready is not None and self._ready.done()
 
     async def is_ready(self) -> bool:
-        """Waits until it is. False: it died first."""
+        """Wait until the child is ready. False: it ended first."""
         assert self._ready is not None
         return await asyncio.shield(self._ready) and self.alive
 
@@ -200,9 +199,9 @@ class Child:
         try:
             self._pipe.send_bytes(packed(assignment))
         except OSError:
-            self._died()
+            self._on_end()
         if not self.alive:
-            # It died while it waited, not through the job's fault.
+            # It ended while it was idle: the job is not the cause.
             return Interrupted()
         self._run = run
         self._begins = False
@@ -210,8 +209,8 @@ class Child:
         return await self._answer
 
     def interrupt(self) -> None:
-        """Tells the handler to stop."""
-        self.told_to_stop = True
+        """Ask the handler to stop."""
+        self.asked_to_stop = True
         self._signal(STOP_SIGNAL)
 
     def kill(self) -> None:
@@ -219,17 +218,17 @@ class Child:
         if self._loop is not None and self.alive:
             self._loop.remove_reader(self._pipe.fileno())
         self.alive = False
-        self._tell_ready(False)
+        self._set_ready(False)
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(Crashed("the child process was killed"))
 
     def reap(self) -> None:
-        with contextlib.suppress(ValueError):  # closed already, or not to be killed
+        with contextlib.suppress(ValueError):  # closed already, or cannot be killed
             self._process.join(5)
             self._process.close()
         self._pipe.close()
 
-    def _tell_ready(self, ready: bool) -> None:
+    def _set_ready(self, ready: bool) -> None:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(ready)
 
@@ -242,40 +241,40 @@ class Child:
         try:
             message = json.loads(self._pipe.recv_bytes())
         except (EOFError, OSError):
-            self._died()
+            self._on_end()
             return
         if "ready" in message:
-            self._tell_ready(True)
+            self._set_ready(True)
         elif "begins" in message:
             self._begins = True
-        elif "said" in message and self._run is not None:
-            self._hear(self._run, msgspec.convert(message, Said))
+        elif "reports" in message and self._run is not None:
+            self._on_reports(self._run, msgspec.convert(message, Reports))
         elif "kind" in message and self._answer is not None and not self._answer.done():
             self.used_up = message["used_up"]
             if message["completed_by_handler"] and self._run is not None:
                 self._run.by_handler.update(job.id for job in self._run.jobs)
             self._answer.set_result(_ending(message))
 
-    def _hear(self, run: Run, said: Said) -> None:
+    def _on_reports(self, run: Run, message: Reports) -> None:
         (job,) = run.jobs
-        run.reporter(job).feed(said.said, said.left_out)
-        if said.settle:
-            settling = asyncio.ensure_future(self._settle(run, job, said))
-            self._settling.add(settling)
-            settling.add_done_callback(self._settling.discard)
+        run.reporter(job).feed(message.reports, message.left_out)
+        if message.flush:
+            flushing = asyncio.ensure_future(self._flush(run, job, message))
+            self._flushing.add(flushing)
+            flushing.add_done_callback(self._flushing.discard)
 
-    async def _settle(self, run: Run, job: Job, said: Said) -> None:
-        written = await run.desk.post.asettle(run.reporter(job), ends=said.ends)
+    async def _flush(self, run: Run, job: Job, message: Reports) -> None:
+        written = await run.services.sink.aflush(run.reporter(job), ends=message.ends)
         if self.alive:
-            with contextlib.suppress(OSError):  # it is about to be found dead
-                self._pipe.send_bytes(msgspec.json.encode(Settled(said.settle, written)))
+            with contextlib.suppress(OSError):  # it has ended
+                self._pipe.send_bytes(msgspec.json.encode(Flushed(message.flush, written)))
 
-    def _died(self) -> None:
+    def _on_end(self) -> None:
         if not self.alive:
             return
         assert self._loop is not None
         self.alive = False
-        self._tell_ready(False)
+        self._set_ready(False)
         self._loop.remove_reader(self._pipe.fileno())
         if self._answer is not None and not self._answer.done():
             self._process.join(1)

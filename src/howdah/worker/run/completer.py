@@ -1,10 +1,10 @@
-"""The completer: everything that a worker writes about the jobs it holds, in batches.
+"""The completer: writes the starts, reports and endings of the jobs that a worker holds, in batches.
 
-One batch is written while the next one gathers: alone, an ending is written at once; under load, batches
-grow by themselves. A batch that the database refuses as a whole is halved until the culprit is found, so that one
-bad row never keeps its neighbours from ending. The culprit is written on its own. A job that another transaction has
-locked is passed over, and tried again in short intervals until the lock is gone. A batch that the server cuts short
-(statement_timeout) is halved, too, and those that follow stay small for a while.
+One batch is written while the next one gathers. A single ending is written at once; under load, batches grow by
+themselves. A batch that the database refuses is halved until the bad row is found, so that it never keeps the others from
+ending. The bad row is then written on its own. A job that another transaction has locked is skipped, and tried again at
+short intervals until the lock is gone. A batch that the server cuts short (statement_timeout) is halved too, and the next
+ones stay small for a while.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import contextlib
 import logging
 import threading
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Container, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from howdah.checks.context import Context
-from howdah.db.batch_size import Portion
+from howdah.db.batch_size import BatchSize
 from howdah.db.database import Database
 from howdah.db.outage import Backoff, is_cut_short
 from howdah.db.plan import Begin, Plan
@@ -28,12 +27,11 @@ from howdah.handlers.outcome import Ending, Failed, in_ascii
 from howdah.model.failure import describe, loggable
 from howdah.model.job import Job
 from howdah.worker import calls
-from howdah.worker.background.connection import Link
-from howdah.worker.background.service import Complaint
-from howdah.worker.calls import Hold
-from howdah.worker.progress.buffer import Persist, Reports, is_about_the_value
+from howdah.worker.calls import ClaimRef, claim_ref
+from howdah.worker.connection import WorkerConnection
+from howdah.worker.progress.buffer import Persist, ProgressBuffer, is_about_the_value
 from howdah.worker.progress.tracker import Tracker
-from howdah.worker.run.run import hold_of
+from howdah.worker.service import CutShortWarning
 
 log = logging.getLogger("howdah.worker")
 
@@ -41,11 +39,11 @@ R = TypeVar("R")
 
 BATCH = 2_000
 GATHERED = 1_000
-"""Endings that are worth a write of their own while more are about to come: each write is a commit."""
+"""This many endings are written even if more are about to come. Each write is a commit."""
 PATIENCE = 2.0
 """Seconds that a batch may take before it is divided."""
 LOOK_AGAIN = 0.05
-"""Seconds after which a job that is locked is tried again; they grow tenfold while it stays so."""
+"""Seconds after which a locked job is tried again. They grow up to tenfold."""
 
 
 class Ended(NamedTuple):
@@ -54,7 +52,7 @@ class Ended(NamedTuple):
 
 
 class Written(NamedTuple):
-    """An ending that is in the database, as the status that the job has now, or that was refused there (None)."""
+    """An ending that was written, with the new status of the job; None if the database refused it."""
 
     job: Job
     ending: Ending
@@ -62,28 +60,29 @@ class Written(NamedTuple):
 
 
 class Completer:
-    """Writes starts, reports and endings."""
+    """Writes starts, reports and endings. It is the ReportSink of a worker."""
 
     def __init__(
         self,
         database: Database,
-        link: Link,
+        connection: WorkerConnection,
         context: Context,
-        written: Callable[[Sequence[Written]], None],
+        on_written: Callable[[Sequence[Written]], None],
         more_comes: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
-        self._link = link
+        self._connection = connection
         self._context = context
-        self._written = written
+        self._on_written = on_written
         self._more_comes = more_comes
-        """Whether jobs are about to run, some of which may end at once."""
+        """Whether jobs are about to run that may end at once."""
         self._endings: list[Ended] = []
         self._starts: list[tuple[Sequence[Job], asyncio.Future[set[uuid.UUID]]]] = []
-        self._settling: list[tuple[Hold, asyncio.Future[bool]]] = []
-        self._reports = Reports(context, self._hear)
-        self._report_timer: asyncio.TimerHandle | None = None
-        self._something = asyncio.Event()
+        self._flushes: list[tuple[ClaimRef, asyncio.Future[bool]]] = []
+        self._buffer = ProgressBuffer(context, self._wake_from_thread)
+        self.changed = self._buffer.changed
+        self._timer: asyncio.TimerHandle | None = None
+        self._work_waiting = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = False
@@ -91,10 +90,10 @@ class Completer:
         self._locked: list[Ended] = []
         self._waiting_for_locks = False
         self._slow: list[Ended] = []
-        """Those that the server cuts short although they are alone."""
+        """Endings that the server cuts short although each is written alone."""
         self._trying_slow = False
-        self._portion = Portion(BATCH)
-        self._complaint = Complaint()
+        self._batch_size = BatchSize(BATCH)
+        self._cut_short = CutShortWarning()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._task = asyncio.create_task(self._work(), name="howdah completer")
@@ -106,182 +105,188 @@ class Completer:
     def end(self, job: Job, ending: Ending) -> None:
         self._endings.append(Ended(job, ending))
         if len(self._endings) == 1:
-            self._stir()
+            self._wake()
 
     async def start(self, jobs: Sequence[Job]) -> set[uuid.UUID]:
-        """Marks claimed jobs as running, and answers which of them may be run."""
+        """Mark claimed jobs as running. Returns those that may run."""
         answer: asyncio.Future[set[uuid.UUID]] = self._loop.create_future()
         self._starts.append((jobs, answer))
-        self._stir()
+        self._wake()
         return await answer
 
     def forget(self, job: Job) -> None:
-        """The job is somebody else's: what was said of it here does not count."""
-        self._reports.forget(hold_of(job))
+        """The job is no longer held here: drop its reports."""
+        self._buffer.forget(claim_ref(job))
 
-    # What handlers say; from any thread
+    # For reports, from any thread
 
-    def changed(self, tracker: Tracker) -> None:
-        self._reports.changed(tracker)
-
-    def settle(self, tracker: Tracker, *, ends: bool) -> bool:
-        """Answers whether what was said of a job is written, which it waits for, if nobody has locked the job."""
+    def flush(self, tracker: Tracker, *, ends: bool) -> bool:
+        """Wait until the reports of a job are written, unless the job is locked. Return whether they are."""
         if threading.get_ident() != self._thread:
-            settled = self.asettle(tracker, ends=ends)
-            return asyncio.run_coroutine_threadsafe(settled, self._loop).result()
-        # Nothing else can be done on this loop until this returns.
+            flushed = self.aflush(tracker, ends=ends)
+            return asyncio.run_coroutine_threadsafe(flushed, self._loop).result()
+        # The loop is blocked until this returns.
         if not ends:
-            return tracker.hold not in self._reports or self._reports.settle(tracker, self._database.run)
-        tracker.tell_left_out()
-        return tracker.hold not in self._reports
+            return tracker.ref not in self._buffer or self._buffer.write_now(tracker, self._database.run)
+        tracker.record_left_out()
+        return tracker.ref not in self._buffer
 
-    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool:
-        """``settle``, awaited."""
+    async def aflush(self, tracker: Tracker, *, ends: bool) -> bool:
+        """``flush``, awaited."""
         if ends:
-            tracker.tell_left_out()
-        if tracker.hold not in self._reports:
+            tracker.record_left_out()
+        if tracker.ref not in self._buffer:
             return True
         if self._task.done():
             return False
         answer: asyncio.Future[bool] = self._loop.create_future()
-        self._settling.append((tracker.hold, answer))
-        self._stir()
-        return await answer or await self._reports.write_alone(self._through_pool, tracker.hold, within=PATIENCE)
+        self._flushes.append((tracker.ref, answer))
+        self._wake()
+        return await answer or await self._buffer.write_alone(self._through_pool, tracker.ref, within=PATIENCE)
 
     def rest(self, tracker: Tracker) -> Plan[None]:
-        """Writes what could not be settled, together with the end of the job."""
-        tracker.aside = True  # until that is committed, the job is locked
+        """Write what could not be flushed, together with the end of the job."""
+        tracker.aside = True  # the job is locked until that is committed
         yield Begin()  # in the caller's transaction, a part that can fail alone
-        yield from self._reports.last_words(tracker)
+        yield from self._buffer.write_rest(tracker)
 
-    async def flush(self) -> None:
-        """Waits until everything that was said is written."""
-        self._stir()
+    async def flush_all(self) -> None:
+        """Wait until everything is written."""
+        self._wake()
         await self._idle.wait()
         if self._stragglers:
             await asyncio.wait(set(self._stragglers), timeout=PATIENCE)
 
     async def close(self) -> None:
         self._closing = True
-        self._something.set()
+        self._work_waiting.set()
         await self._task
-        _answer(self._settling, self._reports)
+        _answer(self._flushes, self._buffer)
 
     # The loop
 
-    def _hear(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is left to be told
-            self._loop.call_soon_threadsafe(self._stir)
+    def _wake_from_thread(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._wake)
 
-    def _stir(self) -> None:
+    def _wake(self) -> None:
         self._idle.clear()
-        self._something.set()
+        self._work_waiting.set()
 
     async def _work(self) -> None:
         while not self._closing or self._starts or self._endings:
-            await self._something.wait()
-            self._something.clear()
+            await self._work_waiting.wait()
+            self._work_waiting.clear()
             try:
-                await self._write_starts()
-                await self._write_at_once()
-                await self._write_endings()
-                # Each time: where jobs end without a pause, the others are to be seen too.
-                await self._write_reports()
+                if self._starts:
+                    await self._write_starts()
+                if self._flushes:
+                    await self._write_flushes()
+                if self._endings:
+                    await self._write_endings()
+                # Each time: if jobs end without a pause, the reports of the others are written too.
+                if self._buffer:
+                    await self._write_reports()
             except DatabaseUnavailable:
-                return  # the worker ends, and what is not written comes back when its lease has passed
+                return  # the worker ends, and the jobs return to the queue when its lease has passed
             except Exception as error:
-                log.error("the completer failed unexpectedly; it goes on", exc_info=loggable(error))
-                self._something.set()
+                log.error("the completer failed unexpectedly and continues", exc_info=loggable(error))
+                self._work_waiting.set()
                 await asyncio.sleep(0.1)
-            if self._starts or self._endings or self._settling:
-                self._something.set()
-            elif not self._reports:
+            if self._starts or self._endings or self._flushes:
+                self._work_waiting.set()
+            elif not self._buffer:
                 self._idle.set()
 
     async def _write_starts(self) -> None:
         starts, self._starts = self._starts, []
-        if not starts:
-            return
-        begun = await self._started([hold_of(job) for jobs, _ in starts for job in jobs])
+        begun = await self._started([claim_ref(job) for jobs, _ in starts for job in jobs])
         for _, answer in starts:
             if not answer.done():
                 answer.set_result(begun)
 
-    async def _started(self, holds: Sequence[Hold]) -> set[uuid.UUID]:
-        """Those that were started."""
-        size = min(self._portion.size, len(holds))
-        if size < len(holds):
-            return await self._started(holds[:size]) | await self._started(holds[size:])
+    async def _started(self, refs: Sequence[ClaimRef]) -> set[uuid.UUID]:
+        """Start jobs. Returns those that were started."""
+        size = min(self._batch_size.size, len(refs))
+        if size < len(refs):
+            return await self._started(refs[:size]) | await self._started(refs[size:])
         try:
-            begun = await self._until_reached(lambda: calls.start(self._context, holds))
+            begun = await self._until_reached(lambda: calls.start(self._context, refs))
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
-            self._start_failed(holds, error)
+            self._start_failed(refs, error)
         else:
-            self._portion.went_well(size)
+            self._batch_size.went_well(size)
             return begun
         if size == 1:
             return set()
-        return await self._started(holds[: size // 2]) | await self._started(holds[size // 2 :])
+        return await self._started(refs[: size // 2]) | await self._started(refs[size // 2 :])
 
-    def _start_failed(self, holds: Sequence[Hold], error: Exception) -> None:
+    def _start_failed(self, refs: Sequence[ClaimRef], error: Exception) -> None:
         if is_cut_short(error):
-            self._portion.was_cut_short(len(holds))
-            if len(holds) == 1:
-                self._complaint.say(f"job {holds[0][0]} is not started, and goes back")
+            self._batch_size.was_cut_short(len(refs))
+            if len(refs) == 1:
+                self._cut_short.log(f"job {refs[0][0]} is not started, and is handed back")
         elif not isinstance(error, TimeoutError):
-            log.error("a write was refused by the database", exc_info=loggable(error))
+            log.error("the database refused a write", exc_info=loggable(error))
 
     async def _write_endings(self) -> None:
         while self._more_comes() and 0 < len(self._endings) < GATHERED:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        size = self._portion.size
+        size = self._batch_size.size
         batch, self._endings = self._endings[:size], self._endings[size:]
         await self._write_batch(batch, self._until_reached)
 
     async def _write_batch(self, batch: Sequence[Ended], persist: Persist) -> None:
-        if batch and self._reports:
-            batch = await self._after_last_words(batch, persist)
-        for group in _by_kind(batch):
+        if batch and self._buffer:
+            batch = await self._after_reports(batch, persist)
+        by_kind: dict[type, list[Ended]] = {}
+        for ended in batch:
+            by_kind.setdefault(type(ended.ending), []).append(ended)
+        for group in by_kind.values():
             await self._write(group, persist)
 
-    async def _after_last_words(self, batch: Sequence[Ended], persist: Persist) -> list[Ended]:
-        """Writes what was said of jobs that end. Those for which that has to wait have to wait too."""
-        said = {hold for ended in batch if (hold := hold_of(ended.job)) in self._reports}
-        waiting = await self._reports.write(persist, said, alone=True)
-        self._put_off([ended for ended in batch if hold_of(ended.job) in waiting])
-        return [ended for ended in batch if hold_of(ended.job) not in waiting]
+    async def _after_reports(self, batch: Sequence[Ended], persist: Persist) -> list[Ended]:
+        """Write the last reports of jobs that end. If those have to wait, the ending has to wait too."""
+        refs = [claim_ref(ended.job) for ended in batch]
+        waiting = await self._buffer.write(persist, [ref for ref in refs if ref in self._buffer], alone=True)
+        if waiting:
+            self._put_off([ended for ended in batch if claim_ref(ended.job) in waiting])
+        return [ended for ended in batch if claim_ref(ended.job) not in waiting]
 
     async def _write(self, group: Sequence[Ended], persist: Persist) -> None:
-        size = min(self._portion.size, len(group))
+        size = min(self._batch_size.size, len(group))
         if size < len(group):
             await self._write(group[:size], persist)
             await self._write(group[size:], persist)
             return
-        pairs = [(hold_of(job), ending) for job, ending in group]
+        pairs = [(claim_ref(job), ending) for job, ending in group]
         try:
             statuses, locked = await persist(lambda: calls.end(self._context, pairs))
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
-            # Whatever it was: an ending that is dropped here would leave its job held for ever.
+            # For any error: an ending that is dropped here would leave its job held forever.
             if is_cut_short(error):
-                self._portion.was_cut_short(size)
+                self._batch_size.was_cut_short(size)
             if size > 1:
                 await self._write(group[: size // 2], persist)
                 await self._write(group[size // 2 :], persist)
             elif is_cut_short(error):
                 self._is_slow(group[0])
             else:
-                self._write_alone(group[0], error)
+                self._begin(self._insist(group[0], error))
             return
-        self._portion.went_well(size)
-        self._put_off([ended for ended in group if ended.job.id in locked])
-        self._tell([Written(job, ending, statuses.get(job.id)) for job, ending in group if job.id not in locked])
+        self._batch_size.went_well(size)
+        if locked:
+            self._put_off([ended for ended in group if ended.job.id in locked])
+        self._report_written(
+            [Written(job, ending, statuses.get(job.id)) for job, ending in group if job.id not in locked]
+        )
 
     def _put_off(self, batch: Sequence[Ended]) -> None:
-        """Keeps the endings of jobs that another transaction has locked, and sees to it that they are tried again."""
+        """Keep the endings of jobs that another transaction has locked, and try them again."""
         self._locked += batch
         if self._locked and not self._waiting_for_locks:
             self._waiting_for_locks = True
@@ -294,7 +299,7 @@ class Completer:
                 await asyncio.sleep(pause)
                 batch, self._locked = self._locked, []
                 try:
-                    # Not by the link, which others would wait for.
+                    # Not on the worker's connection: other writes would wait for it.
                     await self._write_batch(batch, self._through_pool)
                 except DatabaseUnavailable:
                     self._locked += batch
@@ -303,15 +308,17 @@ class Completer:
             self._waiting_for_locks = False
 
     def _is_slow(self, ended: Ended) -> None:
-        """Keeps an ending that takes longer than the server allows. Its job stays held."""
-        self._complaint.say(f"the end of {ended.job.job_type} {ended.job.id} is tried again, and the job stays held")
+        """Keep an ending that takes longer than the server allows. Its job stays held."""
+        self._cut_short.log(
+            f"the end of {ended.job.job_type} {ended.job.id} will be tried again, and the job stays held"
+        )
         self._slow.append(ended)
         if not self._trying_slow:
             self._trying_slow = True
             self._begin(self._write_slow())
 
     async def _write_slow(self) -> None:
-        """One at a time, and more once one gets through: each that does not has cost the server all the time that it allows."""
+        """Write one at a time, and more once one succeeds: each failure costs the server a whole statement_timeout."""
         backoff, size = Backoff(longest=10), 1
         try:
             while self._slow and not self._closing:
@@ -328,33 +335,30 @@ class Completer:
         finally:
             self._trying_slow = False
 
-    def _write_alone(self, ended: Ended, error: Exception) -> None:
-        self._begin(self._insist(ended, error))
-
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._stragglers.add(task)
         task.add_done_callback(self._stragglers.discard)
 
     async def _insist(self, ended: Ended, error: Exception) -> None:
-        """Writes one ending, however long that takes; what cannot be stored at all becomes a failure that can."""
+        """Write one ending, however long that takes. An ending that cannot be stored becomes a failure that can."""
         job, ending = ended
         backoff, refusals = Backoff(), 0
         while True:
             if isinstance(error, InvalidInput) and (plainer := in_ascii(ending)) != ending:
-                # The database's encoding lacks a character of it.
+                # The database's encoding lacks one of its characters.
                 ending = plainer
             elif is_about_the_value(error) and refusals < 2:
                 refusals += 1
                 reason = describe(loggable(error))
-                log.error("the end of %s %s was refused by the database: %s", job.job_type, job.id, reason)
-                # Refused again: it is the job's retry policy that is wrong, and without one there is no next attempt.
+                log.error("the database refused the end of %s %s: %s", job.job_type, job.id, reason)
+                # Refused again: the job's retry policy is wrong, and without one there is no next attempt.
                 give_up = refusals == 2
                 ending = Failed(f"this attempt's end could not be stored: {describe(error)[:1000]}", give_up=give_up)
             try:
-                if await self._reports.write(self._through_pool, {hold_of(job)}, alone=True):
+                if await self._buffer.write(self._through_pool, [claim_ref(job)], alone=True):
                     raise TimeoutError
-                statuses, locked = await self._database.arun(calls.end(self._context, [(hold_of(job), ending)]))
+                statuses, locked = await self._database.arun(calls.end(self._context, [(claim_ref(job), ending)]))
                 if locked:
                     raise TimeoutError
             except Exception as refused:  # noqa: BLE001
@@ -363,40 +367,39 @@ class Completer:
                     return
                 await asyncio.sleep(backoff.next())
             else:
-                self._tell([Written(job, ending, statuses.get(job.id))])
+                self._report_written([Written(job, ending, statuses.get(job.id))])
                 return
 
-    def _tell(self, written: Sequence[Written]) -> None:
-        if self._reports:
+    def _report_written(self, written: Sequence[Written]) -> None:
+        if self._buffer:
             for job, _, _ in written:
-                self._reports.forget(hold_of(job))
+                self._buffer.forget(claim_ref(job))
         try:
-            self._written(written)
+            self._on_written(written)
         except Exception:
-            log.exception("unexpected, after the ends of %d jobs were written", len(written))
+            log.exception("unexpected error after the ends of %d jobs were written", len(written))
 
-    async def _write_at_once(self) -> None:
-        """Writes what was said of jobs that wait for it."""
-        settling, self._settling = self._settling, []
-        left: Container[Hold] = self._reports
+    async def _write_flushes(self) -> None:
+        """Write the reports for which a handler waits."""
+        flushes, self._flushes = self._flushes, []
+        left: Container[ClaimRef] = self._buffer
         try:
-            if settling:
-                left = await self._reports.write(self._until_reached, {hold for hold, _ in settling})
+            left = await self._buffer.write(self._until_reached, {ref for ref, _ in flushes})
         finally:
-            _answer(settling, left)
+            _answer(flushes, left)
 
     async def _write_reports(self) -> None:
-        """Writes what was said, if it is time for that, or sees to it that somebody looks when it is."""
-        wait = self._reports.wait()
+        """Write reports if it is time for that, or set a timer."""
+        wait = self._buffer.wait()
         if wait is None:
             return
         if wait <= 0 or self._closing:
-            self._reports.write_aside(self._through_pool)
-            await self._reports.write(self._until_reached)
-            wait = self._reports.wait()
-        if self._report_timer is not None:
-            self._report_timer.cancel()
-        self._report_timer = None if wait is None else self._loop.call_later(wait, self._something.set)
+            self._buffer.write_aside(self._through_pool)
+            await self._buffer.write(self._until_reached)
+            wait = self._buffer.wait()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if wait is None else self._loop.call_later(wait, self._work_waiting.set)
 
     # Calls
 
@@ -405,26 +408,19 @@ class Completer:
             return await self._database.arun(plan())
 
     async def _until_reached(self, plan: Callable[[], Plan[R]]) -> R:
-        """Runs a plan, again and again while the database cannot be reached. Fenced: doing it twice changes nothing."""
+        """Run a plan, again while the database cannot be reached. By the fence, running it twice changes nothing."""
         backoff = Backoff(longest=2)
         while True:
             try:
                 async with asyncio.timeout(PATIENCE):
-                    return await self._link.run(plan())
+                    return await self._connection.run(plan())
             except DatabaseUnavailable:
                 if self._closing:
                     raise
                 await asyncio.sleep(backoff.next())
 
 
-def _by_kind(batch: Sequence[Ended]) -> Iterator[list[Ended]]:
-    groups: defaultdict[type, list[Ended]] = defaultdict(list)
-    for ended in batch:
-        groups[type(ended.ending)].append(ended)
-    return iter(groups.values())
-
-
-def _answer(settling: Sequence[tuple[Hold, asyncio.Future[bool]]], left: Container[Hold]) -> None:
-    for hold, answer in settling:
+def _answer(flushes: Sequence[tuple[ClaimRef, asyncio.Future[bool]]], left: Container[ClaimRef]) -> None:
+    for ref, answer in flushes:
         if not answer.done():
-            answer.set_result(hold not in left)
+            answer.set_result(ref not in left)

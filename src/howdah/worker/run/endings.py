@@ -1,6 +1,6 @@
-"""What becomes of a job: a handler's return value or exception, as the ending that is written.
+"""Endings: a handler's return value or exception, as the ending that is written.
 
-Pure, and shared with child processes: the exception itself never leaves the process that it was raised in.
+Pure functions, shared with child processes. The exception itself never leaves the process in which it was raised.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from howdah.checks import options
 from howdah.checks.context import Context
-from howdah.checks.values import stored_json
+from howdah.checks.values import clean_text, stored_json
 from howdah.errors import InvalidInput
 from howdah.handlers.handler import AnyHandler
 from howdah.handlers.outcome import (
@@ -20,9 +20,11 @@ from howdah.handlers.outcome import (
     Cancelled,
     Completed,
     CompletedByHandler,
+    Crashed,
     Ending,
     Fail,
     Failed,
+    Interrupted,
     Outcome,
     Retry,
     Snooze,
@@ -34,12 +36,11 @@ from howdah.model.job import Job
 
 log = logging.getLogger("howdah.worker")
 
-
 NOTHING_MORE: Final = Completed()
 
 
 class EndedInChild(Exception):
-    """What a handler raised in a child process, as far as that can be told here: its text."""
+    """What a handler raised in a child process: only its text crosses the pipe."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(getattr(ending, "error", None) or getattr(ending, "reason", None) or type(ending).__name__)
@@ -95,7 +96,7 @@ def of_error(handler: AnyHandler, job: Job, error: BaseException) -> Ending:
     if isinstance(error, retries.give_up):
         return Failed(failed.error, failed.traceback, give_up=True)
     if retries.stored is None and job.retry_policy is not None:
-        # Chosen for this very job: it stands above what its handler says of all.
+        # Chosen for this very job: it has precedence over the rules of its handler.
         return failed
     if retries.decide is not None:
         return _decided(handler, job, error, failed)
@@ -121,7 +122,7 @@ def unreadable(error: BaseException) -> Failed:
 
 
 def by_handler(ending: Ending) -> CompletedByHandler:
-    """The handler completed its job itself, and then ended so."""
+    """The handler completed its job itself, and then ended with this."""
     if isinstance(ending, CompletedByHandler):
         return ending
     if isinstance(ending, Completed):
@@ -130,7 +131,7 @@ def by_handler(ending: Ending) -> CompletedByHandler:
 
 
 def storable(context: Context, ending: Ending) -> Ending:
-    """The ending with its result as the database takes it; a result that cannot be stored is a failure."""
+    """The ending with its result in the form that the database stores; a result that cannot be stored is a failure."""
     if not isinstance(ending, Completed) or ending.result is None:
         return ending
     try:
@@ -139,3 +140,57 @@ def storable(context: Context, ending: Ending) -> Ending:
         return Failed(f"the handler's result cannot be stored: {error}", give_up=True)
     except Exception as error:  # noqa: BLE001
         return Failed(f"the handler's result cannot be encoded: {describe(error)}", give_up=True)
+
+
+# How an ending is counted and logged
+
+
+def counted_as(ending: Ending, status: str | None) -> str:
+    """The count of an ending in the summary; status: the new one of the job, None if the database refused the ending."""
+    match ending:
+        case _ if status is None:
+            return "refused"
+        case Completed() | CompletedByHandler():
+            return "completed"
+        case Failed() | Crashed() if status == "pending":
+            return "retried"
+        case Snoozed() if status == "pending":
+            return "snoozed"
+        case Interrupted() if status == "pending":
+            return "handed_back"
+        case _:
+            return status
+
+
+def log_ending(job: Job, ending: Ending, status: str | None, *, is_private: bool) -> None:
+    """Log how a job ended, without its arguments; if values are encrypted, also without its error."""
+    if status is None and not isinstance(ending, Interrupted):
+        log.warning(
+            "the end of %s %s came too late and changed nothing: the job was no longer held by this worker",
+            job.job_type,
+            job.id,
+            extra=log_fields(job, "refused"),
+        )
+    elif isinstance(ending, Failed | Crashed):
+        log.warning(
+            "%s %s failed (attempt %d of %d, %s): %s",
+            job.job_type,
+            job.id,
+            job.attempts,
+            job.max_attempts,
+            {"pending": "to be tried again", "failed": "for good"}.get(status or "", f"now {status}"),
+            f"howdah show {job.id} has the error" if is_private else _one_line(ending.error),
+            extra=log_fields(job, "failed"),
+        )
+    elif log.isEnabledFor(logging.DEBUG):
+        log.debug("%s %s: %s", job.job_type, job.id, status, extra=log_fields(job, type(ending).__name__.lower()))
+
+
+def log_fields(job: Job, event: str) -> dict[str, str]:
+    return {"event": event, "job_id": str(job.id), "job_type": job.job_type}
+
+
+def _one_line(text: str) -> str:
+    """The first line of an error, fit for any log."""
+    line = (clean_text(text).splitlines() or [""])[0][:200]
+    return "".join(c if c.isprintable() else "\ufffd" for c in line)

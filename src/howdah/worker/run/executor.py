@@ -1,9 +1,9 @@
-"""The executor: runs handlers, and says how their jobs ended. It never touches the database.
+"""The executor: runs handlers, and makes endings of their results. It never touches the database.
 
     bind the arguments → through the middleware → on the loop, in a thread or in a child → an ending
 
-A handler that is told to stop and does not end is abandoned: its job ends without it, its slot is free,
-and it is counted as leaked for as long as it lives on.
+A handler that does not end although it was asked to stop is abandoned: its job ends without it, its slot is free, and it
+counts as leaked until it ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import contextvars
 import functools
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from howdah.errors import InvalidArguments
@@ -20,10 +20,9 @@ from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted
 from howdah.model.failure import describe, traceback_of
 from howdah.model.job import Job
 from howdah.worker.run import endings, log_capture
-from howdah.worker.run.binding import bound
 from howdah.worker.run.children import Child, Children
 from howdah.worker.run.run import Run, StopReason
-from howdah.worker.run.threads import Ended, ThreadCall, Threads
+from howdah.worker.run.threads import OnResult, ThreadCall, Threads
 
 Called: TypeAlias = Job | Sequence[Job]
 Next: TypeAlias = Callable[[Called], Awaitable[Any]]
@@ -34,7 +33,7 @@ LEEWAY: dict[StopReason, float | None] = {
     "lost": 1.0,
     "fenced": 1.0,
     "shutdown": 1.0,
-    # The database ends it when the grace for cancelling has passed, and then it is lost.
+    # The database ends the job when the grace for cancelling has passed. Then it is lost.
     "cancelled": None,
 }
 CHILD_LEEWAY = 5.0
@@ -42,50 +41,122 @@ CAN_BE_EAGER = sys.version_info >= (3, 12)
 
 
 class Executor:
-    """Runs handlers."""
+    """The threads, child processes and middleware that the runs of a worker use, and where their results go."""
 
     def __init__(
         self,
-        threads: Threads,
+        threads: int,
         children: Children,
         middleware: Sequence[Middleware],
         *,
-        ended: Callable[[Run, Sequence[Ending | None]], None],
-        leaked: Callable[[int], None],
+        on_result: Callable[[Run, Sequence[Ending | None]], None],
+        on_leak: Callable[[int], None],
     ) -> None:
-        self._threads = threads
-        self._children = children
-        self._middleware = tuple(reversed(middleware))
-        self.has_middleware = bool(middleware)
-        self._ended = ended
-        self._leaked = leaked
-        self._loop = asyncio.get_running_loop()
+        """threads: the most that handlers may use at once."""
+        self.threads = Threads(threads, on_leak=on_leak)
+        self.children = children
+        self.middleware = tuple(reversed(middleware))
+        self.on_result = on_result
+        """Called once for each run, when its jobs are no longer its own."""
+        self.on_leak = on_leak
+        self.loop = asyncio.get_running_loop()
 
-    def launch(self, run: Run, child: Child | None = None) -> None:
-        """Begins a run, in a reserved child if there is one. ``ended`` is called once, when its jobs are no longer its own."""
-        _Flight(self, run, child).begin()
+    async def close(self) -> None:
+        self.threads.close()
+        await self.children.close()
 
-    async def call(self, flight: _Flight) -> Any:
-        run = flight.run
-        arguments = None if flight.child is not None else flight.bound()
-        if not self._middleware:
-            return await self._invoke(flight, arguments)
 
+class Invocation:
+    """The call of a run's handler: the task or the thread that it is in, and what it takes to stop it."""
+
+    __slots__ = ("_asked", "_bound", "_executor", "_started", "_task", "_thread", "_timers", "child", "done", "run")
+
+    def __init__(self, executor: Executor, run: Run, child: Child | None = None) -> None:
+        """child: a reserved child process, if the handler is to run in one."""
+        self._executor = executor
+        self.run = run
+        self.child = child
+        self.done = False
+        self._started = False
+        self._bound = False
+        self._asked = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._thread: ThreadCall | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        run, loop = self.run, self._executor.loop
+        run.on_stop = self._stop
+        if (timeout := run.timeout) is not None:
+            self._timers.append(loop.call_later(timeout, run.stop, "timed out"))
+        if run.handler.kind == "thread" and self.child is None and not self._executor.middleware:
+            # Nothing of it is on the loop: it needs no task.
+            self._start_in_thread(contextvars.copy_context())
+        elif CAN_BE_EAGER and loop.get_task_factory() is None:
+            # Its first step is taken at once: a handler that never waits costs the loop nothing. A longer name would cost
+            # more than all the rest; log_capture knows the run of a task.
+            name, work = run.handler.name, self._run()
+            self._task = asyncio.Task(work, loop=loop, name=name, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+            run.end_copy()
+        else:
+            self._task = loop.create_task(self._run(), name=f"job {run.label}")
+
+    def _start_in_thread(self, context: contextvars.Context) -> None:
+        self._started = True
+        context.run(log_capture.follow, self.run)
+        try:
+            arguments = self.run.arguments()
+            self._bound = True
+            self._call_in_thread(arguments, self._on_result, context)
+        except BaseException as error:  # noqa: BLE001
+            # As in _run: also an error of a type's own conversion concerns its job alone.
+            self._on_result(None, error)
+
+    def _call_in_thread(self, arguments: dict[str, Any], on_result: OnResult, context: contextvars.Context) -> None:
+        function = functools.partial(self.run.handler.function, **arguments)
+        self._thread = self._executor.threads.call(function, on_result, context, self.run.handler.name)
+
+    async def _run(self) -> None:
+        value, error, run = None, None, self.run
+        try:
+            self._started = True
+            log_capture.follow(run)
+            if run.reason is not None:
+                raise asyncio.CancelledError
+            arguments = {} if self.child is not None else run.arguments()
+            self._bound = True
+            if self._executor.middleware:
+                value = await self._through_middleware(arguments)
+            elif self.child is None and run.handler.kind == "async":
+                value = await run.handler.function(**arguments)
+                run.end_copy()
+            else:
+                value = await self._call(arguments)
+        except BaseException as raised:  # noqa: BLE001
+            # Any exception of a handler, SystemExit included, concerns its job alone.
+            error = raised
+            run.end_copy(error)
+        finally:
+            if self.child is not None:
+                self._executor.children.put_back(self.child)
+        self._on_result(value, error)
+
+    async def _through_middleware(self, arguments: dict[str, Any]) -> Any:
+        run = self.run
         run.bind()
 
         async def innermost(_: Called) -> Any:
-            return await self._invoke(flight, arguments)
+            return await self._call(arguments)
 
         chain: Next = innermost
-        for middleware in self._middleware:
+        for middleware in self._executor.middleware:
             chain = _wrapped(middleware, chain)
         return await chain(run.jobs[0] if run.handler.batch is None else run.jobs)
 
-    async def _invoke(self, flight: _Flight, arguments: dict[str, Any] | None) -> Any:
-        run = flight.run
-        if arguments is None:
-            assert flight.child is not None
-            ending = await self._children.run(run, flight.child)
+    async def _call(self, arguments: dict[str, Any]) -> Any:
+        run = self.run
+        if self.child is not None:
+            ending = await self._executor.children.run(run, self.child)
             if not isinstance(ending, Completed):
                 raise endings.EndedInChild(ending)
             return ending.result
@@ -97,19 +168,97 @@ class Executor:
                 raise
             run.end_copy()
             return value
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self.call_in_thread(flight, arguments, functools.partial(_answer, future), contextvars.copy_context())
+        future: asyncio.Future[Any] = self._executor.loop.create_future()
+        self._call_in_thread(arguments, functools.partial(_answer, future), contextvars.copy_context())
         try:
             return await future
         except _Raised as raised:
             raise raised.error from None
 
-    def call_in_thread(
-        self, flight: _Flight, arguments: dict[str, Any], ended: Ended, context: contextvars.Context
-    ) -> None:
-        handler = flight.run.handler
-        function = functools.partial(handler.function, **arguments)
-        flight.uses_thread(self._threads.call(function, ended, context, handler.name))
+    # Its result
+
+    def _on_result(self, value: Any, error: BaseException | None) -> None:
+        """Called when the handler returned or raised."""
+        if self.done:
+            if self._thread is None and self.child is None:
+                self._executor.on_leak(-1)
+            return
+        try:
+            made = self._endings(value, error)
+        except BaseException as unreadable:  # noqa: BLE001
+            failed = Failed(f"what the handler returned or raised could not be read: {describe(unreadable)}")
+            made = [failed for _ in self.run.jobs]
+        self._finish(made)
+
+    def _endings(self, value: Any, error: BaseException | None) -> Sequence[Ending]:
+        run = self.run
+        if isinstance(error, InvalidArguments) and not self._bound:
+            return [endings.unreadable(error) for _ in run.jobs]
+        if error is not None:
+            run.bind()  # a retry rule of the user may look at the job
+            stopped = self._interrupted(error)
+            return [stopped or endings.of_error(run.handler, job, error) for job in run.jobs]
+        if run.handler.batch is None or self.child is not None:
+            return [endings.of_value(run.handler, run.jobs[0], value)]
+        return endings.of_batch(run.handler, run.jobs, value)
+
+    def _interrupted(self, error: BaseException | None) -> Ending | None:
+        """The ending of a run that was asked to stop, and did."""
+        match self.run.reason:
+            case None:
+                return None
+            case "timed out":
+                return Failed(f"timed out after {self.run.timeout:g} s", None if error is None else traceback_of(error))
+            case _:
+                return Interrupted()
+
+    def _finish(self, made: Sequence[Ending | None]) -> None:
+        run = self.run
+        self.done = True
+        run.on_stop = None
+        for timer in self._timers:
+            timer.cancel()
+        if run.by_handler or run.lost or run.reason == "lost":
+            made = [self._unless_over(job, ending) for job, ending in zip(run.jobs, made, strict=True)]
+        self._executor.on_result(run, made)
+
+    def _unless_over(self, job: Job, ending: Ending | None) -> Ending | None:
+        if job.id in self.run.by_handler:
+            return None if ending is None else endings.by_handler(ending)
+        return None if self.run.reason == "lost" or job.id in self.run.lost else ending
+
+    # Stopping it
+
+    def _stop(self, reason: StopReason) -> None:
+        leeway = LEEWAY[reason]
+        if self.child is not None:
+            leeway = CHILD_LEEWAY if reason == "cancelled" else leeway
+            if self._started:
+                self.child.interrupt()
+        elif self._thread is None and self._started and not self._asked:
+            # Only once: a second cancellation would disturb its cleanup.
+            self._asked = True
+            # In its first, eager step the invocation does not know its task yet.
+            task = self._task or asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        if leeway is not None:
+            self._timers.append(self._executor.loop.call_later(leeway, self._abandon))
+
+    def _abandon(self) -> None:
+        """The handler was asked to stop, and has not. Its jobs end without it."""
+        if self.done:
+            return
+        if self._thread is not None:
+            if not self._thread.abandon():
+                return
+        elif self.child is None:
+            self._executor.on_leak(1)
+        self._finish([self._interrupted(None) or Interrupted()] * len(self.run.jobs))
+        if self.child is not None:
+            self.child.kill()
+        if self._task is not None and (self._thread is not None or self.child is not None):
+            self._task.cancel()
 
 
 def _wrapped(middleware: Middleware, inner: Next) -> Next:
@@ -129,185 +278,8 @@ def _answer(future: asyncio.Future[Any], value: Any, error: BaseException | None
 
 
 class _Raised(Exception):
-    """Carries any BaseException through a future, which takes neither StopIteration nor SystemExit well."""
+    """Carries any BaseException through a future, which does not accept StopIteration or SystemExit."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
-        self.error = error
-
-
-class _Flight:
-    """A run on its way: the task or the thread that it is in, and what it takes to stop it."""
-
-    __slots__ = ("_begun", "_executor", "_task", "_thread", "_timers", "_told", "child", "done", "run")
-
-    def __init__(self, executor: Executor, run: Run, child: Child | None) -> None:
-        self._executor = executor
-        self.run = run
-        self.child = child
-        self.done = False
-        self._begun = False
-        self._told = False
-        self._timers: list[asyncio.TimerHandle] = []
-        self._thread: ThreadCall | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        loop = self._executor._loop
-        self.run.on_stop(self._stop)
-        if (timeout := self.run.timeout) is not None:
-            self._timers.append(loop.call_later(timeout, self.run.stop, "timed out"))
-        if self.run.handler.kind == "thread" and self.child is None and not self._executor.has_middleware:
-            # Nothing of it is on the loop: it needs no task.
-            self._go_to_thread(contextvars.copy_context())
-        else:
-            self._task = _begun(loop, self._fly(), self.run)
-
-    def _go_to_thread(self, context: contextvars.Context) -> None:
-        self._begun = True
-        context.run(log_capture.follow, self.run)
-        try:
-            self._executor.call_in_thread(self, self.bound(), self._land, context)
-        except BaseException as error:  # noqa: BLE001
-            # As in _fly: also what a type's own conversion raises is about its job alone.
-            self._land(None, error)
-
-    def bound(self) -> dict[str, Any]:
-        try:
-            return bound(self.run)
-        except InvalidArguments as error:
-            raise _Unreadable(error) from error
-
-    def uses_thread(self, call: ThreadCall) -> None:
-        self._thread = call
-
-    async def _fly(self) -> None:
-        value, error = None, None
-        try:
-            self._begun = True
-            log_capture.follow(self.run)
-            if self.run.reason is not None:
-                raise asyncio.CancelledError
-            if self.child is None and self.run.handler.kind == "async" and not self._executor.has_middleware:
-                value = await self.run.handler.function(**self.bound())
-                self.run.end_copy()
-            else:
-                value = await self._executor.call(self)
-        except BaseException as raised:  # noqa: BLE001
-            # Whatever a handler raises, SystemExit included, is about its job alone.
-            error = raised
-            self.run.end_copy(error)
-        finally:
-            if self.child is not None:
-                self._executor._children.put_back(self.child)
-        self._land(value, error)
-
-    def _land(self, value: Any, error: BaseException | None) -> None:
-        """The handler has ended, so or so."""
-        if self.done:
-            if self._thread is None and self.child is None:
-                self._executor._leaked(-1)
-            return
-        try:
-            made = self._made(value, error)
-        except BaseException as unreadable:  # noqa: BLE001
-            failed = Failed(f"what the handler returned or raised could not be read: {describe(unreadable)}")
-            made = [self._unless_over(job, failed) for job in self.run.jobs]
-        self._finish(made)
-
-    def _made(self, value: Any, error: BaseException | None) -> list[Ending | None]:
-        if self.run.handler.batch is None or self.child is not None:
-            return [self._ending(self.run.jobs[0], value, error)]
-        return self._many(value, error)
-
-    def _many(self, value: Any, error: BaseException | None) -> list[Ending | None]:
-        if error is not None:
-            return [self._ending(job, None, error) for job in self.run.jobs]
-        made = endings.of_batch(self.run.handler, self.run.jobs, value)
-        return [self._unless_over(job, ending) for job, ending in zip(self.run.jobs, made, strict=True)]
-
-    # How it ended
-
-    def _ending(self, job: Job, value: Any, error: BaseException | None) -> Ending | None:
-        run = self.run
-        if error is None:
-            return self._unless_over(job, endings.of_value(run.handler, job, value))
-        if isinstance(error, _Unreadable):
-            return endings.unreadable(error.error)
-        run.bind()  # a retry rule of the user's may look at the job
-        return self._unless_over(job, self._interrupted(error) or endings.of_error(run.handler, job, error))
-
-    def _interrupted(self, error: BaseException | None) -> Ending | None:
-        """The ending of a run that was told to stop, and did."""
-        match self.run.reason:
-            case None:
-                return None
-            case "timed out":
-                return Failed(f"timed out after {self.run.timeout:g} s", None if error is None else traceback_of(error))
-            case _:
-                return Interrupted()
-
-    def _unless_over(self, job: Job, ending: Ending) -> Ending | None:
-        run = self.run
-        if run.by_handler and job.id in run.by_handler:
-            return endings.by_handler(ending)
-        return None if run.reason == "lost" or (run.lost and job.id in run.lost) else ending
-
-    def _finish(self, made: Sequence[Ending | None]) -> None:
-        self.done = True
-        self.run.on_stop(None)
-        for timer in self._timers:
-            timer.cancel()
-        self._executor._ended(self.run, made)
-
-    # Stopping it
-
-    def _stop(self, reason: StopReason) -> None:
-        leeway = LEEWAY[reason]
-        if self.child is not None:
-            leeway = CHILD_LEEWAY if reason == "cancelled" else leeway
-            if self._begun:
-                self.child.interrupt()
-        elif self._thread is None and self._begun and not self._told:
-            # Once: what it does to end is not to be disturbed again.
-            self._told = True
-            self._cancel()
-        if leeway is not None:
-            self._timers.append(self._executor._loop.call_later(leeway, self._abandon))
-
-    def _abandon(self) -> None:
-        """It was told to stop, and has not. Its jobs end without it."""
-        if self.done:
-            return
-        if self._thread is not None:
-            if not self._thread.abandon():
-                return
-        elif self.child is None:
-            self._executor._leaked(1)
-        self._finish([self._unless_over(job, self._interrupted(None) or Interrupted()) for job in self.run.jobs])
-        if self.child is not None:
-            self.child.kill()
-        if self._task is not None and (self._thread is not None or self.child is not None):
-            self._task.cancel()
-
-    def _cancel(self) -> None:
-        # Without a task it is told by itself, in its first step.
-        task = self._task or asyncio.current_task()
-        assert task is not None
-        task.cancel()
-
-
-def _begun(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], run: Run) -> asyncio.Task[None]:
-    """The task of a run. Its first step is taken at once: one that never waits costs the loop nothing."""
-    if CAN_BE_EAGER and loop.get_task_factory() is None:
-        name = run.handler.name  # more would cost more than all the rest; log_capture knows the run of a task
-        task = asyncio.Task(work, loop=loop, name=name, eager_start=True)  # type: ignore[call-arg, unused-ignore]
-        run.end_copy()
-        return task
-    return loop.create_task(work, name=f"job {run.label}")
-
-
-class _Unreadable(Exception):
-    def __init__(self, error: InvalidArguments) -> None:
-        super().__init__(str(error))
         self.error = error

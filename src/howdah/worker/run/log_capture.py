@@ -1,11 +1,11 @@
-"""What handlers log is kept with their jobs.
+"""Log capture: stores the log records of handlers with their jobs.
 
-One handler on the root logger, for as long as a worker of this process wants it, and a context variable that names the
-run that a log record belongs to. The context goes wherever a handler's own calls do: into its thread, into its tasks,
-into ``asyncio.to_thread``. Records of Howdah's own loggers are about workers, and not kept.
+It consists of a handler on the root logger, installed while a worker of this process needs it, and of a context variable
+that holds the run that a log record belongs to. The context follows the calls of a handler: into its thread, into its
+tasks, into ``asyncio.to_thread``. Records of Howdah's own loggers concern workers, and are not stored.
 
-A logger's level still decides what is logged at all. Only where nobody has configured logging, so that nothing below a
-warning would come through, the root logger's level is lowered meanwhile: nobody else listens.
+A logger's level still decides what is logged at all. Only if logging is not configured, so that nothing below a warning
+would get through, the root logger's level is lowered meanwhile: then there is no other handler that it could affect.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _root = logging.getLogger()
 
 
 def follow(run: Run) -> None:
-    """From here on, what is logged in this context belongs to this run."""
+    """From now on, log records in this context belong to this run."""
     _followed.set(run)
     if _installed.levels and _capture not in _root.handlers:
-        # Somebody has configured logging anew.
+        # The application has configured logging again.
         _root.addHandler(_capture)
 
 
 def label_of(task: asyncio.Task[Any]) -> str:
-    """What a task does: the run that it belongs to, or else its name."""
+    """The run that a task belongs to, or else its name."""
     if sys.version_info >= (3, 12) and (run := task.get_context().get(_followed)) is not None:
         return f"job {run.label}"
     return task.get_name()
@@ -42,7 +42,7 @@ def label_of(task: asyncio.Task[Any]) -> str:
 
 @contextlib.contextmanager
 def installed(level: int | None) -> Iterator[None]:
-    """Meanwhile, records of this level and above are looked at. None: nobody wants any."""
+    """Capture records of this level and above meanwhile. None: capture nothing."""
     if level is None:
         yield
         return
@@ -54,7 +54,7 @@ def installed(level: int | None) -> Iterator[None]:
 
 
 class _Capture(logging.Handler):
-    """Keeps the records of runs. Whatever is wrong with one, whoever logs it is not troubled."""
+    """Stores the records of runs. A record that cannot be stored never raises in the code that logged it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class _Capture(logging.Handler):
 
     def _keep(self, run: Run, record: logging.LogRecord) -> None:
         if getattr(self._busy, "now", False):
-            return  # logged by what the message is made of
+            return  # logged while the message was formatted
         tracker = run.reporter(run.jobs[0])
         self._busy.now = True
         try:
@@ -83,7 +83,7 @@ class _Capture(logging.Handler):
 
 
 class _Installed:
-    """The capture on the root logger, for as many as want it."""
+    """The capture on the root logger, and the levels of those that need it."""
 
     def __init__(self) -> None:
         self.levels: list[int] = []
@@ -120,7 +120,7 @@ _installed = _Installed()
 
 
 def _is_wanted(run: Run, level: int) -> bool:
-    return run.desk.capture_logs and run.handler.log_level is not None and level >= run.handler.log_level
+    return run.services.capture_logs and run.handler.log_level is not None and level >= run.handler.log_level
 
 
 def _is_our_own(record: logging.LogRecord) -> bool:
@@ -133,11 +133,11 @@ def _level_name(level: int) -> str:
 
 
 def _text(record: logging.LogRecord) -> str:
-    """The message, with the traceback that belongs to it."""
+    """The message with its traceback."""
     try:
         message = record.getMessage()
     except Exception:  # noqa: BLE001
-        # A mistake in somebody's logging call.
+        # A mistake in the logging call.
         message = str(record.msg)
     parts = [message]
     if record.exc_info:
@@ -148,7 +148,7 @@ def _text(record: logging.LogRecord) -> str:
 
 
 def _show_as_before(record: logging.LogRecord) -> None:
-    """Without any handler Python shows warnings on standard error. The capture must not be what ends that."""
+    """Without any handler Python prints warnings to standard error. The capture must not change that."""
     shown = logging.lastResort
     logger: logging.Logger | None = logging.getLogger(record.name)
     while logger is not None:

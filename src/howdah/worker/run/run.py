@@ -1,4 +1,4 @@
-"""A run: one call of a handler, with the job (of a batch handler, the jobs) that it works on."""
+"""A run: one call of a handler, with its job (for a batch handler, its jobs)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from howdah.db import forks
 from howdah.db.database import Database
 from howdah.db.plan import Plan
 from howdah.errors import QueueClosed
+from howdah.handlers import resource
+from howdah.model.claimed_job import data_as_json
 from howdah.model.failure import loggable
 from howdah.model.job import Job, bind
 from howdah.verbs import claims as verbs
-from howdah.worker.calls import Hold
+from howdah.worker.calls import claim_ref
 from howdah.worker.progress.tracker import Tracker
 
 if TYPE_CHECKING:
@@ -28,42 +30,42 @@ log = logging.getLogger("howdah.worker")
 StopReason: TypeAlias = Literal["cancelled", "timed out", "lost", "fenced", "shutdown"]
 
 
-class Post(Protocol):
-    """Who sees to it that what was said of jobs is written."""
+class ReportSink(Protocol):
+    """Writes what handlers report of their jobs."""
 
     def changed(self, tracker: Tracker) -> None:
-        """Something was said. From any thread."""
+        """A tracker has something to write. Called from any thread."""
 
-    def settle(self, tracker: Tracker, *, ends: bool) -> bool:
-        """Waits until what was said is written, or that takes too long. Whether it is. ends: the job is about to."""
+    def flush(self, tracker: Tracker, *, ends: bool) -> bool:
+        """Wait until the reports of a job are written, within a limit. Return whether they are. ends: the job is about to end."""
 
-    async def asettle(self, tracker: Tracker, *, ends: bool) -> bool: ...
+    async def aflush(self, tracker: Tracker, *, ends: bool) -> bool: ...
 
     def rest(self, tracker: Tracker) -> Plan[None]:
-        """Writes what could not be settled."""
+        """Write what could not be flushed."""
 
 
-class Desk:
-    """What every run of a worker shares: the resources, the database, and who writes what handlers say."""
+class RunServices:
+    """What all runs of a worker share: the resources, the database, and the sink of their reports."""
 
     def __init__(
         self,
         resources: Mapping[str | type, Any],
         context: Context,
         database: Database,
-        post: Post,
+        sink: ReportSink,
         *,
         capture_logs: bool = False,
     ) -> None:
         self.resources = resources
         self.context = context
-        self.post = post
+        self.sink = sink
         self.capture_logs = capture_logs
         self.pid = os.getpid()
         self._database = database
 
     def check_process(self) -> None:
-        """Refuses a forked copy of the worker: what it would wait for runs in the original alone."""
+        """Refuse a forked copy of the worker: the threads and the loop that it would wait for run in the original only."""
         if os.getpid() != self.pid:
             raise QueueClosed(
                 "this is a forked copy of the worker: end it by os._exit(), and use the job in the original"
@@ -77,13 +79,13 @@ class Desk:
 
     def write_rest(self, tracker: Tracker, conn: Any) -> None:
         try:
-            self._database.run(self.post.rest(tracker), conn)
+            self._database.run(self.sink.rest(tracker), conn)
         except Exception as error:  # noqa: BLE001
             _warn_of_the_rest(tracker, error)
 
     async def awrite_rest(self, tracker: Tracker, conn: Any) -> None:
         try:
-            await self._database.arun(self.post.rest(tracker), conn)
+            await self._database.arun(self.sink.rest(tracker), conn)
         except Exception as error:  # noqa: BLE001
             _warn_of_the_rest(tracker, error)
 
@@ -100,40 +102,61 @@ class Run:
     __slots__ = (
         "_closed",
         "_only",
-        "_stop",
         "_trackers",
         "asked",
         "by_handler",
         "cancelled",
-        "desk",
         "handler",
         "jobs",
         "lost",
+        "on_stop",
         "reason",
         "resources",
+        "services",
         "started",
     )
 
-    def __init__(self, handler: Handler[Any, Any], jobs: Sequence[Job], desk: Desk) -> None:
+    def __init__(self, handler: Handler[Any, Any], jobs: Sequence[Job], services: RunServices) -> None:
         self.handler = handler
         self.jobs = jobs
-        self.desk = desk
-        self.resources = desk.resources
+        self.services = services
+        self.resources = services.resources
         self.cancelled = False
         self.asked: set[uuid.UUID] = set()
+        """The jobs for which cancellation was requested."""
         self.reason: StopReason | None = None
         self.lost: set[uuid.UUID] = set()
         self.by_handler: set[uuid.UUID] = set()
+        """The jobs that the handler completed itself."""
+        self.on_stop: Callable[[StopReason], None] | None = None
+        """Stops the call, while that is possible."""
         self.started = time.monotonic()
         self._trackers: dict[uuid.UUID, Tracker] = {}
         self._only: Tracker | None = None
         self._closed = False
-        self._stop: Callable[[StopReason], None] | None = None
 
     def bind(self) -> None:
-        """Lends the jobs their verbs. Only where somebody gets to see them: a job and its run then hold each other."""
+        """Give the jobs their verbs. Only where a user's code sees them: a job and its run then reference each other."""
         for job in self.jobs:
             bind(job, self)
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of the call: the job's data, the job itself, the resources. Raises InvalidArguments."""
+        arguments = self.handler.arguments
+        if arguments.job_parameter is not None:
+            self.bind()
+        if self.handler.batch is not None:
+            assert arguments.job_parameter is not None
+            called: dict[str, Any] = {arguments.job_parameter: list(self.jobs)}
+        else:
+            (job,) = self.jobs
+            text = data_as_json(job)
+            called = arguments.decode(job.data) if text is None else arguments.decode_json(text)
+            if arguments.job_parameter is not None:
+                called[arguments.job_parameter] = job
+        for name, marker in arguments.resources.items():
+            called[name] = resource.find(self.resources, arguments.resource_types[name], marker)
+        return called
 
     @property
     def label(self) -> str:
@@ -142,34 +165,30 @@ class Run:
 
     @property
     def timeout(self) -> float | None:
-        """Seconds that the call may take: those of its most impatient job, or the handler's own."""
+        """Seconds that the call may take: the shortest timeout of its jobs, or the handler's own."""
         of_jobs = [job.timeout for job in self.jobs if job.timeout is not None]
         shortest = min(of_jobs, default=self.handler.timeout)
         return None if shortest is None else shortest.total_seconds()
 
-    def on_stop(self, stop: Callable[[StopReason], None] | None) -> None:
-        """Says how this run is stopped, for as long as it can be."""
-        self._stop = stop
-
     def stop(self, reason: StopReason) -> None:
-        """Tells the handler to stop. The first reason stands, except that what is lost is lost."""
+        """Ask the handler to stop. The first reason stands, unless the jobs are lost."""
         if reason == "lost" or self.reason is None:
             self.reason = reason
         self.cancelled = True
-        if self._stop is not None:
-            self._stop(reason)
+        if self.on_stop is not None:
+            self.on_stop(reason)
 
     def is_cancelled(self, job: Job) -> bool:
         return self.cancelled or job.id in self.asked
 
     def cancel(self, job: Job) -> None:
-        """A job is to be cancelled; when all are, the handler is stopped."""
+        """Cancel a job. When all jobs are cancelled, the handler is stopped."""
         self.asked.add(job.id)
         if len(self.asked) == len(self.jobs):
             self.stop("cancelled")
 
     def lose(self, job: Job) -> None:
-        """A job is no longer this run's; without any, it stops. One that the handler has completed itself is not lost."""
+        """A job is no longer held. Without any job the run stops. A job that the handler completed itself is not lost."""
         if job.id in self.by_handler:
             return
         self.lost.add(job.id)
@@ -179,71 +198,66 @@ class Run:
     # What a handler can do through its job
 
     def reporter(self, job: Job) -> Tracker:
-        return self._only or self._tracker(job)
-
-    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
-        self.desk.check_process()
-        # The next attempt goes on behind what was said, and does not say it again.
-        if (tracker := self._trackers.get(job.id)) is not None and not self.desk.post.settle(tracker, ends=False):
-            _warn_of_an_overtaking(tracker)
-        self.desk.checkpoint(job, data, conn)
-
-    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
-        self.desk.check_process()
-        tracker = self._trackers.get(job.id)
-        if tracker is not None and not await self.desk.post.asettle(tracker, ends=False):
-            _warn_of_an_overtaking(tracker)
-        await self.desk.acheckpoint(job, data, conn)
-
-    def complete(self, job: Job, result: Any, conn: Any) -> None:
-        self.desk.check_process()
-        # What was said would come too late once the job has ended.
-        if (tracker := self._trackers.get(job.id)) is not None and not self.desk.post.settle(tracker, ends=True):
-            self.desk.write_rest(tracker, conn)
-        self.desk.complete(job, result, conn)
-        self.by_handler.add(job.id)
-
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
-        self.desk.check_process()
-        tracker = self._trackers.get(job.id)
-        if tracker is not None and not await self.desk.post.asettle(tracker, ends=True):
-            await self.desk.awrite_rest(tracker, conn)
-        await self.desk.acomplete(job, result, conn)
-        self.by_handler.add(job.id)
-
-    def end_copy(self, error: BaseException | None = None) -> None:
-        """Called when the handler returned or raised: a forked copy of the worker ends here."""
-        forks.end_copy(self.desk.pid, self.handler.name, error)
-
-    # What was said of its jobs
-
-    def close(self) -> None:
-        """The run is over: its last words are said."""
-        self._closed = True
-        for tracker in list(self._trackers.values()) if self._trackers else ():
-            tracker.tell_left_out()
-            tracker.close()
-
-    def _tracker(self, job: Job) -> Tracker:
+        if self._only is not None:
+            return self._only
         tracker = self._trackers.get(job.id)
         if tracker is None:
-            made = Tracker(hold_of(job), self.desk.context, self.desk.post.changed, max_events=self.handler.max_events)
-            # One alone is kept, whoever else asks at this moment.
+            sink, most = self.services.sink, self.handler.max_events
+            made = Tracker(claim_ref(job), self.services.context, sink.changed, max_events=most)
+            # Only one is kept, also if another thread makes one at the same moment.
             tracker = self._trackers.setdefault(job.id, made)
             self._only = tracker if len(self.jobs) == 1 else None
             if self._closed:
                 tracker.close()
         return tracker
 
+    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
+        self.services.check_process()
+        # The next attempt continues after these reports, and does not repeat them.
+        if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=False):
+            _warn_of_an_overtaking(tracker)
+        self.services.checkpoint(job, data, conn)
+
+    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
+        self.services.check_process()
+        tracker = self._trackers.get(job.id)
+        if tracker is not None and not await self.services.sink.aflush(tracker, ends=False):
+            _warn_of_an_overtaking(tracker)
+        await self.services.acheckpoint(job, data, conn)
+
+    def complete(self, job: Job, result: Any, conn: Any) -> None:
+        self.services.check_process()
+        # The database refuses reports of a job that has ended.
+        if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=True):
+            self.services.write_rest(tracker, conn)
+        self.services.complete(job, result, conn)
+        self.by_handler.add(job.id)
+
+    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+        self.services.check_process()
+        tracker = self._trackers.get(job.id)
+        if tracker is not None and not await self.services.sink.aflush(tracker, ends=True):
+            await self.services.awrite_rest(tracker, conn)
+        await self.services.acomplete(job, result, conn)
+        self.by_handler.add(job.id)
+
+    def end_copy(self, error: BaseException | None = None) -> None:
+        """Called when the handler returned or raised: a forked copy of the worker ends here."""
+        if os.getpid() != self.services.pid:
+            forks.end_copy(self.services.pid, self.handler.name, error)
+
+    def close(self) -> None:
+        """The run is over: later reports are ignored."""
+        self._closed = True
+        for tracker in list(self._trackers.values()) if self._trackers else ():
+            tracker.record_left_out()
+            tracker.close()
+
 
 def _warn_of_the_rest(tracker: Tracker, error: Exception) -> None:
     about = loggable(error)
-    log.warning("job %s ends before all that was said of it could be written", tracker.hold[0], exc_info=about)
+    log.warning("job %s ends before all of its reports could be written", tracker.ref[0], exc_info=about)
 
 
 def _warn_of_an_overtaking(tracker: Tracker) -> None:
-    log.warning("a checkpoint of job %s is kept before all that was said could be written", tracker.hold[0])
-
-
-def hold_of(job: Job) -> Hold:
-    return job.id, job.token
+    log.warning("a checkpoint of job %s is written before all of its reports could be", tracker.ref[0])

@@ -1,11 +1,11 @@
-"""Threads for sync handlers. Daemons, because a handler that will not end must not keep the process alive.
+"""Threads for sync handlers. They are daemons, because a handler that does not end must not keep the process alive.
 
-A thread that is done with one call goes on with the next. Another one is woken, or started, only when a call waits
-while all others are at work; and then just one at a time, each of which wakes the next. So quick handlers are called
-by a thread or two, which hardly ever wait for each other's turn with the interpreter; slow ones by as many as may be.
+A thread that has finished a call takes the next one. Another thread is woken, or started, only when a call waits while all
+others are busy; and then only one at a time, each of which wakes the next. So quick handlers are called by one or two
+threads, which hardly ever compete for the interpreter lock; slow ones by as many as allowed.
 
-A thread cannot be stopped from outside. When its job is taken from it, it is abandoned: another thread
-takes its place at once, and it ends with the call that it is in, if ever.
+A thread cannot be stopped from outside. When its job is taken away, it is abandoned: another thread takes its place at
+once, and it ends with its current call, if ever.
 """
 
 from __future__ import annotations
@@ -24,36 +24,38 @@ from howdah.db import forks
 
 log = logging.getLogger("howdah.worker")
 
-Ended: TypeAlias = Callable[[Any, BaseException | None], None]
+OnResult: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
 class Threads:
-    """Up to so many threads, which take calls in turn."""
+    """Up to ``most`` threads, which take calls in turn."""
 
-    def __init__(self, most: int, *, leaked: Callable[[int], None]) -> None:
+    def __init__(self, most: int, *, on_leak: Callable[[int], None]) -> None:
         self.loop = asyncio.get_running_loop()
         self.pid = os.getpid()
         self._most = most
-        self._leaked = leaked
+        self._on_leak = on_leak
         self._started = 0
         self._idle = 0
         self._closed = False
-        # Appending to a deque and taking from it need no lock; what is checked and then done does.
+        # Appending to a deque and taking from it need no lock. A check followed by an action does.
         self._lock = threading.Lock()
         self._calls: deque[ThreadCall] = deque()
-        self._bell = threading.Semaphore(0)
-        self._somebody_comes = False
-        """A thread is on its way to look for calls."""
-        self._ended: deque[tuple[ThreadCall, Any, BaseException | None]] = deque()
-        self._told = False
-        """The loop is about to hear of what has ended."""
+        self._calls_waiting = threading.Semaphore(0)
+        self._thread_coming = False
+        """A thread has been woken or started, and will look for calls."""
+        self._results: deque[tuple[ThreadCall, Any, BaseException | None]] = deque()
+        self._results_scheduled = False
+        """The loop will process the results."""
 
-    def call(self, function: Callable[[], Any], ended: Ended, context: contextvars.Context, name: str) -> ThreadCall:
-        """Runs the function in a thread. What it returns or raises is said to ``ended``, on the loop."""
-        call = ThreadCall(self, function, ended, context, name)
+    def call(
+        self, function: Callable[[], Any], on_result: OnResult, context: contextvars.Context, name: str
+    ) -> ThreadCall:
+        """Run the function in a thread. ``on_result`` gets its return value or exception, on the loop."""
+        call = ThreadCall(self, function, on_result, context, name)
         self._calls.append(call)
         try:
-            self._send_somebody()
+            self._wake_thread()
         except RuntimeError:
             call.abandon()
             raise
@@ -62,60 +64,60 @@ class Threads:
     def close(self) -> None:
         self._closed = True
         for _ in range(self._started):
-            self._bell.release()
+            self._calls_waiting.release()
 
     def replace(self) -> None:
-        """A thread is given up: another one takes its place."""
-        self._leaked(1)
+        """A thread is abandoned: another one takes its place."""
+        self._on_leak(1)
         with self._lock:
             self._started -= 1
         try:
-            self._send_somebody()
+            self._wake_thread()
         except RuntimeError as error:
-            log.error("no thread takes the place of one that will not end: %s", error)
+            log.error("no thread can replace one that does not end: %s", error)
 
-    def tell(self, call: ThreadCall, value: Any, error: BaseException | None) -> None:
-        """A call has ended: all that end at about the same time are told together."""
-        self._ended.append((call, value, error))
-        if not self._told:
-            self._told = True
-            _tell(self.loop, self._settle)
+    def add_result(self, call: ThreadCall, value: Any, error: BaseException | None) -> None:
+        """A call has ended. Results of about the same time reach the loop together."""
+        self._results.append((call, value, error))
+        if not self._results_scheduled:
+            self._results_scheduled = True
+            _schedule(self.loop, self._process_results)
 
-    def _settle(self) -> None:
-        self._told = False
-        while self._ended:
-            call, value, error = self._ended.popleft()
+    def _process_results(self) -> None:
+        self._results_scheduled = False
+        while self._results:
+            call, value, error = self._results.popleft()
             try:
-                call.ended(value, error)
+                call.on_result(value, error)
             except Exception:
-                log.exception("unexpected, after a call of %s in a thread", call.name)
+                log.exception("unexpected error after a call of %s in a thread", call.name)
 
-    def _send_somebody(self) -> None:
+    def _wake_thread(self) -> None:
         with self._lock:
-            if self._somebody_comes or not self._calls:
+            if self._thread_coming or not self._calls:
                 return
             if self._idle:
-                self._somebody_comes = True
-                self._bell.release()
+                self._thread_coming = True
+                self._calls_waiting.release()
             elif self._started < self._most:
                 self._start_one()
-            # Otherwise, whoever is done first takes it.
+            # Otherwise the first thread that is free takes the call.
 
     def _start_one(self) -> None:
-        self._somebody_comes = True
+        self._thread_coming = True
         self._started += 1
         try:
             threading.Thread(target=self._work, name="howdah-handler", daemon=True).start()
         except RuntimeError:
-            # The system has no more of them. Those that are there go on.
-            self._somebody_comes = False
+            # The system has no more threads. The existing ones continue.
+            self._thread_coming = False
             self._started -= 1
             if not self._started:
                 raise
 
     def _work(self) -> None:
         thread, named = threading.current_thread(), ""
-        self._arrive()
+        self._thread_coming = False
         while not self._closed:
             try:
                 call = self._calls.popleft()
@@ -124,19 +126,19 @@ class Threads:
                 self._rest()
                 continue
             if self._calls:
-                self._send_somebody()
+                self._wake_thread()
             if named != call.name:
                 named = call.name
                 thread.name = f"howdah {named}"
             call.run()
             if call.leaked:
-                _tell(self.loop, self._leaked, -1)
-                if not self._is_missed():
+                _schedule(self.loop, self._on_leak, -1)
+                if not self._may_continue():
                     return
             del call
 
-    def _is_missed(self) -> bool:
-        """Whether a thread that was given up goes on after all: when none could take its place."""
+    def _may_continue(self) -> bool:
+        """Whether an abandoned thread takes calls again: only if none could replace it."""
         with self._lock:
             if self._started:
                 return False
@@ -148,42 +150,44 @@ class Threads:
             if self._calls or self._closed:
                 return
             self._idle += 1
-        self._bell.acquire()
+        self._calls_waiting.acquire()
         with self._lock:
             self._idle -= 1
-        self._arrive()
-
-    def _arrive(self) -> None:
-        self._somebody_comes = False
+        self._thread_coming = False
 
 
 class ThreadCall:
-    """A call on its way through a thread."""
+    """A call in a thread, or on its way there."""
 
     __slots__ = (
-        "_began",
         "_context",
         "_function",
+        "_has_begun",
         "_is_over",
         "_lock",
         "_threads",
         "abandoned",
-        "ended",
         "leaked",
         "name",
+        "on_result",
     )
 
     def __init__(
-        self, threads: Threads, function: Callable[[], Any], ended: Ended, context: contextvars.Context, name: str
+        self,
+        threads: Threads,
+        function: Callable[[], Any],
+        on_result: OnResult,
+        context: contextvars.Context,
+        name: str,
     ) -> None:
         self.name = name
         self.abandoned = False
         self.leaked = False
-        self._began = False
+        self._has_begun = False
         self._is_over = False
         self._threads = threads
         self._function = function
-        self.ended = ended
+        self.on_result = on_result
         self._context = context
         self._lock = threading.Lock()
 
@@ -191,7 +195,7 @@ class ThreadCall:
         with self._lock:
             if self.abandoned:
                 return
-            self._began = True
+            self._has_begun = True
         value, error = None, None
         try:
             value = self._context.run(self._function)
@@ -200,7 +204,7 @@ class ThreadCall:
             error = raised
         forks.end_copy(self._threads.pid, self.name, error)
         if self._ends_in_time():
-            self._threads.tell(self, value, error)
+            self._threads.add_result(self, value, error)
 
     def _ends_in_time(self) -> bool:
         with self._lock:
@@ -208,17 +212,17 @@ class ThreadCall:
             return not self.abandoned
 
     def abandon(self) -> bool:
-        """Gives the thread up, and lets another take its place. False if the call has ended meanwhile."""
+        """Abandon the thread, and let another take its place. False if the call has ended meanwhile."""
         with self._lock:
             if self._is_over or self.abandoned:
                 return False
             self.abandoned = True
-            self.leaked = self._began
+            self.leaked = self._has_begun
         if self.leaked:
             self._threads.replace()
         return True
 
 
-def _tell(loop: asyncio.AbstractEventLoop, what: Callable[..., object], *arguments: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is left to be told
+def _schedule(loop: asyncio.AbstractEventLoop, what: Callable[..., object], *arguments: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(what, *arguments)

@@ -99,10 +99,10 @@ class BenchSchema:
             )
 
     def _refuse_if_foreign(self) -> None:
-        found = self.row("whose")
+        found = self.row("owner")
         if not found["is_there"]:
             return
-        if not found["is_a_benches"]:
+        if not found["is_of_a_bench"]:
             raise InvalidInput(
                 f"there is a schema {self.name} that no bench made, and a bench drops the one that it runs in: name one"
                 " that does not exist, by --schema"

@@ -16,10 +16,9 @@ from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command, help_with_schema
-from howdah.cli.commands.demo import stage, summary
+from howdah.cli.commands.demo import stage, view
 from howdah.cli.commands.demo.handlers import SCHEMA
 from howdah.cli.commands.demo.show import ARGUMENTS, LEASE, SLOTS, WORKERS, Board, Show
-from howdah.cli.commands.demo.view import shown
 from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
 from howdah.cli.process.interruption import interrupted_once
 from howdah.cli.process.worker_group import WorkerGroup
@@ -54,10 +53,10 @@ def _perform(queue: JobQueue, workers: WorkerGroup, args: argparse.Namespace) ->
     show = Show(queue, workers, board, args.jobs)
     if not args.json:
         say(f"{WORKERS} workers with {SLOTS} slots each, as howdah work runs them; one of them will be killed.")
-    with contextlib.nullcontext() if args.json else shown(board, answers()):
+    with contextlib.nullcontext() if args.json else view.shown(board, answers()):
         has_finished = show.play()
-    made = summary.summaries(board.kinds, summary.read_back(queue))
-    nothing_lost, sentence = summary.conclusion(board.kinds, made)
+    made = view.summaries(board.kinds, view.read_back(queue))
+    nothing_lost, sentence = view.conclusion(board.kinds, made)
     has_finished = has_finished and nothing_lost
     workers.keeps_logs = not has_finished
     if args.json:
@@ -72,7 +71,7 @@ def _perform(queue: JobQueue, workers: WorkerGroup, args: argparse.Namespace) ->
         )
     else:
         answers().print()
-        answers().print(summary.as_table(board.kinds, made))
+        answers().print(view.as_table(board.kinds, made))
         answers().print()
         if show.killed:
             say(show.killed)

@@ -16,7 +16,7 @@ from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
 
 News: TypeAlias = tuple[str, str]
-"""A topic, which is told of only once, and the text."""
+"""A topic, which is reported once, and the text."""
 
 WORKERS: Final = 2
 SLOTS: Final = 8
@@ -198,8 +198,8 @@ class Show:
     def _state_of(self, process: WorkerProcess) -> str:
         worker = self._known.get(process.name)
         if process.was_killed:
-            silence = f"killed {time.monotonic() - self._killed_at:.1f}s ago"
-            return silence if worker is None else f"{silence}; declared dead after {LEASE:g}s"
+            killed = f"killed {time.monotonic() - self._killed_at:.1f}s ago"
+            return killed if worker is None else f"{killed}; declared dead after {LEASE:g}s"
         if worker is None:
             return f"pid {process.pid}, starting"
         return f"pid {process.pid}, {worker.running or 0} running, heartbeat {worker.age:.1f}s ago"

@@ -19,9 +19,9 @@ def set_up(queue: JobQueue) -> None:
     """An empty queue. Drops what an earlier demo left, and refuses a schema that no demo made."""
     _refuse_beside_others(queue)
     with psycopg.connect(queue.dsn, row_factory=dict_row) as conn:
-        found = conn.execute(_script("whose", queue.schema)).fetchone()
+        found = conn.execute(_script("owner", queue.schema)).fetchone()
         assert found is not None
-        if found["is_there"] and not found["is_the_demos"]:
+        if found["is_there"] and not found["is_of_a_demo"]:
             raise InvalidInput(
                 f"there is a schema {queue.schema} that the demo did not make, and the demo clears the one that it runs"
                 " in: name one that does not exist, by --schema, or drop this one"

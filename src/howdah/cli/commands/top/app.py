@@ -1,30 +1,29 @@
-"""The application: looks at the queue again and again, and does what the keys ask for."""
+"""The application: reads the queue again and again, and does what the keys ask for."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import psycopg
 from rich.text import Text
 from textual import on
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.screen import Screen
 
 from howdah.cli.arguments.datetimes import now
-from howdah.cli.commands.top import action, errand
-from howdah.cli.commands.top.banner import time_of_day
 from howdah.cli.commands.top.board import Board
-from howdah.cli.commands.top.confirm import Confirm
-from howdah.cli.commands.top.description import Known
-from howdah.cli.commands.top.details import Details
-from howdah.cli.commands.top.help import Help
-from howdah.cli.commands.top.lines import Remarks, StatusLine
-from howdah.cli.commands.top.rates import Rates
-from howdah.cli.commands.top.snapshot import Snapshot, take
+from howdah.cli.commands.top.details import Details, Known
+from howdah.cli.commands.top.dialogs import Confirm, Help, Remarks, StatusLine
+from howdah.cli.commands.top.plain import time_of_day
+from howdah.cli.commands.top.snapshot import Rates, Snapshot, take
 from howdah.cli.render.output import text
 from howdah.cli.render.progress_text import short_id
 from howdah.cli.render.terminal_escape import without_password
@@ -32,8 +31,81 @@ from howdah.errors import HowdahError, JobNotFound
 from howdah.model.job import Job
 from howdah.queue import JobQueue
 
+# Actions
+
+
+def cancel(queue: JobQueue, job: Job) -> str:
+    changed = queue.cancel(job)
+    now = queue.get(job)
+    if now.status == "cancelled":
+        return f"{_name(job)} {'is cancelled' if changed else 'was cancelled already'}"
+    if now.ended:
+        return f"{_name(job)} has ended as {now.status}: nothing was changed"
+    return f"{_name(job)} is running, and {'was' if changed else 'was already'} asked to stop"
+
+
+def retry(queue: JobQueue, job: Job) -> str:
+    if queue.retry(job):
+        return f"{_name(job)} is pending again, with all its attempts"
+    now = queue.get(job)
+    if now.ended:
+        return f"{_name(job)} stays {now.status}: a live job has its key {now.key!r}"
+    return f"{_name(job)} is {now.status}: only a job that has ended can be retried"
+
+
+def pause(queue: JobQueue, job_type: str) -> str:
+    return f"{job_type} is paused" if queue.pause(job_type) else f"{job_type} was paused already"
+
+
+def resume(queue: JobQueue, job_type: str) -> str:
+    return f"{job_type} resumed" if queue.resume(job_type) else f"{job_type} was not paused"
+
+
+def reprioritise(queue: JobQueue, job: Job, priority: int) -> str:
+    if queue.reprioritise(job, priority):
+        return f"{_name(job)} has priority {priority}"
+    return f"{_name(job)} is not waiting any more: its priority stays {job.priority}"
+
+
+def _name(job: Job) -> str:
+    return f"{job.job_type} {short_id(job.id)}"
+
+
+# Calls of the database, beside the screen
+
+T = TypeVar("T")
+
+
+class Answered(Message):
+    """A call has returned; ``then`` handles its answer, on the screen's thread."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__()
+        self.then = then
+
+
+def send(
+    app: App[Any], work: Callable[[], T], then: Callable[[T], None], otherwise: Callable[[Exception], None]
+) -> None:
+    """Calls ``work`` in a thread; afterwards the app calls ``then`` or ``otherwise``."""
+
+    def run() -> None:
+        try:
+            back = functools.partial(then, work())
+        except Exception as error:  # noqa: BLE001
+            back = functools.partial(otherwise, error)
+        # The screen may have been closed meanwhile.
+        with contextlib.suppress(RuntimeError):
+            app.post_message(Answered(back))
+
+    # Not a thread of the loop's executor, which is joined at the end: the database may not answer for long.
+    threading.Thread(target=run, name="howdah-top", daemon=True).start()
+
+
+# The application
+
 _SLOW: Final = 3.0
-"""Seconds without an answer before that is said."""
+"""Seconds without an answer, before the screen says so."""
 _STEP: Final = 10
 """By how much a priority is raised or lowered."""
 
@@ -44,7 +116,7 @@ class Top(App[int]):
     INTERRUPTED: Final = 130
     ENABLE_COMMAND_PALETTE = False
     CSS_PATH = "top.tcss"
-    # Where not all tables have room, the one with the cursor gets it.
+    # On a low screen, only the table with the cursor is shown.
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", key_display="?"),
@@ -78,7 +150,7 @@ class Top(App[int]):
 
     @property
     def failure(self) -> Exception | None:
-        """What the application ended by, if that was a fault of its own."""
+        """The exception that ended the application, if one did."""
         return self._exception
 
     def get_default_screen(self) -> Screen[None]:
@@ -88,12 +160,12 @@ class Top(App[int]):
         self._show(self._first)
         self.set_interval(self._every, self._tick)
 
-    @on(errand.Answered)
-    def _answered(self, message: errand.Answered) -> None:
+    @on(Answered)
+    def _answered(self, message: Answered) -> None:
         message.then()
 
     def _fatal_error(self) -> None:
-        # Textual's own report shows the variables of every frame, and with them what jobs and DSNs hold.
+        # Textual's report would show the variables of every frame, with the data of jobs and DSNs.
         self._close_messages_no_wait()
 
     # Looking
@@ -104,13 +176,13 @@ class Top(App[int]):
         self._show_remarks()
 
     def _look(self) -> None:
-        """Asks for news, unless an answer is still awaited."""
+        """Reads the state, unless an answer is still awaited."""
         if self._asked_at is not None:
             return
         self._asked_at, self._ask_again = time.monotonic(), False
         if isinstance(self.screen, Details):
             details = self.screen
-            errand.send(
+            send(
                 self,
                 lambda: details.read(self._queue),
                 lambda known: self._know(details, known),
@@ -118,31 +190,31 @@ class Top(App[int]):
             )
         else:
             view = self.board.view
-            errand.send(self, lambda: take(self._queue, view, self._limit), self._show, self._miss)
+            send(self, lambda: take(self._queue, view, self._limit), self._show, self._miss)
 
     def _look_anew(self) -> None:
-        """Asks for what is so after this moment: once more, if an answer is still awaited."""
+        """Reads the state after now: once more, if an answer is still awaited."""
         self._ask_again = self._asked_at is not None
         self._look()
 
     def _show(self, snapshot: Snapshot) -> None:
         self._rates.add(snapshot)
         self.board.show(snapshot, self._rates)
-        self._heard()
+        self._answered_now()
 
     def _know(self, details: Details, known: Known) -> None:
         if details in self.screen_stack:
             details.show(known)
-        self._heard()
+        self._answered_now()
 
     def _miss(self, error: Exception) -> None:
-        """An outage is told; a fault of ours ends the application."""
+        """Reports an outage; a bug of ours ends the application."""
         self._trouble = _message(error)
         self._asked_at = None
         self._show_remarks()
 
     def _lose(self, details: Details, error: Exception) -> None:
-        """``_miss``, of a job that may be gone for ever."""
+        """``_miss``, for a job that may have been removed."""
         if not isinstance(error, JobNotFound):
             self._miss(error)
         elif details is self.screen:
@@ -150,10 +222,10 @@ class Top(App[int]):
             self._say(str(error), "bold red")
             details.dismiss()
         else:
-            # Closed already; or below another screen, and then asked again once it is back.
-            self._heard()
+            # Closed already; or below another screen, and then read again later.
+            self._answered_now()
 
-    def _heard(self) -> None:
+    def _answered_now(self) -> None:
         self._asked_at, self._trouble, self._answered_at = None, None, now()
         self._show_remarks()
         if self._ask_again:
@@ -169,7 +241,7 @@ class Top(App[int]):
         if self._readonly:
             yield Text("read-only", "magenta")
         if self._frozen:
-            yield Text("frozen: space goes on", "bold cyan")
+            yield Text("frozen: press space to continue", "bold cyan")
         elif self._trouble is not None or (self._asked_at is not None and time.monotonic() - self._asked_at > _SLOW):
             yield Text(f"no answer since {time_of_day(self._answered_at)}, trying again", "bold red")
             if self._trouble is not None:
@@ -199,34 +271,34 @@ class Top(App[int]):
         self.push_screen(Details(message.job), lambda _: self._look_anew())
         self._look_anew()
 
-    # Keys that do
+    # Keys that change something
 
     def action_cancel(self) -> None:
         if job := self._chosen_job():
-            self._ask(f"Cancel {_name(job)}?", lambda: action.cancel(self._queue, job))
+            self._ask(f"Cancel {_name(job)}?", lambda: cancel(self._queue, job))
 
     def action_retry(self) -> None:
         if job := self._chosen_job():
-            self._ask(f"Give {_name(job)} a new life?", lambda: action.retry(self._queue, job))
+            self._ask(f"Retry {_name(job)}?", lambda: retry(self._queue, job))
 
     def action_pause(self) -> None:
         job_type = self.screen.job.job_type if isinstance(self.screen, Details) else self.board.job_type
         if job_type is None:
-            self._say("no type is selected: choose a lane or a job")
+            self._say("no type is selected: choose a type or a job")
         elif self.board.is_paused(job_type):
-            self._ask(f"Resume {job_type}?", lambda: action.resume(self._queue, job_type))
+            self._ask(f"Resume {job_type}?", lambda: resume(self._queue, job_type))
         else:
-            self._ask(f"Pause {job_type}?", lambda: action.pause(self._queue, job_type))
+            self._ask(f"Pause {job_type}?", lambda: pause(self._queue, job_type))
 
     def action_priority(self, direction: int) -> None:
         job = self._chosen_job()
         if job is not None and job.status != "pending":
-            self._say(f"{_name(job)} does not wait: its priority has no meaning any more")
+            self._say(f"{_name(job)} is not waiting: its priority has no effect any more")
         elif job is not None:
             priority = job.priority + direction * _STEP
             self._ask(
                 f"Change the priority of {_name(job)} from {job.priority} to {priority}?",
-                lambda: action.reprioritise(self._queue, job, priority),
+                lambda: reprioritise(self._queue, job, priority),
             )
 
     def _chosen_job(self) -> Job | None:
@@ -243,7 +315,7 @@ class Top(App[int]):
 
     def _do(self, work: Callable[[], str]) -> None:
         self._say("…")
-        errand.send(self, work, self._done, self._failed)
+        send(self, work, self._done, self._failed)
 
     def _done(self, outcome: str) -> None:
         self._say(outcome)
@@ -258,12 +330,8 @@ class Top(App[int]):
                 line.say(message, style)
 
 
-def _name(job: Job) -> str:
-    return f"{job.job_type} {short_id(job.id)}"
-
-
 def _message(error: Exception) -> str:
-    """What an outage or a refusal says of itself, without a password. Anything else is a fault of ours."""
+    """The message of an outage or a refusal, without a password. Raises any other exception: it is a bug of ours."""
     if not isinstance(error, HowdahError | psycopg.Error):
         raise error
     return without_password(" ".join(str(error).split()))

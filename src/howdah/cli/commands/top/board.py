@@ -1,34 +1,139 @@
-"""The main screen: lanes, jobs and workers."""
+"""The main screen: tables of types, jobs and workers."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, Protocol
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.coordinate import Coordinate
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Input, Static
+from textual.widgets import DataTable, Footer, Input, Static
 
-from howdah.cli.commands.top import banner, jobs, lanes, workers
-from howdah.cli.commands.top.grid import Grid
-from howdah.cli.commands.top.lines import Remarks, StatusLine
-from howdah.cli.commands.top.rates import Rates
-from howdah.cli.commands.top.snapshot import Snapshot
-from howdah.cli.commands.top.view import FAILED, RUNNING, STALLED, WAITING, View
+from howdah.cli.commands.top import job_types, jobs, plain, workers
+from howdah.cli.commands.top.cells import Column, ordered
+from howdah.cli.commands.top.dialogs import Remarks, StatusLine
+from howdah.cli.commands.top.snapshot import FAILED, RUNNING, STALLED, WAITING, Rates, Snapshot, View
 from howdah.cli.render.output import text
-from howdah.cli.render.terminal_escape import safe
+from howdah.cli.render.terminal_escape import terminal_escape
 from howdah.model.job import Job
 
+# Tables
+
+
+class Row(Protocol):
+    """A row: its key, and the text that a filter searches."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def words(self) -> str: ...
+
+
+class Grid(DataTable[Text]):
+    """A table that can be sorted; the cursor stays on its row when that moves."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "sort", "sort"),
+        Binding("S", "turn", "reverse", key_display="S"),
+    ]
+
+    def __init__(self, columns: Sequence[Column[Any]], id: str) -> None:
+        super().__init__(
+            id=id,
+            cursor_type="row",
+            fixed_columns=1,
+            # The colours have a meaning under the cursor, too.
+            cursor_foreground_priority="renderable",
+        )
+        self._shape: Sequence[Column[Any]] = columns
+        self._given: Sequence[Row] = ()
+        self._placed: Sequence[Row] = ()
+        self._sorted_by: str | None = None
+        self._backwards = False
+
+    @property
+    def chosen(self) -> Any:
+        """The row under the cursor; None in an empty table."""
+        return self._placed[self.cursor_row] if 0 <= self.cursor_row < len(self._placed) else None
+
+    def show(self, columns: Sequence[Column[Any]], rows: Sequence[Row], filter_text: str, title: Text) -> None:
+        wanted = filter_text.casefold()
+        self._shape = columns
+        self._given = [row for row in rows if wanted in terminal_escape(row.words).casefold()]
+        self.border_title = title
+        self._fill()
+
+    def action_sort(self) -> None:
+        """By the next column; after the last one, unsorted."""
+        titles = [None, *(column.title for column in self._shape)]
+        place = titles.index(self._sorted_by) if self._sorted_by in titles else 0
+        self._sorted_by, self._backwards = titles[(place + 1) % len(titles)], False
+        self._fill()
+
+    def action_turn(self) -> None:
+        self._backwards = not self._backwards
+        self._fill()
+
+    def _fill(self) -> None:
+        chosen, row, scrolled = self.chosen, self.cursor_row, self.scroll_offset
+        self._placed = self._in_order()
+        # Moved to the top without an event, before clear: a moving cursor would scroll the table.
+        self.set_reactive(DataTable.cursor_coordinate, Coordinate(0, 0))
+        self.clear(columns=True)
+        self._fill_cells()
+        self.scroll_to(scrolled.x, scrolled.y, animate=False, immediate=True)
+        self._put_cursor(None if chosen is None else chosen.key, row)
+
+    def _fill_cells(self) -> None:
+        cells = [[_aligned(column.cell(row), column) for row in self._placed] for column in self._shape]
+        for column, below in zip(self._shape, cells, strict=True):
+            label = self._label(column)
+            # Measured here: otherwise the table would draw its first frame too narrow.
+            self.add_column(label, key=column.title, width=max(each.cell_len for each in (label, *below)))
+        for row, across in zip(self._placed, zip(*cells, strict=True), strict=True):
+            self.add_row(*across, key=row.key)
+
+    def _in_order(self) -> Sequence[Row]:
+        column = next((each for each in self._shape if each.title == self._sorted_by), None)
+        if column is not None:
+            return ordered(self._given, column, backwards=self._backwards)
+        return self._given[::-1] if self._backwards else self._given
+
+    def _put_cursor(self, key: str | None, before: int) -> None:
+        keys = [row.key for row in self._placed]
+        row = keys.index(key) if key in keys else max(min(before, len(keys) - 1), 0)
+        if row == before:
+            self.set_reactive(DataTable.cursor_coordinate, Coordinate(row, 0))
+        else:
+            self.move_cursor(row=row)
+
+    def _label(self, column: Column[Any]) -> Text:
+        if column.title != self._sorted_by:
+            return _aligned(Text(column.title), column)
+        return _aligned(Text(f"{column.title} {'▼' if column.number is not self._backwards else '▲'}"), column)
+
+
+def _aligned(cell: Text, column: Column[Any]) -> Text:
+    cell.justify = "right" if column.number else "left"
+    cell.no_wrap = True
+    return cell
+
+
+# The screen
+
 _HARMLESS: Final = r"[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]*"
-"""What may be pasted into the filter: it is shown as it is."""
+"""The characters that the filter accepts: it is shown unescaped."""
 _VIEWS: Final = {view.name: view for view in (RUNNING, STALLED, WAITING, FAILED)}
 
 
 class Board(Screen[None]):
-    """Shows one snapshot after the other."""
+    """Shows the latest snapshot."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", key_display="/"),
@@ -55,7 +160,7 @@ class Board(Screen[None]):
         self._schema = schema
         self._last: tuple[Snapshot, Rates] | None = None
         self._banner = Static(id="banner")
-        self._lanes = Grid(lanes.COLUMNS, "lanes")
+        self._types = Grid(job_types.COLUMNS, "types")
         self._jobs = Grid(jobs.COLUMNS[RUNNING.name], "jobs")
         self._workers = Grid(workers.COLUMNS, "workers")
         self._filter = Input(
@@ -65,7 +170,7 @@ class Board(Screen[None]):
     def compose(self) -> ComposeResult:
         yield self._banner
         yield Remarks()
-        yield self._lanes
+        yield self._types
         yield self._jobs
         yield self._workers
         yield self._filter
@@ -74,17 +179,17 @@ class Board(Screen[None]):
 
     def on_mount(self) -> None:
         self._filter.display = False
-        self._lanes.focus()
+        self._types.focus()
 
-    # What is shown
+    # Content
 
     def show(self, snapshot: Snapshot, rates: Rates) -> None:
         self._last = snapshot, rates
         view, wanted = snapshot.view.name, self._filter.value
         more = ", the newest of them" if snapshot.more else ""
-        where = banner.place(self._where, self._schema, snapshot)
-        self._banner.update(Text("\n").join((where, banner.totals(snapshot, rates))), layout=False)
-        self._lanes.show(lanes.COLUMNS, lanes.lanes_of(snapshot, rates), wanted, self._title("lanes"))
+        where = plain.place(self._where, self._schema, snapshot)
+        self._banner.update(Text("\n").join((where, plain.totals(snapshot, rates))), layout=False)
+        self._types.show(job_types.COLUMNS, job_types.rows_of(snapshot, rates), wanted, self._title("types"))
         self._jobs.show(jobs.COLUMNS[view], jobs.rows_of(snapshot), wanted, self._title(f"{view} jobs{more}"))
         self._workers.show(workers.COLUMNS, workers.rows_of(snapshot), wanted, self._title("workers"))
 
@@ -95,24 +200,24 @@ class Board(Screen[None]):
         if self._last is not None:
             self.show(*self._last)
 
-    # What is chosen
+    # Selection
 
     @property
     def job(self) -> Job | None:
-        """The job under the cursor, where the cursor is among the jobs."""
+        """The job under the cursor, if the cursor is in the table of jobs."""
         row: jobs.Row | None = self._jobs.chosen if self.focused is self._jobs else None
         return None if row is None else row.job
 
     @property
     def job_type(self) -> str | None:
-        """The type under the cursor: a lane, or that of a job."""
-        if self.focused is self._lanes:
-            lane: lanes.Lane | None = self._lanes.chosen
-            return None if lane is None else lane.job_type
+        """The type under the cursor, or that of the job there."""
+        if self.focused is self._types:
+            row: job_types.Row | None = self._types.chosen
+            return None if row is None else row.job_type
         return None if self.job is None else self.job.job_type
 
     def is_paused(self, job_type: str) -> bool:
-        """Whether it is, as far as is known here."""
+        """According to the last snapshot."""
         counts = None if self._last is None else self._last[0].stats.get(job_type)
         return counts is not None and counts.paused
 
@@ -122,7 +227,7 @@ class Board(Screen[None]):
         if isinstance(chosen, jobs.Row):
             self.post_message(self.JobChosen(chosen.job))
         elif chosen is not None:
-            self._filter.value = safe(chosen.key)
+            self._filter.value = terminal_escape(chosen.key)
 
     # Keys
 

@@ -1,4 +1,4 @@
-"""The jobs of a view: those that run, have stalled, wait or have failed."""
+"""The jobs of a view: running, stalled, waiting or failed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Final
 from rich.text import Text
 
 from howdah.cli.arguments.datetimes import is_endless
-from howdah.cli.commands.top import figures
-from howdah.cli.commands.top.column import Column
+from howdah.cli.commands.top import cells
+from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Snapshot
 from howdah.cli.render.encrypted import first_line
-from howdah.cli.render.output import text
+from howdah.cli.render.output import STATUS_STYLES, text
 from howdah.cli.render.progress_bar import style_of
-from howdah.cli.render.progress_text import counted, goes_on, percent, short_id, speed
-from howdah.cli.render.status import STYLES
+from howdah.cli.render.progress_text import counted, is_progressing, percent, short_id, speed
 from howdah.model.job import Job
 
 _STAGE_WIDTH: Final = 32
@@ -27,7 +26,7 @@ _ERROR_WIDTH: Final = 80
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """A job, at the moment of its snapshot."""
+    """A job, as it was at its snapshot."""
 
     job: Job
     at: datetime
@@ -38,7 +37,7 @@ class Row:
 
     @property
     def words(self) -> str:
-        """Where a filter looks."""
+        """The text that a filter searches."""
         job = self.job
         parts = (job.id, job.job_type, job.current_stage, job.worker_id, job.key, job.last_error)
         return " ".join(str(part) for part in parts if part is not None)
@@ -49,14 +48,14 @@ class Row:
 
     @property
     def rate(self) -> float | None:
-        """How many in a second; None of one that does not go on."""
-        return self.job.record.rate if self.job.record is not None and goes_on(self.job) else None
+        """The rate in a second; None if it makes no progress."""
+        return self.job.record.rate if self.job.record is not None and is_progressing(self.job) else None
 
     @property
     def left(self) -> float | None:
-        """In how many seconds it will be done; None if that is not known, or if it is late."""
+        """In how many seconds it will be done; None if that is unknown, or it is late."""
         record = self.job.record
-        if record is None or record.finishes_at is None or not goes_on(self.job):
+        if record is None or record.finishes_at is None or not is_progressing(self.job):
             return None
         left = -self.since(record.finishes_at)
         return left if left > 0 else None
@@ -69,8 +68,8 @@ class Row:
     def ended_for(self) -> float | None:
         return None if self.job.finished_at is None else max(self.since(self.job.finished_at), 0.0)
 
-    def since(self, moment: datetime) -> float:
-        return (self.at - moment).total_seconds()
+    def since(self, when: datetime) -> float:
+        return (self.at - when).total_seconds()
 
 
 def rows_of(snapshot: Snapshot) -> list[Row]:
@@ -82,7 +81,7 @@ def state(job: Job) -> Text:
         return Text("stalled", f"bold {style_of(job)}")
     if job.cancel_requested_at is not None and not job.ended:
         return Text("stopping", "magenta")
-    return Text(job.status, STYLES[job.status])
+    return Text(job.status, STATUS_STYLES[job.status])
 
 
 def _brief(value: str | None, width: int, style: str = "") -> Text:
@@ -91,10 +90,10 @@ def _brief(value: str | None, width: int, style: str = "") -> Text:
     return made
 
 
-def _how_far(row: Row) -> Text:
-    """A bar; nothing of a job that has said nothing."""
-    far = percent(row.job)
-    return figures.bar(far, style_of(row.job)) if far or row.job.record is not None else Text()
+def _progress_bar(row: Row) -> Text:
+    """A bar; empty for a job that has reported nothing."""
+    done = percent(row.job)
+    return cells.bar(done, style_of(row.job)) if done or row.job.record is not None else Text()
 
 
 def _counted(row: Row) -> Text:
@@ -109,7 +108,7 @@ def _due(row: Row) -> Text:
     if is_endless(row.job.run_at):
         return Text("held", "dim")
     ago = row.since(row.job.run_at)
-    return figures.seconds(ago) if ago >= 0 else Text("in ") + figures.seconds(-ago)
+    return cells.seconds(ago) if ago >= 0 else Text("in ") + cells.seconds(-ago)
 
 
 _ID: Final[Column[Row]] = Column("id", lambda row: Text(short_id(row.job.id)), lambda row: row.key)
@@ -131,12 +130,12 @@ _PROGRESS: Final[tuple[Column[Row], ...]] = (
     _ID,
     _TYPE,
     _STATE,
-    Column("done", _how_far, lambda row: percent(row.job), number=True),
+    Column("done", _progress_bar, lambda row: percent(row.job), number=True),
     Column("stage", lambda row: _brief(row.job.current_stage, _STAGE_WIDTH), lambda row: row.job.current_stage),
     Column("count", _counted, lambda row: row.done, number=True),
     Column("rate", _speed, lambda row: row.rate, number=True),
-    Column("left", lambda row: figures.seconds(row.left), lambda row: row.left, number=True),
-    Column("runs for", lambda row: figures.seconds(row.running_for), lambda row: row.running_for, number=True),
+    Column("left", lambda row: cells.seconds(row.left), lambda row: row.left, number=True),
+    Column("runs for", lambda row: cells.seconds(row.running_for), lambda row: row.running_for, number=True),
     _ATTEMPT,
     _WORKER,
 )
@@ -155,7 +154,7 @@ COLUMNS: Final[Mapping[str, tuple[Column[Row], ...]]] = {
     "failed": (
         _ID,
         _TYPE,
-        Column("ended", lambda row: figures.seconds(row.ended_for), lambda row: row.ended_for, number=True),
+        Column("ended", lambda row: cells.seconds(row.ended_for), lambda row: row.ended_for, number=True),
         _ATTEMPT,
         _WORKER,
         _ERROR,

@@ -8,8 +8,8 @@ from typing import Final
 
 from rich.text import Text
 
-from howdah.cli.commands.top import figures
-from howdah.cli.commands.top.column import Column
+from howdah.cli.commands.top import cells
+from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Snapshot
 from howdah.cli.render.output import text
 from howdah.model.worker_info import WorkerInfo
@@ -27,12 +27,12 @@ class Row:
 
     @property
     def words(self) -> str:
-        """Where a filter looks."""
+        """The text that a filter searches."""
         return " ".join([self.worker.worker_id, self.worker.host or "", *(self.worker.job_types or ())])
 
     @property
     def claimed(self) -> float | None:
-        """How many seconds ago it asked for jobs, by the database's clock."""
+        """How many seconds ago it claimed last, by the database's clock."""
         worker = self.worker
         if worker.last_claim_at is None:
             return None
@@ -66,11 +66,11 @@ COLUMNS: Final[tuple[Column[Row], ...]] = (
     Column("worker", lambda row: text(row.worker.worker_id, "bold"), lambda row: row.worker.worker_id),
     Column("state", _state, lambda row: _state(row).plain),
     Column("running", _slots, lambda row: row.worker.running, number=True),
-    Column("loop lag", lambda row: figures.seconds(row.lag), lambda row: row.lag, number=True),
-    Column("last claim", lambda row: figures.seconds(row.claimed), lambda row: row.claimed, number=True),
-    Column("heartbeat", lambda row: figures.seconds(row.worker.age), lambda row: row.worker.age, number=True),
+    Column("loop lag", lambda row: cells.seconds(row.lag), lambda row: row.lag, number=True),
+    Column("last claim", lambda row: cells.seconds(row.claimed), lambda row: row.claimed, number=True),
+    Column("heartbeat", lambda row: cells.seconds(row.worker.age), lambda row: row.worker.age, number=True),
     Column(
-        "leaked", lambda row: figures.count(row.worker.leaked, "bold red"), lambda row: row.worker.leaked, number=True
+        "leaked", lambda row: cells.count(row.worker.leaked, "bold red"), lambda row: row.worker.leaked, number=True
     ),
     Column("host", lambda row: _known(row.worker.host), lambda row: row.worker.host),
     Column("pid", lambda row: _known(row.worker.pid), lambda row: row.worker.pid, number=True),

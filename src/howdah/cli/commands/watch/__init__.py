@@ -1,1 +1,1 @@
-"""``howdah watch``: jobs as they go, as bars in a terminal and as lines elsewhere."""
+"""``howdah watch``: the progress and the events of jobs, as bars in a terminal and as lines elsewhere."""

@@ -1,4 +1,4 @@
-"""``howdah watch``: what is asked for, and how it is shown."""
+"""``howdah watch``: its arguments, and the choice of a view."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
 from howdah.cli.commands.watch.lines import JsonLines, PlainLines
 from howdah.cli.commands.watch.picture import Picture
-from howdah.cli.commands.watch.wanted import Wanted, parse_kinds, wanted
-from howdah.cli.commands.watch.watcher import Watcher, first_look
+from howdah.cli.commands.watch.watcher import Wanted, Watcher, first_look, parse_kinds, wanted
 from howdah.cli.render.output import answers, remark
 from howdah.watch.watch import KINDS
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", metavar="ID|TYPE", nargs="*", help="jobs and types of jobs, all types if none; - reads them from stdin"
+        "names",
+        metavar="ID|TYPE",
+        nargs="*",
+        help="ids of jobs, or types of jobs; all types if none is given; - reads them from stdin",
     )
     parser.add_argument(
         "--kinds",
@@ -31,9 +33,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--after",
         metavar="POSITION",
-        help="go on behind this position, as --json tells it; for types, '' is the oldest that is kept",
+        help="continue after this position, as --json prints it; for types, '' is the oldest one",
     )
-    parser.add_argument("--until-done", action="store_true", help="for types: end when nothing of them is left to do")
+    parser.add_argument("--until-done", action="store_true", help="for types: end when none of their jobs is left")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -69,17 +71,17 @@ def _view(args: argparse.Namespace, what: Wanted) -> JsonLines | PlainLines | Pi
 
 COMMAND = Command(
     name="watch",
-    summary="watch jobs as they go",
+    summary="watch jobs as they run",
     story="""
-        In a terminal, a bar for each job that runs, with its stage, its rate and the time that is left, and above them
-        what happens: events, log lines, ends. Elsewhere a line for each of these, or with --json an object. Of a job
-        that waits, it says how many come before it. Given ids, it ends when all of these jobs have ended, with 0 if all
-        have completed and with 1 if one has failed or was cancelled; given types, it goes on until Ctrl-C, or with
-        --until-done until there are no live jobs of them any more. It survives a restart of the database.
+        In a terminal, a bar for each running job, with its stage, its rate and the time left, and above the bars events, log
+        lines and ends of jobs. Elsewhere a line for each of these, or with --json an object. For a waiting job it shows how
+        many come before it. Given ids, it ends when all of these jobs have ended: with 0 if all have completed, and with 1 if
+        one has failed or was cancelled. Given types, it runs until Ctrl-C, or with --until-done until they have no live
+        jobs. It survives a restart of the database.
     """,
     examples=(
         ("howdah watch 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job, until it has ended"),
-        ("""howdah watch $(howdah enqueue send_invoice '{"invoice": 17}')""", "add a job, and see it done"),
+        ("""howdah watch $(howdah enqueue send_invoice '{"invoice": 17}')""", "add a job, and watch it"),
         ("howdah watch send_invoice resize_photo --kinds progress,status", "two types, without events and logs"),
         ("howdah watch --json --kinds event | jq -c '[.name, .data]'", "the events of all jobs, for a program"),
     ),

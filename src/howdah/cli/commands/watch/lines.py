@@ -1,23 +1,24 @@
-"""Updates as lines: for a pipe, for a program, and above the bars."""
+"""The watched jobs, and updates as lines: for a pipe, for a program, and above the bars."""
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import sys
 import uuid
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
 from rich.text import Text
 
 from howdah.cli.arguments.datetimes import stamp
-from howdah.cli.arguments.duration import format_span
-from howdah.cli.commands.watch.board import Board
-from howdah.cli.commands.watch.wanted import Wanted
+from howdah.cli.arguments.duration import format_duration
+from howdah.cli.commands.watch.watcher import Wanted
 from howdah.cli.render import event_text
 from howdah.cli.render.encrypted import first_line
-from howdah.cli.render.event_text import brief, in_words
-from howdah.cli.render.job_json import job_as_json
-from howdah.cli.render.output import answers, plain, print_json, remark, text
+from howdah.cli.render.event_text import brief, in_words, is_an_end
+from howdah.cli.render.output import answers, job_as_json, plain, print_json, remark, text
 from howdah.cli.render.progress_bar import style_of
 from howdah.cli.render.progress_text import (
     counted,
@@ -32,14 +33,108 @@ from howdah.model.job import Job
 from howdah.model.results import QueuePosition
 from howdah.watch.watch import Update
 
+# Jobs
+
+_REMEMBERED: Final = 10_000
+"""The number of ended jobs that are remembered, because updates about them may still come."""
+
+
+@dataclasses.dataclass(slots=True)
+class Bar:
+    """A job, and its place in the queue while it waits."""
+
+    job: Job
+    place: QueuePosition | None = None
+
+
+class Board:
+    """Takes updates, and decides which of them are new.
+
+    named: the jobs that were given by id; other jobs leave the board as soon as they are not running.
+    """
+
+    def __init__(self, named: Iterable[uuid.UUID] = ()) -> None:
+        self.bars: dict[uuid.UUID, Bar] = {}
+        self._named = {id: n for n, id in enumerate(named)}
+        self._ended: collections.OrderedDict[uuid.UUID, int | None] = collections.OrderedDict()
+
+    def take(self, update: Update, place: QueuePosition | None = None) -> bool:
+        """Whether the update has anything new."""
+        if update.kind == "progress":
+            return update.job is not None and self._update(update.job, place)
+        if is_an_end(update):
+            return self._ends(update.job_id, None)
+        if update.kind == "status":
+            # Pending again: the job had ended, and was retried.
+            self._ended.pop(update.job_id, None)
+            self._waits(update.job_id)
+        return True
+
+    def visible(self, most: int) -> tuple[list[Bar], int]:
+        """The bars to show, preferring running and newer jobs, and the number of other bars.
+
+        In the order in which they were given, or have come.
+        """
+        bars = sorted(self.bars.values(), key=lambda bar: self._named.get(bar.job.id, len(self._named)))
+        ranked = sorted(range(len(bars)), key=lambda n: (bars[n].job.status != "pending", n), reverse=True)
+        shown = sorted(ranked[: max(most, 0)])
+        return [bars[n] for n in shown], len(bars) - len(shown)
+
+    def _update(self, job: Job, place: QueuePosition | None) -> bool:
+        if job.ended:
+            return self._ends(job.id, job.token)
+        if self._has_ended(job.id, job.token):
+            # A state from before its end, which came late.
+            return False
+        self._ended.pop(job.id, None)
+        if job.status == "pending" and job.id not in self._named:
+            return self.bars.pop(job.id, None) is not None
+        before = self.bars.get(job.id)
+        self.bars[job.id] = Bar(job, place)
+        return before is None or _shown_state(before.job) != _shown_state(job)
+
+    def _waits(self, job_id: uuid.UUID) -> None:
+        bar = self.bars.get(job_id)
+        if bar is not None and job_id in self._named:
+            bar.job = dataclasses.replace(bar.job, status="pending", stalled=False)
+        else:
+            self.bars.pop(job_id, None)
+
+    def _has_ended(self, job_id: uuid.UUID, token: int | None) -> bool:
+        """Whether the end of this claim is known: a later claim has a higher token."""
+        if job_id not in self._ended:
+            return False
+        last = self._ended[job_id]
+        return last is None or token is None or token <= last
+
+    def _ends(self, job_id: uuid.UUID, token: int | None) -> bool:
+        """token: None if the end came as an event, which has none."""
+        is_known = self._has_ended(job_id, token)
+        self.bars.pop(job_id, None)
+        if token is not None or not is_known:
+            self._ended[job_id] = token
+        if len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
+        return not is_known
+
+
+def _shown_state(job: Job) -> tuple[object, ...]:
+    """The state that a line shows, without what changes with time alone."""
+    counts = None if job.record is None else (job.record.done, job.record.total)
+    stops = job.cancel_requested_at is not None
+    return job.status, job.attempts, percent(job), job.current_stage, counts, job.stalled, stops, job.run_at
+
+
+# Lines
+
 _LONGEST: Final = 300
 
 
 class _View:
-    """What the ways to show updates have in common. Used as a context manager, for as long as it shows them."""
+    """The common part of the views. A context manager, entered while it shows updates."""
 
     shows_places = False
-    """Whether it is to be told again and again where waiting jobs stand."""
+    """Whether it wants the places of waiting jobs regularly."""
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +145,7 @@ class _View:
         pass
 
     def show_place(self, job_id: uuid.UUID, place: QueuePosition) -> None:
-        """Where a waiting job stands now."""
+        """The new place of a waiting job."""
 
     def refresh(self) -> None:
         """Called ten times a second."""
@@ -68,7 +163,7 @@ class JsonLines(_View):
     def show(self, update: Update, place: QueuePosition | None) -> None:
         if update.kind in self._kinds:
             print_json(as_json(update, place))
-            # Whoever reads them wants each now.
+            # At once: a program reads each line as it comes.
             sys.stdout.flush()
 
 
@@ -92,13 +187,13 @@ def as_json(update: Update, place: QueuePosition | None) -> dict[str, Any]:
 
 
 def plain_line(update: Update, place: QueuePosition | None = None) -> Text:
-    """All that is needed to find it with grep: when, which, what kind, and what."""
+    """For grep: the time, the job, the kind and the text."""
     start = f"{stamp(update.at)} UTC {update.job_id} {update.job_type} {update.kind} "
     return text(start) + text(_said(update, place), _style(update))
 
 
 def line_above(update: Update) -> Text:
-    """The same for people, who see the bars below it."""
+    """A shorter line for people, above the bars."""
     local = update.at.astimezone()
     return Text.assemble(
         (f"{local:%H:%M:%S} {short_id(update.job_id)} ", "dim"),
@@ -108,8 +203,8 @@ def line_above(update: Update) -> Text:
     )
 
 
-def standing(job: Job, place: QueuePosition | None = None) -> str:
-    """Where a job stands, on one line."""
+def progress_text(job: Job, place: QueuePosition | None = None) -> str:
+    """The state of a job on one line."""
     if job.ended:
         return _end(job)
     if job.status == "pending":
@@ -122,13 +217,13 @@ def standing(job: Job, place: QueuePosition | None = None) -> str:
 
 def _said(update: Update, place: QueuePosition | None = None) -> str:
     if update.job is not None:
-        return standing(update.job, place)
+        return progress_text(update.job, place)
     names_attempt = update.kind == "status" and (update.attempt > 1 or (update.name == "pending" and update.attempt))
     return f"attempt {update.attempt} {in_words(update)}" if names_attempt else in_words(update)
 
 
 def _end(job: Job) -> str:
-    took = f" after {format_span(job.finished_at - job.started_at)}" if job.finished_at and job.started_at else ""
+    took = f" after {format_duration(job.finished_at - job.started_at)}" if job.finished_at and job.started_at else ""
     why = f": {first_line(job.last_error)}" if job.status != "completed" and job.last_error else ""
     return f"{job.status}{took}{why}"
 

@@ -1,4 +1,4 @@
-"""Updates as a picture: a bar for each job that has not ended, and what happens scrolling above them."""
+"""The view of a terminal: a bar for each job that has not ended, and events scrolling above them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from howdah.cli.commands.watch.board import Bar, Board
-from howdah.cli.commands.watch.lines import line_above
-from howdah.cli.commands.watch.wanted import Wanted
+from howdah.cli.commands.watch.lines import Bar, Board, line_above
+from howdah.cli.commands.watch.watcher import Wanted
 from howdah.cli.render.event_text import brief, is_an_end
 from howdah.cli.render.output import cut
 from howdah.cli.render.progress_bar import bar as bar_of
@@ -34,13 +33,13 @@ from howdah.model.results import QueuePosition
 from howdah.watch.watch import Update
 
 _REDRAW_EVERY: Final = 0.5
-"""Seconds after which it is drawn anew though nothing was told: the time that is left goes on."""
+"""Seconds after which it is drawn again without an update, because the time left changes."""
 _ROOM_FOR_COUNTS: Final = 100
 _LONGEST: Final = 300
 
 
 class Picture:
-    """The view of a terminal that can be drawn on."""
+    """A live view."""
 
     shows_places = True
 
@@ -88,7 +87,7 @@ class Picture:
         self._is_new = True
 
     def refresh(self) -> None:
-        """Called ten times a second. However much was told meanwhile, it is drawn once."""
+        """Called ten times a second. Draws once, however many updates came."""
         if self._is_new or time.monotonic() > self._drawn_at + _REDRAW_EVERY:
             self._draw()
 

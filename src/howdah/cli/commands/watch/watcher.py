@@ -2,41 +2,92 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import dataclasses
+import re
 import signal
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Protocol
 
 import psycopg
 
-from howdah.cli.commands.watch.wanted import Wanted
-from howdah.cli.process.outage_remarks import outages_remarked
+from howdah.checks import options
+from howdah.cli.process.log_format import outages_remarked
 from howdah.cli.render.output import remark
 from howdah.db.outage import is_temporary
-from howdah.errors import DatabaseUnavailable, JobNotFound
+from howdah.errors import DatabaseUnavailable, InvalidInput, JobNotFound
 from howdah.model.event import EVENT_KINDS
 from howdah.model.results import QueuePosition, TypeStats
 from howdah.queue import JobQueue
 from howdah.verbs.events import is_behind
 from howdah.watch.watch import KINDS, Update, UpdateKind
 
+# What is watched
+
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which jobs and which kinds of updates.
+
+    types: None if none are watched; empty if all of them are.
+    """
+
+    ids: tuple[uuid.UUID, ...]
+    types: tuple[str, ...] | None
+    kinds: frozenset[UpdateKind] = frozenset(KINDS)
+    after: str | None = None
+    until_done: bool = False
+
+
+def wanted(
+    names: Iterable[str], kinds: frozenset[UpdateKind] = frozenset(KINDS), after: str | None = None, *, until_done: bool
+) -> Wanted:
+    """Ids and types: a name in the form of a UUID is an id. Raises InvalidInput."""
+    given = list(dict.fromkeys(names))
+    ids = tuple(uuid.UUID(name) for name in given if _ID.fullmatch(name))
+    types = tuple(options.job_type(name) for name in given if not _ID.fullmatch(name))
+    if after is not None and (len(ids) > 1 or (ids and types)):
+        raise InvalidInput("--after is for one job, or for types: each of several jobs has its own position")
+    watches_types = bool(types) or not ids
+    return Wanted(
+        ids=ids,
+        types=types if watches_types else None,
+        kinds=kinds,
+        after=after,
+        until_done=until_done and watches_types,
+    )
+
+
+def parse_kinds(text: str) -> frozenset[UpdateKind]:
+    """For argparse, which shows the error."""
+    named = {part.strip() for part in text.split(",")}
+    chosen = frozenset(kind for kind in KINDS if kind in named)
+    if len(chosen) < len(named):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of kinds: write some of {','.join(KINDS)}")
+    return chosen
+
+
+# Watching
+
 TERMINATED: Final = 143
 
 _FRAME: Final = 0.1
 _LOOK_EVERY: Final = 1.0
 _SILENT_LOOKS: Final = 3
-"""So many looks in a row have nothing live and nothing new, before that counts as the end."""
+"""The number of looks in a row without a live job and without an update, before that counts as the end."""
 _PLACES_EVERY: Final = 2.0
 _MOST_PLACES: Final = 20
-"""Where a job stands costs a look at those before it: of so many jobs at most."""
+"""The number of jobs whose places are read: each costs a look at the jobs before it."""
 
 
 class View(Protocol):
-    """Shows what is seen."""
+    """Shows updates."""
 
     @property
     def shows_places(self) -> bool: ...
@@ -52,14 +103,14 @@ class View(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where the stream of the types was at the first look, and how many jobs of them had failed or were cancelled."""
+    """The position of the stream at the start, and how many jobs had failed or were cancelled then."""
 
     position: str = ""
     unsuccessful: int = 0
 
 
 async def first_look(queue: JobQueue, wanted: Wanted) -> Beginning:
-    """What is wrong from the beginning is said at once; later, an outage is waited for."""
+    """An error at the start is raised; later ones are waited out."""
     if wanted.types is None:
         await queue.aget(wanted.ids[0])
         return Beginning()
@@ -84,20 +135,20 @@ class Watcher:
         self._unsuccessful_before = before.unsuccessful
         self._seen_unsuccessful = False
         self._position = before.position if wanted.after is None else wanted.after
-        self._heard = 0
+        self._received = 0
 
     async def run(self) -> int:
-        """Returns the exit code: 1 if a job that was waited for has failed or was cancelled."""
+        """Returns the exit code: 1 if one of the jobs has failed or was cancelled."""
         loop = asyncio.get_running_loop()
-        told_to_stop = asyncio.Event()
+        stopping = asyncio.Event()
         with contextlib.suppress(ValueError, RuntimeError):
-            # A death on the spot would leave the terminal without its cursor.
-            loop.add_signal_handler(signal.SIGTERM, told_to_stop.set)
+            # Ending at once would leave the terminal without its cursor.
+            loop.add_signal_handler(signal.SIGTERM, stopping.set)
         with outages_remarked(lambda said: _soon(loop, self._view.remark, said)):
-            return await self._follow(told_to_stop)
+            return await self._follow(stopping)
 
-    async def _follow(self, told_to_stop: asyncio.Event) -> int:
-        stop = asyncio.create_task(told_to_stop.wait())
+    async def _follow(self, stopping: asyncio.Event) -> int:
+        stop = asyncio.create_task(stopping.wait())
         beside = {asyncio.create_task(each) for each in (self._refresh(), self._renew_places())}
         needed = {asyncio.create_task(self._watch_job(id)) for id in self._wanted.ids}
         if self._wanted.types is not None:
@@ -119,12 +170,12 @@ class Watcher:
             await _cancel(every)
 
     async def _watch_job(self, job_id: uuid.UUID) -> None:
-        # Where it stands is needed to know how it ended, whether that is shown or not.
+        # Progress has the final status, whether it is shown or not.
         kinds = self._kinds("progress")
         end: Update | None = None
         async with aclosing(self._queue.awatch(job_id, kinds=kinds, after=self._wanted.after)) as updates:
             async for update in updates:
-                # Of a job that has ended before, the end is told first; people read it last.
+                # For a job that had ended already, the end comes first; it is shown last.
                 if update.job is not None and update.job.ended:
                     end = update
                 else:
@@ -140,7 +191,7 @@ class Watcher:
                 if update.job_id not in self._ids:
                     await self._show(update)
                 self._position = update.position
-                self._heard += 1
+                self._received += 1
 
     def _kinds(self, *besides: UpdateKind) -> list[UpdateKind]:
         return [kind for kind in KINDS if kind in self._wanted.kinds or kind in besides]
@@ -150,7 +201,7 @@ class Watcher:
         if update.job is not None:
             (self._waiting.add if is_waiting else self._waiting.discard)(update.job_id)
         self._view.show(update, await self._place(update.job_id) if is_waiting else None)
-        # However fast they come, the others have their turn: the picture, and whoever wants to interrupt.
+        # Lets the other tasks run, however fast updates come: drawing, and the interruption.
         await asyncio.sleep(0)
 
     # Beside the streams
@@ -173,21 +224,21 @@ class Watcher:
         return None
 
     async def _until_done(self) -> None:
-        """Returns when nothing of the types is live, and all that has happened to them was shown."""
-        silent = heard = 0
+        """Returns when the types have no live jobs, and all updates were shown."""
+        silent = received = 0
         while True:
             with _without_outages():
                 stats = _chosen(await self._queue.astats(), self._wanted)
                 is_live = any(each.pending + each.claimed + each.running for each in stats.values())
-                silent = 0 if is_live or self._heard > heard else silent + 1
-                heard = self._heard
+                silent = 0 if is_live or self._received > received else silent + 1
+                received = self._received
                 if silent >= _SILENT_LOOKS and not await self._is_behind():
                     self._seen_unsuccessful |= _unsuccessful(stats) > self._unsuccessful_before
                     return
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _is_behind(self) -> bool:
-        """Whether something has happened that was not shown yet. Progress is not kept: of that, silence must do."""
+        """Whether there are events that were not shown yet. Progress is not stored, so for that the silent looks must do."""
         kinds = [kind for kind in EVENT_KINDS if kind in self._wanted.kinds]
         plan = is_behind(self._position, self._wanted.types or None, kinds)
         return bool(kinds) and await self._queue._database.arun(plan)
@@ -203,7 +254,7 @@ def _unsuccessful(stats: Mapping[str, TypeStats]) -> int:
 
 @contextlib.contextmanager
 def _without_outages() -> Iterator[None]:
-    """What is only looked at now and then can wait until the database is back; the streams tell that it is gone."""
+    """Ignores outages: the streams report them, and the next look reads again."""
     try:
         yield
     except (DatabaseUnavailable, psycopg.Error) as error:
@@ -212,16 +263,16 @@ def _without_outages() -> Iterator[None]:
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Ends them. Again and again: on Python 3.11, psycopg may lose a cancellation that comes with an answer."""
+    """Cancels tasks repeatedly: on Python 3.11, psycopg may lose a cancellation that comes with an answer."""
     while left := [task for task in tasks if not task.done()]:
         for task in left:
             task.cancel()
         await asyncio.wait(left, timeout=_FRAME)
-    # One failure is reported; asking for the others keeps asyncio from complaining about them.
+    # One failure is raised; retrieving the others keeps asyncio from logging them.
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Any, said: str) -> None:
-    # The loop may have ended while the thread that says this goes on.
+    # The loop may have ended before the thread that calls this.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, said)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.cli.arguments.datetimes import iso, parse_moment, parse_past
-from howdah.cli.arguments.duration import format_span, parse_span
+from howdah.cli.arguments.datetimes import iso, parse_datetime, parse_past
+from howdah.cli.arguments.duration import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -27,19 +27,19 @@ from howdah.cli.arguments.duration import format_span, parse_span
     ],
 )
 def test_spans_are_read_as_people_write_them(written: str, seconds: float) -> None:
-    assert parse_span(written) == timedelta(seconds=seconds)
+    assert parse_duration(written) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("written", ["", "m", "-5m", "5 apples", "1h30m", "nan", "inf", "1e5", "٣s", "9" * 40])
 def test_what_is_no_span_is_refused(written: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
-        parse_span(written)
+        parse_duration(written)
 
 
 @given(st.text())
 def test_any_text_is_a_span_or_refused(written: str) -> None:
     with contextlib.suppress(argparse.ArgumentTypeError):
-        assert parse_span(written) >= timedelta(0)
+        assert parse_duration(written) >= timedelta(0)
 
 
 @pytest.mark.parametrize(
@@ -56,20 +56,20 @@ def test_any_text_is_a_span_or_refused(written: str) -> None:
     ],
 )
 def test_spans_are_shown_at_a_glance(seconds: float, shown: str) -> None:
-    assert format_span(timedelta(seconds=seconds)) == shown
+    assert format_duration(timedelta(seconds=seconds)) == shown
 
 
 @given(st.timedeltas(min_value=timedelta(0)))
-def test_every_span_is_short_to_read(span: timedelta) -> None:
-    assert len(format_span(span)) <= 12
+def test_every_span_is_short_to_read(duration: timedelta) -> None:
+    assert len(format_duration(duration)) <= 12
 
 
 def test_a_moment_may_name_its_zone_or_is_local() -> None:
-    assert parse_moment("2030-01-02T03:04+01:00") == datetime(2030, 1, 2, 2, 4, tzinfo=timezone.utc)
-    assert parse_moment("2030-01-02T03:04Z") == datetime(2030, 1, 2, 3, 4, tzinfo=timezone.utc)
-    assert parse_moment("2030-01-02").utcoffset() is not None
+    assert parse_datetime("2030-01-02T03:04+01:00") == datetime(2030, 1, 2, 2, 4, tzinfo=timezone.utc)
+    assert parse_datetime("2030-01-02T03:04Z") == datetime(2030, 1, 2, 3, 4, tzinfo=timezone.utc)
+    assert parse_datetime("2030-01-02").utcoffset() is not None
     with pytest.raises(argparse.ArgumentTypeError, match="2030-12-31"):
-        parse_moment("tomorrow")
+        parse_datetime("tomorrow")
 
 
 def test_a_span_counts_back_from_now_where_the_past_is_meant() -> None:

@@ -5,4 +5,4 @@ SELECT
         pg_catalog.obj_description(pg_catalog.to_regnamespace('howdah'), 'pg_namespace')
             OPERATOR(pg_catalog.=) 'Made by the demo, which clears it each time that it begins.',
         false
-    ) AS is_the_demos
+    ) AS is_of_a_demo

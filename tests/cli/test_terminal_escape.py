@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from howdah import JobQueue
-from howdah.cli.render.terminal_escape import presentable, safe, safe_lines, without_password
+from howdah.cli.render.terminal_escape import escape_lines, presentable, terminal_escape, without_password
 from tests.cli.runner import Outcome, howdah
 
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202egnp.exe\u2066\r\b[bold red]not markup[/]\u2028\ufeff"
@@ -25,19 +25,19 @@ def dangers(output: str) -> set[str]:
 
 @given(st.text())
 def test_nothing_dangerous_is_left(text: str) -> None:
-    assert not dangers(safe(text))
-    assert "\n" not in safe(text)
-    assert not dangers(safe_lines(text))
+    assert not dangers(terminal_escape(text))
+    assert "\n" not in terminal_escape(text)
+    assert not dangers(escape_lines(text))
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"])))
 def test_harmless_text_stays_as_it_is(text: str) -> None:
-    assert safe(text) == safe_lines(text) == text
+    assert terminal_escape(text) == escape_lines(text) == text
 
 
 def test_what_is_dangerous_is_shown_as_what_it_is() -> None:
-    assert safe("a\x1b[0m\n\u202e") == "a\\x1b[0m\\n\\u202e"
-    assert safe_lines("a\r\n\tb\x07") == "a\n    b\\x07"
+    assert terminal_escape("a\x1b[0m\n\u202e") == "a\\x1b[0m\\n\\u202e"
+    assert escape_lines("a\r\n\tb\x07") == "a\n    b\\x07"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""Services: what a worker does in the background. One lifecycle, one policy for errors.
+"""Services: the background loops of a worker. They share one lifecycle and one policy for errors.
 
-A service is a loop that nothing but ``stop`` ends. An outage makes it wait and try again; an error that
-nobody expected is logged with its traceback, and the loop goes on after a pause: no part of a worker
-dies unseen.
+Only ``stop`` ends the loop of a service. In an outage it waits and tries again. An unexpected error is logged with its
+traceback, and the loop continues after a pause, so no part of a worker stops unnoticed.
 """
 
 from __future__ import annotations
@@ -18,23 +17,22 @@ from howdah.model.failure import loggable
 
 log = logging.getLogger("howdah.worker")
 
+WARN_EVERY = 60.0
 
-COMPLAIN_EVERY = 60.0
 
-
-class Complaint:
-    """Says, now and then, that the server has cut a statement short that cannot be made smaller."""
+class CutShortWarning:
+    """Logs, at most once a minute, that the server cut short a statement that cannot be made smaller."""
 
     def __init__(self) -> None:
         self._silent_until = float("-inf")
 
-    def say(self, consequence: str) -> None:
+    def log(self, consequence: str) -> None:
         now = time.monotonic()
         if now >= self._silent_until:
-            self._silent_until = now + COMPLAIN_EVERY
+            self._silent_until = now + WARN_EVERY
             log.error(
-                "the server cut a statement short that cannot be made smaller, because of statement_timeout, or because"
-                " somebody cancelled it; %s. If this goes on, raise statement_timeout for the login of the workers:"
+                "the server cut a statement short that cannot be made smaller: it hit statement_timeout, or it was"
+                " cancelled by hand; %s. If this continues, raise statement_timeout for the login of the workers:"
                 " ALTER ROLE … SET statement_timeout",
                 consequence,
                 extra={"event": "cut_short"},
@@ -42,7 +40,7 @@ class Complaint:
 
 
 class Service:
-    """A loop in the background: ``step`` is called again and again."""
+    """A background loop that calls ``step`` until it is stopped."""
 
     def __init__(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         self.name = name
@@ -50,7 +48,7 @@ class Service:
         self._step = step
         self._backoff = Backoff()
         self._is_locked_out = False
-        self._complaint = Complaint()
+        self._cut_short = CutShortWarning()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -60,13 +58,13 @@ class Service:
         self.stopping.set()
 
     async def stop(self) -> None:
-        """Ends the loop after the step that it is in."""
+        """End the loop after its current step."""
         self.ask_to_stop()
         if self._task is not None:
             await self._task
 
     async def pause(self, seconds: float) -> bool:
-        """Waits; less if the service is asked to stop. True if it may go on."""
+        """Wait, but not beyond a request to stop. True if the service may continue."""
         return not await happens(self.stopping, seconds)
 
     async def _loop(self) -> None:
@@ -80,21 +78,18 @@ class Service:
                 await self.pause(self._backoff.next())
             except Exception as error:
                 if is_cut_short(error):
-                    self._complaint.say(f"{self.name} tries again")
+                    self._cut_short.log(f"{self.name} tries again")
                 else:
                     about = {"event": "service_failed"}
-                    log.error("%s failed unexpectedly; it goes on", self.name, exc_info=loggable(error), extra=about)
+                    log.error("%s failed unexpectedly and continues", self.name, exc_info=loggable(error), extra=about)
                 await self.pause(self._backoff.next())
             else:
                 self._backoff.reset()
                 self._is_locked_out = False
 
 
-async def happens(event: asyncio.Event, within: float | None) -> bool:
-    """Waits for an event, at most so many seconds. Whether it came."""
-    if within is None:
-        await event.wait()
-        return True
+async def happens(event: asyncio.Event, within: float) -> bool:
+    """Wait for an event for at most ``within`` seconds. Return whether it is set."""
     try:
         async with asyncio.timeout(max(within, 0)):
             await event.wait()

@@ -1,4 +1,4 @@
-"""Slots: who gets one, in which order, how many at once, and who is claimed ahead of time."""
+"""Slots: which jobs get one, in which order, how many at once, and which jobs are claimed ahead of time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from howdah import Job, JobQueue
 from howdah.handlers.outcome import Retry
 from tests.conftest import Db
-from tests.worker import crew_handlers
+from tests.worker import child_handlers
 from tests.worker.in_process import PATIENCE, asleep, drain, ended, run, sleeps, statuses, until, working
 
 # How many at once
@@ -145,7 +145,7 @@ def test_a_slot_that_a_quick_job_leaves_is_offered_to_the_slow_ones(
                     await until(lambda: sleeps(db, "slow"))
             gate.opened.set()
             await ended(queue, gated)
-            assert (await ended(queue, waiting)).status == "completed", "nobody looks for an hour"
+            assert (await ended(queue, waiting)).status == "completed", "the worker does not poll for an hour"
 
     run(main())
 
@@ -375,7 +375,7 @@ def test_quick_jobs_are_claimed_ahead_and_handed_back_when_the_worker_stops(queu
             gate.opened.set()
         assert (await queue.aget(first)).status == "completed"
         row = db.execute("SELECT max(attempts) AS most FROM howdah.live").fetchone()
-        assert row == {"most": 0}, "who never started has lost no attempt"
+        assert row == {"most": 0}, "a job that never started has lost no attempt"
 
     run(main())
 
@@ -435,7 +435,7 @@ def test_two_workers_share_the_work(dsn: str, queue: JobQueue) -> None:
         @queue.job
         def work() -> None:
             both.wait()
-            # So long that nobody claims the next one before it can start it.
+            # So long that no worker claims the next one before it can start it.
             threading.Event().wait(0.12)
             done.append(name)
 
@@ -462,7 +462,7 @@ def suspected(db: Db, job: Job) -> Job:
 
 
 def test_a_suspect_runs_in_a_child_process_and_others_do_not(dsn: str, db: Db) -> None:
-    queue = crew_handlers.connected(dsn)
+    queue = child_handlers.connected(dsn)
     types = ["where_in_thread", "where_on_loop", "where_in_batch"]
     suspects = [suspected(db, queue.enqueue(name)) for name in types]
     others = [queue.enqueue(name) for name in types]
@@ -503,7 +503,7 @@ def test_a_suspect_that_no_child_can_import_runs_with_nothing_beside_it(
     queue.enqueue_many("work", [{"suspect": False} for _ in range(20)])
     report = drain(queue, concurrency=10, threads=10)
     assert report.counts["completed"] == 42
-    assert beside == [2, 2], "itself, twice counted, and nobody else"
+    assert beside == [2, 2], "itself, counted twice, and no other"
     assert [queue.get(job).attempts for job in jobs] == [1, 1]
 
 
@@ -553,7 +553,7 @@ def test_the_end_of_one_suspect_does_not_end_the_solitude_of_another(queue: JobQ
         if alone.is_set():
             disturbed.set()
 
-    in_child = queue.job(process=True)(crew_handlers.waits_for.function)
+    in_child = queue.job(process=True)(child_handlers.waits_for.function)
 
     async def main() -> Job:
         first = suspected(db, await in_child.aenqueue(path=str(tmp_path / "go on")))

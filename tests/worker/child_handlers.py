@@ -19,7 +19,7 @@ import psycopg
 from howdah import Job, JobQueue, Resource
 from howdah.handlers.outcome import Cancel, Fail, Retry, Snooze
 
-log = logging.getLogger("crew")
+log = logging.getLogger("child")
 
 
 class Tally:

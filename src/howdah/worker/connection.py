@@ -1,8 +1,8 @@
-"""Links: the worker's own connections, apart from the pool that handlers may use up.
+"""The worker's own connections, apart from the pool, which handlers may exhaust.
 
-A link that is lost is opened again when it is next used. Where the server has no room for it, another of the worker's
-does its work meanwhile: many workers with some of their links each would otherwise all wait for the rest. An outage is
-said once, and its end once, however many links it cuts.
+A lost connection is opened again when it is next used. If the server has no free slot for it, another connection of the
+worker runs its calls meanwhile. Otherwise many workers with only some of their connections could all wait for the rest.
+The log reports an outage once, and its end once, however many connections it cuts.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from howdah.errors import DatabaseUnavailable
 
 R = TypeVar("R")
 
-# What another connection may find otherwise: the primary may be another server by now.
-_ELSEWHERE = ("25006", "53", "57P", "58")
+# SQLSTATEs that a new connection may not get: the primary may be another server by now.
+_RECONNECT = ("25006", "53", "57P", "58")
 
 
-class Link:
+class WorkerConnection:
     """One connection, used by one plan at a time."""
 
     def __init__(self, database: Database, outage: Outage) -> None:
@@ -36,27 +36,32 @@ class Link:
         self._conn: AsyncConnection | None = None
         self._backoff = Backoff()
         self._try_at = float("-inf")
-        self.others: Sequence[Link] = ()
-        """Those of the same worker, which stand in for this one."""
+        self.others: Sequence[WorkerConnection] = ()
+        """The other connections of this worker. They stand in for this one while it is lost."""
         self.generation = 0
-        """Grows with each new connection: what a session holds (locks) is gone with the old one."""
+        """Grows with each new connection. The locks of a session end with its connection."""
 
     async def run(self, plan: Plan[R]) -> R:
-        """Runs a plan. Raises DatabaseUnavailable in an outage; the next call tries again. A statement that the server has
-        cut short raises the driver's error."""
+        """Run a plan. Raises DatabaseUnavailable in an outage; the next call tries again.
+
+        A statement that the server cut short raises the driver's error.
+        """
         async with self._lock:
-            if (other := await self._other_if_lost()) is None:
-                return await self._run(plan)
+            conn = self._conn
+            if conn is not None and not conn.closed:
+                return await self._run(conn, plan)
+            if (other := await self._stand_in()) is None:
+                return await self._run(None, plan)
         return await other.run(plan)
 
     async def run_here(self, plan: Plan[R]) -> R | None:
-        """Runs a plan about what this very session holds, for which no other can stand in. None: it is not open."""
+        """Run a plan about this session's own locks, on this connection only. None if it is not open."""
         async with self._lock:
-            return await self._run(plan) if self.is_open else None
+            return await self._run(self._conn, plan) if self.is_open else None
 
-    async def _other_if_lost(self) -> Link | None:
-        """Another that is open, if this one is not and cannot be opened."""
-        other = None if self.is_open else next((each for each in self.others if each.is_open), None)
+    async def _stand_in(self) -> WorkerConnection | None:
+        """Another open connection, if this one cannot be opened now."""
+        other = next((each for each in self.others if each.is_open), None)
         if other is not None and time.monotonic() >= self._try_at:
             try:
                 await self._connected()
@@ -67,10 +72,9 @@ class Link:
                 return None
         return other
 
-    async def _run(self, plan: Plan[R]) -> R:
+    async def _run(self, conn: AsyncConnection | None, plan: Plan[R]) -> R:
         try:
-            conn = await self._connected()
-            answer = await self._database.arun(plan, conn)
+            answer = await self._database.arun(plan, conn or await self._connected())
         except DatabaseUnavailable as error:
             self._outage.began(error)
             await self._drop()
@@ -80,13 +84,13 @@ class Link:
             raise Locked(error) from error
         except psycopg.Error as error:
             await self._drop_if_broken()
-            # The server is there; whoever asked may ask for less.
+            # The server is there; the caller may try a smaller statement.
             if is_cut_short(error) or not is_temporary(error):
                 raise
-            if (error.sqlstate or "").startswith(_ELSEWHERE):
+            if (error.sqlstate or "").startswith(_RECONNECT):
                 await self._drop()
                 self._outage.began(error)
-            raise DatabaseUnavailable(f"the database could not do it now: {error}") from error
+            raise DatabaseUnavailable(f"the database cannot do this now: {error}") from error
         except BaseException:
             await self._drop_if_broken()
             raise
@@ -98,7 +102,7 @@ class Link:
         return self._conn is not None and not self._conn.closed
 
     async def open(self) -> None:
-        """Connects, if it is not. Raises DatabaseUnavailable."""
+        """Connect if necessary. Raises DatabaseUnavailable."""
         async with self._lock:
             await self._connected()
 
@@ -113,7 +117,7 @@ class Link:
         return self._conn
 
     async def _drop_if_broken(self) -> None:
-        # A connection that was interrupted in the middle of a call is not in a state to be used again.
+        # A connection that was interrupted in the middle of a call cannot be used again.
         if self._conn is not None and (self._conn.broken or self._conn.pgconn.transaction_status != 0):
             await self._drop()
 

@@ -5,4 +5,4 @@ SELECT
         pg_catalog.obj_description(pg_catalog.to_regnamespace('howdah'), 'pg_namespace')
             OPERATOR(pg_catalog.=) 'Made by the command bench, which drops it when it ends, or replaces it when it begins.',
         false
-    ) AS is_a_benches
+    ) AS is_of_a_bench

@@ -1,0 +1,144 @@
+"""The types of jobs, one row for each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.text import Text
+
+from howdah.cli.commands.top import cells
+from howdah.cli.commands.top.cells import Column
+from howdah.cli.commands.top.snapshot import Rates, Snapshot
+from howdah.cli.render.output import STATUS_STYLES, text
+from howdah.model.results import TypeStats
+from howdah.model.worker_info import Pace, WorkerInfo
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A type of jobs.
+
+    oldest: for how many seconds the first of the due ones has waited. per_second: how many have ended lately. pace: as the
+    live workers measure it. workers: how many live workers handle it.
+    """
+
+    job_type: str
+    counts: TypeStats
+    oldest: float | None
+    per_second: float | None
+    pace: Pace | None
+    workers: int
+
+    @property
+    def key(self) -> str:
+        return self.job_type
+
+    @property
+    def words(self) -> str:
+        """The text that a filter searches."""
+        return self.job_type
+
+
+def rows_of(snapshot: Snapshot, rates: Rates) -> list[Row]:
+    live = [worker for worker in snapshot.workers if worker.alive]
+    return [
+        Row(
+            job_type=job_type,
+            counts=counts,
+            oldest=None if counts.oldest_due is None else max((snapshot.at - counts.oldest_due).total_seconds(), 0.0),
+            per_second=rates.of(job_type),
+            pace=joint_pace(worker.pace[job_type] for worker in live if job_type in worker.pace),
+            workers=sum(_handles(worker, job_type) for worker in live),
+        )
+        for job_type, counts in snapshot.stats.items()
+    ]
+
+
+def joint_pace(paces: Iterable[Pace]) -> Pace | None:
+    """The pace of several workers together: in the means, a worker weighs by its number of jobs."""
+    known = list(paces)
+    if not known:
+        return None
+    weights = [pace.per_second for pace in known]
+    if not any(weights):
+        weights = [1.0] * len(known)
+    return Pace(
+        per_second=sum(pace.per_second for pace in known),
+        run=_mean([pace.run for pace in known], weights),
+        wait=_mean([pace.wait for pace in known], weights),
+    )
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+def _handles(worker: WorkerInfo, job_type: str) -> bool:
+    return job_type in (worker.job_types or ())
+
+
+def _name(row: Row) -> Text:
+    name = text(row.job_type, "bold")
+    return Text.assemble(name, (" (paused)", "yellow")) if row.counts.paused else name
+
+
+def _pace(row: Row) -> float | None:
+    return None if row.pace is None else row.pace.per_second
+
+
+def _wait(row: Row) -> float | None:
+    return None if row.pace is None else row.pace.wait
+
+
+def _run(row: Row) -> float | None:
+    return None if row.pace is None else row.pace.run
+
+
+def _workers(row: Row) -> Text:
+    if row.workers:
+        return Text(str(row.workers))
+    return Text("0", "bold red" if row.counts.pending else "dim")
+
+
+COLUMNS: Final[tuple[Column[Row], ...]] = (
+    Column("type", _name, lambda row: row.job_type),
+    Column(
+        "pending",
+        lambda row: cells.count(row.counts.pending, STATUS_STYLES["pending"]),
+        lambda row: row.counts.pending,
+        number=True,
+    ),
+    Column("later", lambda row: cells.count(row.counts.scheduled), lambda row: row.counts.scheduled, number=True),
+    Column(
+        "running",
+        lambda row: cells.count(row.counts.running, STATUS_STYLES["running"]),
+        lambda row: row.counts.running,
+        number=True,
+    ),
+    Column(
+        "stalled",
+        lambda row: cells.count(row.counts.stalled, "bold yellow"),
+        lambda row: row.counts.stalled,
+        number=True,
+    ),
+    Column("oldest", lambda row: cells.seconds(row.oldest), lambda row: row.oldest, number=True),
+    Column("workers", _workers, lambda row: row.workers, number=True),
+    Column("jobs/s", lambda row: cells.per_second(row.per_second), lambda row: row.per_second, number=True),
+    Column("pace", lambda row: cells.per_second(_pace(row)), _pace, number=True),
+    Column("wait", lambda row: cells.seconds(_wait(row)), _wait, number=True),
+    Column("run", lambda row: cells.seconds(_run(row)), _run, number=True),
+    Column(
+        "completed",
+        lambda row: cells.count(row.counts.completed, STATUS_STYLES["completed"]),
+        lambda row: row.counts.completed,
+        number=True,
+    ),
+    Column(
+        "failed",
+        lambda row: cells.count(row.counts.failed, STATUS_STYLES["failed"]),
+        lambda row: row.counts.failed,
+        number=True,
+    ),
+)

@@ -1,0 +1,494 @@
+"""The dispatcher: holds the jobs of a worker from their claim until their end is written.
+
+    arrived ──→ waiting ──→ starting ──→ running ──→ ended ──→ written
+       └─ already started by the claim ──→─┘
+       └─ a suspect ──→ in line for a child process of its own
+
+In all of this the database decides: every write contains the token of the claim, and one that is too late changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from howdah.checks.context import Context
+from howdah.db.database import Database
+from howdah.db.outage import Backoff
+from howdah.handlers.handler import AnyHandler
+from howdah.handlers.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted
+from howdah.model.codec import PLAIN
+from howdah.model.failure import describe, loggable
+from howdah.model.job import Job, why_unreadable
+from howdah.verbs.claims import UNREADABLE_DELAY
+from howdah.worker import calls
+from howdah.worker.calls import Claim, ClaimRef, claim_ref
+from howdah.worker.connection import WorkerConnection
+from howdah.worker.options import WorkerOptions
+from howdah.worker.run import endings
+from howdah.worker.run.child import will_be_found
+from howdah.worker.run.children import Child, Children, ChildStartError
+from howdah.worker.run.completer import Completer, Written
+from howdah.worker.run.executor import Executor, Invocation, Middleware
+from howdah.worker.run.run import Run, RunServices, StopReason
+from howdah.worker.run.slot_group import BatchGroup, SlotGroup, Suspects, slot_groups
+from howdah.worker.run.throughput import ThroughputMeter
+from howdah.worker.shutdown import StopRequests
+from howdah.worker.summary import WorkerSummary
+
+log = logging.getLogger("howdah.worker")
+
+LAUNCHES_IN_A_TURN = 100
+"""Runs that are launched in one turn of the loop. More would keep everything else on it waiting."""
+MOST_UNWRITTEN = 5_000
+"""Endings that may wait to be written before nothing more is claimed."""
+
+
+class Dispatcher:
+    """Holds jobs, runs them, and has their ends written."""
+
+    def __init__(
+        self,
+        database: Database,
+        context: Context,
+        connection: WorkerConnection,
+        handlers: Mapping[str, AnyHandler],
+        options: WorkerOptions,
+        resources: Mapping[str | type, Any],
+        middleware: Sequence[Middleware],
+        summary: WorkerSummary,
+        stops: StopRequests,
+        *,
+        begin_child: Callable[[], None] | None = None,
+    ) -> None:
+        self.held: dict[ClaimRef, Job] = {}
+        """Every job that this worker holds according to the database, until its end is written."""
+        self.runs: dict[int, Run] = {}
+        """By the id() of the job object."""
+        self.closed = False
+        """Nothing is started any more: the worker stops, or is fenced."""
+        self.fenced = False
+        self.leaked = 0
+        """Handlers that were asked to stop, were abandoned, and still run."""
+        self.handlers = handlers
+        self.summary = summary
+        self.stops = stops
+        self.groups = slot_groups(handlers.values(), options)
+        self.throughput = ThroughputMeter()
+        self.suspects = Suspects(max(1, min(4, options.children)), self._start_suspect)
+        self._to_launch: deque[tuple[SlotGroup, Sequence[Job]]] = deque()
+        self._completer = Completer(database, connection, context, self._on_written, lambda: bool(self._to_launch))
+        self._database = database
+        self._context = context
+        self._options = options
+        self._group_by_type = {name: group for group in self.groups for name in group.handlers}
+        self._services = RunServices(resources, context, database, self._completer, capture_logs=options.capture_logs)
+        self._children = Children(database, begin_child)
+        threads = sum(group.slots for group in self.groups if group.kind == "thread")
+        self._executor = Executor(threads, self._children, middleware, on_result=self._on_result, on_leak=self._on_leak)
+        self._loop = asyncio.get_running_loop()
+        self._to_fill: set[SlotGroup] = set()
+        self._ended_of: set[AnyHandler] = set()
+        """Handlers of which a run has ended in this turn of the loop."""
+        self._completed_by_handler: set[ClaimRef] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._let_go_at = float("-inf")
+        self._no_runs = asyncio.Event()
+        self._no_runs.set()
+        for group in self.groups:
+            group.on_time = functools.partial(self._fill_soon, group)
+
+    # For the claimers
+
+    def may_claim(self) -> bool:
+        # A suspect that is alone in this worker runs, or is about to: nothing may run beside it.
+        return not (self.fenced or self.suspects.alone or self.stops.count or self._completer.backlog > MOST_UNWRITTEN)
+
+    def wake(self, bucket: int | None = None) -> None:
+        """There may be jobs to claim, of types in this bucket."""
+        for group in self.groups:
+            group.wake(bucket)
+
+    def check_drained(self) -> None:
+        """Stop the worker if it only drains the queue, and nothing is left."""
+        idle = self._options.drain and not (self.stops.count or self.held or self._completer.backlog)
+        if idle and all(group.empty_at == group.activity for group in self.groups):
+            self.stops.add()
+
+    def _job_ended(self, handler: AnyHandler) -> None:
+        """A job of a handler ended, or its end was written: there may be more to claim."""
+        drain = self._options.drain
+        # A handler may have enqueued jobs of any other type. That matters only if the worker drains the queue.
+        for group in self.groups if drain else (self._group_by_type[handler.name],):
+            group.activity += 1
+            if drain or handler.ordered:
+                group.look.set()
+        if drain:
+            self.check_drained()
+
+    def arrived(self, group: SlotGroup, claim: Claim, *, by_age: bool = False) -> None:
+        """Take in the jobs of a claim; ``by_age``: those that have waited longest, which start first."""
+        group.activity += 1
+        jobs: Sequence[Job] = claim.jobs
+        # A single unreadable job fails by itself when it is read. In a batch it would fail the others too.
+        if self._context.codec is not PLAIN or isinstance(group, BatchGroup):
+            jobs = [job for job in jobs if self._can_be_read(job)]
+        self.throughput.claimed(jobs)
+        group.take(jobs, claim, by_age=by_age)
+        begun: list[Job] = []
+        suspects: list[Job] = []
+        for job in jobs:
+            self.held[claim_ref(job)] = job
+            if job.crashes:
+                suspects.append(job)
+            elif job.status == "running":
+                begun.append(job)
+            else:
+                group.wait(job, first=by_age)
+        if begun:
+            self._launch_soon(group, [begun] if isinstance(group, BatchGroup) else [[job] for job in begun])
+        for job in suspects:
+            if self.closed or not self.suspects.add(group, job):
+                self._hand_back(group, [job])
+        self._fill_soon(group)
+
+    def _can_be_read(self, job: Job) -> bool:
+        reason = why_unreadable(job)
+        if reason is not None:
+            self.held[claim_ref(job)] = job
+            self._completer.end(job, Failed(reason, delay=UNREADABLE_DELAY))
+        return reason is None
+
+    # Jobs start
+
+    def _fill_soon(self, group: SlotGroup) -> None:
+        """Fill the slots, once for all jobs that end in this turn of the loop."""
+        if not self._to_fill:
+            self._loop.call_soon(self._fill_all)
+        self._to_fill.add(group)
+
+    def _fill_all(self) -> None:
+        groups, self._to_fill = self._to_fill, set()
+        handlers, self._ended_of = self._ended_of, set()
+        for handler in handlers:
+            self._job_ended(handler)
+        for group in groups:
+            if self.closed or self.suspects.alone or not (waiting := group.next_calls()):
+                continue
+            if group.in_children:
+                for (job,) in waiting:
+                    self._spawn(self._start_in_child(group, job))
+            else:
+                self._spawn(self._start(group, waiting))
+
+    async def _start(self, group: SlotGroup, waiting: Sequence[Sequence[Job]]) -> None:
+        begun = await self._completer.start([job for jobs in waiting for job in jobs])
+        for jobs in waiting:
+            still_ours = [job for job in jobs if job.id in begun]
+            for job in jobs:
+                if job.id not in begun:
+                    self._gone(group, job)
+            if still_ours:
+                self._launch(group, still_ours)
+            else:
+                group.busy -= 1
+        group.room.set()
+
+    def _launch_soon(self, group: SlotGroup, calls: Sequence[Sequence[Job]]) -> None:
+        """Launch calls of started jobs: a few at once, many in several turns of the loop.
+
+        So the next claim, and the ends of the first jobs, are under way before all of them run.
+        """
+        group.busy += len(calls)
+        if len(calls) > LAUNCHES_IN_A_TURN:
+            self._to_launch.extend((group, call) for call in calls)
+            self._loop.call_soon(self._launch_some)
+        else:
+            for call in calls:
+                self._launch(group, call)
+
+    def _launch_some(self) -> None:
+        for _ in range(min(len(self._to_launch), LAUNCHES_IN_A_TURN)):
+            self._launch(*self._to_launch.popleft())
+        if self._to_launch:
+            self._loop.call_soon(self._launch_some)
+
+    async def _start_in_child(self, group: SlotGroup, job: Job) -> None:
+        """Start a job once there is a child for it: the start of the child does not count for its timeout."""
+        try:
+            child = await self._children.reserve(group.handlers[job.job_type])
+        except ChildStartError as error:
+            if self._children.accepting:
+                about = endings.log_fields(job, "no_child")
+                log.error("%s: %s %s is handed back", error, job.job_type, job.id, extra=about)
+                # The job is not the cause, and the cause will not be gone at once.
+                await asyncio.sleep(1)
+            self._refuse(group, [job])
+            return
+        if self.closed:
+            self._children.put_back(child)
+            self._refuse(group, [job])
+        elif job.id in await self._completer.start([job]):
+            self._launch(group, [job], child)
+        else:
+            self._children.put_back(child)
+            self._leave_slot(group, job)
+            self._gone(group, job)
+
+    def _launch(self, group: SlotGroup, jobs: Sequence[Job], child: Child | None = None) -> None:
+        if self.closed or (self.suspects.alone and self.suspects.alone != jobs[0].id):
+            if child is not None:
+                self._children.put_back(child)
+            self._refuse(group, jobs)
+            return
+        run = Run(group.handlers[jobs[0].job_type], jobs, self._services)
+        for job in jobs:
+            self.runs[id(job)] = run
+        self._no_runs.clear()
+        Invocation(self._executor, run, child).start()
+
+    def _refuse(self, group: SlotGroup, jobs: Sequence[Job]) -> None:
+        """Hand back jobs that arrived, or were started, when the worker was already stopping."""
+        self._leave_slot(group, jobs[0])
+        self._hand_back(group, jobs)
+
+    def _leave_slot(self, group: SlotGroup, job: Job) -> None:
+        if job.crashes:
+            self.suspects.ended(job)
+            self._fill_everywhere()
+        else:
+            group.busy -= 1
+
+    def _fill_everywhere(self) -> None:
+        for group in self.groups:
+            self._fill_soon(group)
+
+    # Suspects run apart
+
+    def _start_suspect(self, group: SlotGroup, job: Job) -> bool:
+        in_child = will_be_found(group.handlers[job.job_type])
+        self._spawn(self._start_in_child(group, job) if in_child else self._start_alone(group, job))
+        return not in_child
+
+    async def _start_alone(self, group: SlotGroup, job: Job) -> None:
+        """A child process cannot import the handler: the job runs here, with nothing beside it."""
+        log.warning("%s %s crashed a worker before, and runs alone", job.job_type, job.id)
+        self._hand_back_line()
+        await self._no_runs.wait()
+        if self.closed:
+            self._refuse(group, [job])
+        elif job.id in await self._completer.start([job]):
+            self._launch(group, [job])
+        else:
+            self._leave_slot(group, job)
+            self._gone(group, job)
+
+    # Jobs end
+
+    def _on_result(self, run: Run, made: Sequence[Ending | None]) -> None:
+        """Called when the handler of a run returned, raised or was abandoned."""
+        run.close()
+        group = self._group_by_type[run.handler.name]
+        seconds = time.monotonic() - run.started
+        self._leave_slot(group, run.jobs[0])
+        group.release(run.jobs, seconds)
+        for job, ending in zip(run.jobs, made, strict=True):
+            del self.runs[id(job)]
+            if ending is None or isinstance(ending, Interrupted):
+                self.throughput.released(job)
+                if ending is not None and run.reason == "shutdown":
+                    self.summary.counts["interrupted"] += 1
+            else:
+                self.throughput.ended(job, seconds)
+            self._end(job, ending)
+        if not self.runs:
+            self._no_runs.set()
+        self._ended_of.add(run.handler)
+        self._fill_soon(group)
+
+    def _end(self, job: Job, ending: Ending | None) -> None:
+        if ending is None:
+            self.held.pop(claim_ref(job), None)
+            self._completer.forget(job)
+            self.summary.counts["refused"] += 1
+            log.warning(
+                "%s %s was taken from this worker: the result of its handler is not recorded",
+                job.job_type,
+                job.id,
+                extra=endings.log_fields(job, "lost"),
+            )
+        elif isinstance(ending, CompletedByHandler):
+            self._spawn(self._confirm(job, ending))
+        else:
+            if isinstance(ending, Completed) and ending.result is not None:
+                ending = endings.storable(self._context, ending)
+            self._completer.end(job, ending)
+
+    async def _confirm(self, job: Job, ending: CompletedByHandler) -> None:
+        """The handler completed its job in its own transaction. If that was rolled back, the attempt has failed."""
+        backoff = Backoff()
+        while True:
+            try:
+                held = await self._database.arun(calls.is_held(claim_ref(job)))
+            except Exception as error:  # noqa: BLE001
+                log.warning("cannot see yet whether %s %s was completed: %s", job.job_type, job.id, describe(error))
+                await asyncio.sleep(backoff.next())
+            else:
+                break
+        if held:
+            # This write waits for the handler's transaction if it is still open: the job may still become completed.
+            self._completed_by_handler.add(claim_ref(job))
+            self._completer.end(job, ending.otherwise)
+        else:
+            self._on_written([Written(job, ending, "completed")])
+
+    def _on_written(self, batch: Sequence[Written]) -> None:
+        """Endings are in the database, or were refused there."""
+        types: dict[str, None] = {}
+        for job, ending, status in batch:
+            types[job.job_type] = None
+            ref = claim_ref(job)
+            self.held.pop(ref, None)
+            if self._completed_by_handler and ref in self._completed_by_handler:
+                self._completed_by_handler.discard(ref)
+                status = status or "completed"
+            self.summary.counts[endings.counted_as(ending, status)] += 1
+            if status != "completed" or log.isEnabledFor(logging.DEBUG):
+                endings.log_ending(job, ending, status, is_private=self._context.codec is not PLAIN)
+        for job_type in types:
+            if job_type in self.handlers:
+                self._job_ended(self.handlers[job_type])
+
+    def _gone(self, group: SlotGroup, job: Job) -> None:
+        """A job that waited here is no longer held."""
+        self.held.pop(claim_ref(job), None)
+        group.release([job])
+        self.throughput.released(job)
+
+    # For the other parts of the worker
+
+    def pulse(self) -> dict[str, Any]:
+        """What a heartbeat reports of the jobs. Called from the heartbeat's thread."""
+        claims = [group.last_claim for group in self.groups if group.last_claim is not None]
+        since = None if not claims else timedelta(seconds=time.monotonic() - max(claims))
+        measured = self.throughput.snapshot()
+        return {"running": len(self.runs), "since_claim": since, "leaked": self.leaked, "throughput": measured}
+
+    def take_from_line(self, job: Job) -> None:
+        """A waiting job was cancelled, or taken from this worker."""
+        group = self._group_by_type[job.job_type]
+        if group.take_waiting(lambda other: other.id == job.id):
+            self._gone(group, job)
+
+    def start_no_more(self) -> None:
+        """The worker ends: hand back what has not been started, also what waits for a child to start."""
+        self.closed = True
+        self._children.accept_no_more()
+        self.hand_back_waiting()
+
+    def hand_back_waiting(self) -> None:
+        """Hand back what has not been started."""
+        self._hand_back_line()
+        for group, job in self.suspects.clear():
+            self._hand_back(group, [job])
+
+    def hand_back_hoarded(self) -> None:
+        """Hand back jobs that were claimed ahead of others that turned out to be slow: other workers may run them sooner."""
+        for group in self.groups:
+            if group.is_stuck():
+                self._hand_back(group, group.take_waiting())
+
+    def _hand_back_line(self) -> None:
+        while self._to_launch:
+            self._refuse(*self._to_launch.popleft())
+        for group in self.groups:
+            self._hand_back(group, group.take_waiting())
+
+    def _hand_back(self, group: SlotGroup, jobs: Sequence[Job]) -> None:
+        group.release(jobs)
+        for job in jobs:
+            self.throughput.released(job)
+            self._completer.end(job, Interrupted())
+
+    def fence(self) -> None:
+        """Let go of everything, before other workers may take it."""
+        self.fenced = self.closed = True
+        self._let_go_at = time.monotonic()
+        self.hand_back_waiting()
+        self.stop_runs("fenced")
+
+    def reopen(self) -> None:
+        """End the fence. Jobs that arrived meanwhile may start now."""
+        self.fenced = False
+        if not self.stops.count:
+            self.closed = False
+            self._fill_everywhere()
+
+    def forget(self) -> None:
+        """The worker holds none of its jobs any more."""
+        self._let_go_at = time.monotonic()
+        while self._to_launch:
+            group, jobs = self._to_launch.popleft()
+            group.busy -= 1
+            for job in jobs:
+                self._gone(group, job)
+        for group in self.groups:
+            for job in group.take_waiting():
+                self._gone(group, job)
+        for group, job in self.suspects.clear():
+            self._gone(group, job)
+        for run in set(self.runs.values()):
+            for job in run.jobs:
+                run.lose(job)
+
+    def _on_leak(self, change: int) -> None:
+        self.leaked += change
+        self.shed_if_needed()
+
+    def shed_if_needed(self) -> None:
+        """Stop the worker if too many handlers do not end."""
+        if self.leaked <= self._options.max_leaked or self.stops.count:
+            return
+        # Handlers that were stopped because of an outage usually end by themselves soon.
+        if time.monotonic() - self._let_go_at >= max(self._options.lease, 60):
+            log.error(
+                "%d handlers do not end: this worker stops, to be started again", self.leaked, extra={"event": "shed"}
+            )
+            self.summary.shed = True
+            self.stops.add()
+
+    def stop_runs(self, reason: StopReason) -> int:
+        """Ask every handler to stop. Returns how many there are."""
+        runs = set(self.runs.values())
+        for run in runs:
+            run.stop(reason)
+        return len(runs)
+
+    async def no_runs(self) -> None:
+        await self._no_runs.wait()
+
+    async def settled(self) -> None:
+        """Wait until the ends of all jobs are written."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        await self._completer.flush_all()
+
+    async def close(self) -> None:
+        await self._executor.close()
+        await self._completer.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("unexpected error while a job was started or ended", exc_info=loggable(error))

@@ -1,0 +1,278 @@
+"""Slot groups: handlers that share slots, and the claimed jobs that wait for one of them.
+
+The handlers on the loop, those in threads and those in child processes form one group each. Every batch handler has a
+group of its own, because one slot of it takes many jobs. A group also holds the state of its claimer that other parts
+of the worker look at or change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from howdah.handlers.handler import AnyHandler
+from howdah.model.job import Job
+from howdah.worker.calls import Claim, Demand
+from howdah.worker.options import WorkerOptions
+
+AHEAD = 0.1
+"""Seconds of work that may wait here, claimed but not started. More would hoard jobs and delay urgent ones."""
+MOST_IN_HAND = 1_000
+"""Jobs that run or wait. With so many slots nothing waits: a job that its claim starts costs one write less."""
+
+
+class SlotGroup:
+    """Slots of one kind, the handlers that use them, and the jobs that wait for one."""
+
+    def __init__(self, name: str, slots: int, handlers: Sequence[AnyHandler]) -> None:
+        self.name = name
+        self.slots = slots
+        self.handlers: Mapping[str, AnyHandler] = {handler.name: handler for handler in handlers}
+        self.kind = handlers[0].kind
+        self.in_children = self.kind == "process"
+        """Each job waits for a child process that is ready: none is started by its claim."""
+        self.busy = 0
+        self.waiting: list[tuple[tuple[Any, ...], Job]] = []
+        self.on_time: Callable[[], None] = lambda: None
+        """Called when the waiting jobs have waited long enough."""
+        self.undeclared: Set[str] = frozenset()
+        """Types that are not claimed yet: see Declarations."""
+        self.room = asyncio.Event()
+        """Set when there may be room for another job."""
+        self.look = asyncio.Event()
+        """Set when there may be a job to claim."""
+        self.buckets: frozenset[int] = frozenset()
+        """The buckets of wake-ups that the sleeping claimer is interested in; empty: all."""
+        self.claiming = False
+        self.last_claim: float | None = None
+        self.activity = 0
+        """Grows with each job that arrives or ends. ``empty_at`` is its value at the last claim that found nothing."""
+        self.empty_at = -1
+        self._limited = {handler.name for handler in handlers if handler.concurrency is not None}
+        self._held = Counter[str]()
+        """Only of types with a limit of their own."""
+        self._seconds: dict[str, float] = {}
+        """How long a job of a type takes, on average."""
+        self._bound: set[str] = set()
+        """The types of which the last claim asked for fewer jobs than there was room for."""
+        self._ahead = 0
+        self._last_start = 0.0
+
+    def wake(self, bucket: int | None = None) -> None:
+        """There may be a job to claim, of a type in this bucket."""
+        if bucket is None or not self.buckets or bucket in self.buckets:
+            self.look.set()
+
+    # What to claim
+
+    def demand(self, most: int) -> Demand | None:
+        """What to claim now, up to ``most`` jobs; None if there is no room.
+
+        As many jobs as there are free slots, and, while all of them are quick, some more that wait here. No type gets a
+        smaller share than the others, unless its handler has a limit: that would break the order.
+        """
+        waiting = len(self.waiting)
+        free = max(self.slots - self.busy - waiting, 0)
+        # Many at once: a claim for each job that has left the line would cost more than the job.
+        room = free + (self._ahead - waiting if waiting <= self._ahead // 2 else 0)
+        # At most half of it all: the next claim is under way while the jobs of the last one still run.
+        room = min(room, max((self.slots + self._ahead) // 2, 1), most)
+        limits = {name: self._limit(handler, free, room) for name, handler in self.handlers.items()}
+        asked = {name: limit for name, limit in limits.items() if limit > 0}
+        self._bound.clear()
+        self._bound.update([name for name, limit in limits.items() if limit < room])
+        if not asked:
+            return None
+        size = max(asked.values())
+        quick = [name for name in asked if self._quick(name)] if size > free else None
+        start = 0 if self.in_children else min(free, size)
+        return Demand(list(asked), list(asked.values()) if min(asked.values()) < room else None, size, start, quick)
+
+    def is_stuck(self) -> bool:
+        """Whether jobs that were expected to be quick have waited for long. Then none is claimed ahead."""
+        if not self.waiting or self.busy < self.slots or time.monotonic() - self._last_start < 5 * AHEAD:
+            return False
+        self._ahead = 0
+        return True
+
+    def _quick(self, name: str) -> int:
+        """How many jobs of a type, beyond the slots, make about AHEAD seconds of work; 0 if that is unknown or they are slow."""
+        seconds = self._seconds.get(name)
+        if seconds is None or seconds > AHEAD or self.handlers[name].concurrency is not None:
+            return 0
+        return max(min(int(self.slots * AHEAD / max(seconds, 1e-6)), MOST_IN_HAND) - self.slots, 0)
+
+    def _limit(self, handler: AnyHandler, free: int, room: int) -> int:
+        """All the room, or what the handler's own concurrency leaves of the free slots."""
+        if handler.name in self.undeclared:
+            return 0
+        if handler.concurrency is None:
+            return room
+        return max(min(handler.concurrency - self._held[handler.name], free, room), 0)
+
+    # What happens to jobs
+
+    def take(self, jobs: Sequence[Job], claim: Claim, *, by_age: bool) -> None:
+        """These jobs of a claim are held now. They also show whether jobs may wait here."""
+        if self._limited:
+            self._held.update(job.job_type for job in jobs if job.job_type in self._limited)
+        if not by_age:
+            ahead = [self._quick(name) for name in dict.fromkeys(job.job_type for job in jobs)]
+            self._ahead = 0 if claim.cut else min(ahead, default=self._ahead)
+
+    def release(self, jobs: Sequence[Job], seconds: float | None = None) -> None:
+        """Jobs are no longer held, or their slot is free; seconds: how long their handler took."""
+        for job in jobs:
+            name = job.job_type
+            if name in self._limited:
+                self._held[name] -= 1
+            if name in self._bound:
+                self.look.set()
+            if seconds is not None:
+                each, known = seconds / len(jobs), self._seconds.get(name)
+                # Recent calls count more than old ones.
+                self._seconds[name] = each if known is None else known + (each - known) * 0.1
+                seconds = None
+        self.room.set()
+
+    def wait(self, job: Job, *, first: bool = False) -> None:
+        """Put a job into the line."""
+        heapq.heappush(self.waiting, ((not first, -job.priority, job.run_at, job.id, job.token), job))
+
+    def next_calls(self) -> list[Sequence[Job]]:
+        """The calls of handlers that can be made with the waiting jobs. Their slots are taken."""
+        calls: list[Sequence[Job]] = []
+        self._last_start = time.monotonic()
+        while self.waiting and self.busy < self.slots:
+            calls.append([heapq.heappop(self.waiting)[1]])
+            self.busy += 1
+        return calls
+
+    def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
+        """Take jobs out of the line."""
+        taken = [job for _, job in self.waiting if which(job)]
+        self.waiting = [entry for entry in self.waiting if not which(entry[1])]
+        heapq.heapify(self.waiting)
+        return taken
+
+
+class BatchGroup(SlotGroup):
+    """One batch handler: a slot is a call, and a call takes many jobs."""
+
+    def __init__(self, slots: int, handler: AnyHandler) -> None:
+        super().__init__(f"batches of {handler.name}", slots, [handler])
+        assert handler.batch is not None
+        self.batch = handler.batch
+        self._since: float | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def demand(self, most: int) -> Demand | None:
+        free = 0 if self.busy >= self.slots else min(self.batch.size - len(self.waiting), most)
+        if free <= 0 or not self.undeclared.isdisjoint(self.handlers):
+            return None
+        # Without a wait the claim itself makes the batch, and starts it in the same write.
+        start = free if not self.batch.wait and not self.waiting else 0
+        return Demand(list(self.handlers), None, free, start)
+
+    def wait(self, job: Job, *, first: bool = False) -> None:
+        super().wait(job, first=first)
+        if self._since is None:
+            self._since = time.monotonic()
+            self._alarm = asyncio.get_running_loop().call_later(self.batch.wait, self.on_time)
+
+    def next_calls(self) -> list[Sequence[Job]]:
+        calls: list[Sequence[Job]] = []
+        while self.waiting and self.busy < self.slots and self._is_time():
+            size = min(self.batch.size, len(self.waiting))
+            self.busy += 1
+            calls.append([heapq.heappop(self.waiting)[1] for _ in range(size)])
+            if not self.waiting:
+                self._reset()
+        return calls
+
+    def is_stuck(self) -> bool:
+        return False
+
+    def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
+        taken = super().take_waiting(which)
+        if not self.waiting:
+            self._reset()
+        return taken
+
+    def _is_time(self) -> bool:
+        full = len(self.waiting) >= self.batch.size
+        return full or (self._since is not None and time.monotonic() - self._since >= self.batch.wait * 0.999)
+
+    def _reset(self) -> None:
+        self._since = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+
+def slot_groups(handlers: Iterable[AnyHandler], options: WorkerOptions) -> list[SlotGroup]:
+    """The groups for these handlers."""
+    known = list(handlers)
+    kinds = {
+        "async": ("the loop", options.concurrency),
+        "thread": ("threads", options.threads),
+        "process": ("child processes", options.children),
+    }
+    groups: list[SlotGroup] = []
+    for kind, (name, slots) in kinds.items():
+        members = [handler for handler in known if handler.kind == kind and handler.batch is None]
+        if members:
+            groups.append(SlotGroup(name, slots, members))
+    return groups + [BatchGroup(handler.concurrency or 1, handler) for handler in known if handler.batch is not None]
+
+
+class Suspects:
+    """Jobs that were running when a worker died. Each runs apart from others until it ends.
+
+    A few at a time, each in a child process of its own; if a child would not find the handler, alone in this worker.
+    Until its turn a suspect is only claimed, so that it loses nothing by waiting.
+    """
+
+    def __init__(self, slots: int, start: Callable[[SlotGroup, Job], bool]) -> None:
+        self._slots = slots
+        self._start = start
+        """Starts a suspect. True: nothing else may run beside it."""
+        self._line: deque[tuple[SlotGroup, Job]] = deque()
+        self._running: set[uuid.UUID] = set()
+        self.alone: uuid.UUID | None = None
+        """The job beside which nothing else may run now."""
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._line) < self._slots
+
+    def add(self, group: SlotGroup, job: Job) -> bool:
+        """False: the line is long enough, and other workers may run the job sooner."""
+        if not self.has_room:
+            return False
+        self._line.append((group, job))
+        self._start_next()
+        return True
+
+    def ended(self, job: Job) -> None:
+        self._running.discard(job.id)
+        if self.alone == job.id:
+            self.alone = None
+        self._start_next()
+
+    def clear(self) -> list[tuple[SlotGroup, Job]]:
+        """Take all jobs out of the line."""
+        waiting, self._line = list(self._line), deque()
+        return waiting
+
+    def _start_next(self) -> None:
+        while self._line and self.alone is None and len(self._running) < self._slots:
+            group, job = self._line.popleft()
+            self._running.add(job.id)
+            if self._start(group, job):
+                self.alone = job.id
