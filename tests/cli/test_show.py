@@ -191,7 +191,7 @@ def test_a_worker_that_died_and_a_new_life_are_in_it(dsn: str, queue: JobQueue, 
     queue.retry(job)
     seen = timeline_of(howdah("show", str(job.id), dsn=dsn).out)
     assert seen[:3] == ["created", "1  started on worker-a", "1  begun"]
-    assert seen[3].startswith("1  lease passed: the lease of worker worker-a passed")
+    assert seen[3].startswith("1  lease passed: the lease of worker worker-a expired")
     assert seen[4:] == ["1  cancelled: enough", "due", "retried"]
 
 
