@@ -120,7 +120,7 @@ def test_a_stalled_job_says_since_when(dsn: str, queue: JobQueue, clock: TestClo
 def test_a_waiting_job_says_where_it_stands(dsn: str, queue: JobQueue) -> None:
     queue.enqueue_many("x", ({} for _ in range(3)))
     job = queue.enqueue("x")
-    assert fact(howdah("show", str(job.id), dsn=dsn).out, "place").startswith("3 before it, no worker")
+    assert fact(howdah("show", str(job.id), dsn=dsn).out, "place").startswith("3 before it, no live worker")
     (shown,) = howdah("show", str(job.id), "--json", dsn=dsn).lines
     assert (shown["place"]["ahead"], shown["place"]["exact"]) == (3, True)
 
