@@ -120,7 +120,7 @@ def test_a_stalled_job_says_since_when(dsn: str, queue: JobQueue, clock: TestClo
 def test_a_waiting_job_says_where_it_stands(dsn: str, queue: JobQueue) -> None:
     queue.enqueue_many("x", ({} for _ in range(3)))
     job = queue.enqueue("x")
-    assert fact(howdah("show", str(job.id), dsn=dsn).out, "place").startswith("3 before it, no worker")
+    assert fact(howdah("show", str(job.id), dsn=dsn).out, "place").startswith("3 before it, no live worker")
     (shown,) = howdah("show", str(job.id), "--json", dsn=dsn).lines
     assert (shown["place"]["ahead"], shown["place"]["exact"]) == (3, True)
 
@@ -191,7 +191,7 @@ def test_a_worker_that_died_and_a_new_life_are_in_it(dsn: str, queue: JobQueue, 
     queue.retry(job)
     seen = timeline_of(howdah("show", str(job.id), dsn=dsn).out)
     assert seen[:3] == ["created", "1  started on worker-a", "1  begun"]
-    assert seen[3].startswith("1  lease passed: the lease of worker worker-a passed")
+    assert seen[3].startswith("1  lease passed: the lease of worker worker-a expired")
     assert seen[4:] == ["1  cancelled: enough", "due", "retried"]
 
 

@@ -81,9 +81,9 @@ POLICY = st.fixed_dictionaries(
     optional={"max": NUMBERS | JSON},
 )
 COLUMNS = {
-    "workers.pace": PACE | JSON,
+    "workers.throughput": PACE | JSON,
     "workers.meta": JSON,
-    "live.report": REPORT | JSON,
+    "live.progress_report": REPORT | JSON,
     "live.meta": JSON,
     "live.errors": ERRORS | JSON,
     "live.checkpoint": JSON,
@@ -224,7 +224,7 @@ def test_a_pace_that_is_none_is_refused_where_it_is_told_and_hurts_nobody_where_
     assert raised.value.sqlstate == "JQ001"
     db.execute("UPDATE workers SET throughput = %s WHERE worker_id = 'bad'", (pace,))
     db.execute(
-        'UPDATE workers SET last_claim_at = now(), pace = \'{"x": {"per_second": 2, "newer": {}}}\' WHERE worker_id = \'good\''
+        'UPDATE workers SET last_claim_at = now(), throughput = \'{"x": {"per_second": 2, "newer": {}}}\' WHERE worker_id = \'good\''
     )
     assert {worker.worker_id: dict(worker.pace) for worker in queue.workers()}["good"]["x"].per_second == 2
     assert howdah("health", "--worker", "good", dsn=dsn).code == 0

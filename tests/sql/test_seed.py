@@ -130,7 +130,7 @@ def test_the_seed_leaves_a_last_attempt_claimed_for_ever_and_the_sweep_does_not(
     clock.advance(601)
     (recovered,) = queue.recover()
     assert (recovered.id, recovered.status) == (claimed["id"], "failed")
-    assert "lease of worker w passed" in (queue.get(claimed["id"]).last_error or "")
+    assert "lease of worker w expired" in (queue.get(claimed["id"]).last_error or "")
 
 
 def test_recover_stale_jobs_never_takes_the_job_of_a_live_worker(send: Send, db: Db, clock: TestClock) -> None:

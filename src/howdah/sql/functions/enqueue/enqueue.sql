@@ -105,7 +105,7 @@ BEGIN
                 (SELECT j.id FROM howdah.live AS j WHERE j.job_type = p_job_type AND j.key = p_key)
             );
         END IF;
-        -- NULL means that the job in the way ended meanwhile: its key is free now.
+        -- NULL means that the conflicting job ended meanwhile: the next INSERT decides.
         EXIT WHEN v_id IS NOT NULL;
     END LOOP;
 
