@@ -49,7 +49,7 @@ from howdah.model.priority import Priority
 from howdah.model.progress import Point, Progress
 from howdah.model.results import EnqueuedCount, JobPage, PrunedSegment, QueuePosition, Recovered, Stats, TypeStats
 from howdah.model.schedule import Schedule
-from howdah.model.worker_info import Pace, WorkerInfo
+from howdah.model.worker_info import Throughput, WorkerInfo
 from howdah.queue import JobQueue
 from howdah.watch.wait import Group
 from howdah.watch.watch import Update
@@ -97,7 +97,6 @@ __all__ = [
     "NotRunning",
     "NotSuccessful",
     "Outcome",
-    "Pace",
     "PayloadTooLarge",
     "Point",
     "PositionLost",
@@ -119,6 +118,7 @@ __all__ = [
     "Snooze",
     "Stats",
     "Status",
+    "Throughput",
     "TypeStats",
     "Undecodable",
     "Unreadable",

@@ -226,7 +226,7 @@ def test_a_pace_that_is_none_is_refused_where_it_is_told_and_hurts_nobody_where_
     db.execute(
         'UPDATE workers SET last_claim_at = now(), throughput = \'{"x": {"per_second": 2, "newer": {}}}\' WHERE worker_id = \'good\''
     )
-    assert {worker.worker_id: dict(worker.pace) for worker in queue.workers()}["good"]["x"].per_second == 2
+    assert {worker.worker_id: dict(worker.throughput) for worker in queue.workers()}["good"]["x"].per_second == 2
     assert howdah("health", "--worker", "good", dsn=dsn).code == 0
     placed = queue.queue_position(jobs["pending bad"])
     assert placed is not None
@@ -240,7 +240,7 @@ def test_what_a_newer_worker_measures_besides_is_kept(db: Db, queue: JobQueue) -
         "SELECT heartbeat('bad', w.incarnation, p_throughput => %s::jsonb) FROM workers AS w WHERE w.worker_id = 'bad'",
         (pace,),
     )
-    assert {worker.worker_id: worker.pace for worker in queue.workers()}["bad"]["x"].wait == 0.2
+    assert {worker.worker_id: worker.throughput for worker in queue.workers()}["bad"]["x"].wait == 0.2
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from howdah import Job, JobQueue
-from howdah.model.worker_info import Pace
+from howdah.model.worker_info import Throughput
 from howdah.worker import Worker
 from tests.conftest import Db
 from tests.worker.in_process import PATIENCE, beats, ended, happened, run, statuses, until, working
 
 
-def paces(queue: JobQueue, worker: Worker) -> Mapping[str, Pace]:
-    return next((each.pace for each in queue.workers() if each.worker_id == worker.worker_id), {})
+def paces(queue: JobQueue, worker: Worker) -> Mapping[str, Throughput]:
+    return next((each.throughput for each in queue.workers() if each.worker_id == worker.worker_id), {})
 
 
 def place(db: Db, job: Job) -> dict[str, Any]:

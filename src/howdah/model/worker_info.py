@@ -12,7 +12,7 @@ from howdah.model.progress import number_in
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pace:
+class Throughput:
     """How fast a worker processes the jobs of a type, as measured lately.
 
     per_second: how many it ends in a second while there are any. run, wait: the mean seconds that they run, and
@@ -28,7 +28,7 @@ class Pace:
 class WorkerInfo:
     """A worker, as its last heartbeat described it.
 
-    boot: the incarnation of the worker: a restart makes another.
+    incarnation: differs from one start of the process to the next.
     host, pid, version: where it runs, and its version of Howdah.
     job_types: the types that it handles.
     capacity, running: how many jobs it can run at once, and how many it runs.
@@ -39,12 +39,12 @@ class WorkerInfo:
     last_claim_at: when it last claimed jobs; None if it has not begun to.
     loop_lag: how late its event loop was; long if a handler blocks it.
     leaked: how many handlers ignored their cancellation, and still run without their jobs.
-    pace: how fast it is, by type; only types that it ran lately.
+    throughput: how fast it is, by type; only types that it ran lately.
     meta: other facts that it registered; Howdah's own workers list the schedules in their code.
     """
 
     worker_id: str
-    boot: uuid.UUID
+    incarnation: uuid.UUID
     host: str | None
     pid: int | None
     version: str | None
@@ -60,7 +60,7 @@ class WorkerInfo:
     loop_lag: timedelta | None
     leaked: int | None
     meta: Mapping[str, Any] | None
-    pace: Mapping[str, Pace] = dataclasses.field(default_factory=dict)
+    throughput: Mapping[str, Throughput] = dataclasses.field(default_factory=dict)
 
     @property
     def ready(self) -> bool:
@@ -75,7 +75,7 @@ def worker_info(row: Mapping[str, Any]) -> WorkerInfo:
         **{
             **known,
             "job_types": _job_types(row["job_types"]),
-            "pace": _pace(row["pace"]),
+            "throughput": _throughput(row["throughput"]),
             "meta": row["meta"] if isinstance(row["meta"], dict) else None,
         }
     )
@@ -85,15 +85,16 @@ def _job_types(stored: list[Any] | None) -> list[str] | None:
     return None if stored is None else [each for each in stored if isinstance(each, str)]
 
 
-def _pace(stored: Any) -> dict[str, Pace]:
-    paces = (
-        (job_type, _pace_of(measured)) for job_type, measured in (stored.items() if isinstance(stored, dict) else ())
+def _throughput(stored: Any) -> dict[str, Throughput]:
+    measurements = (
+        (job_type, _throughput_of(measured))
+        for job_type, measured in (stored.items() if isinstance(stored, dict) else ())
     )
-    return {job_type: pace for job_type, pace in paces if pace is not None}
+    return {job_type: each for job_type, each in measurements if each is not None}
 
 
-def _pace_of(measured: Any) -> Pace | None:
+def _throughput_of(measured: Any) -> Throughput | None:
     per_second = number_in(measured.get("per_second")) if isinstance(measured, dict) else None
     if per_second is None or per_second < 0:
         return None
-    return Pace(per_second, *(max(number_in(measured.get(name)) or 0, 0) for name in ("run", "wait")))
+    return Throughput(per_second, *(max(number_in(measured.get(name)) or 0, 0) for name in ("run", "wait")))

@@ -119,22 +119,24 @@ def _declared(declaration: Mapping[str, Any]) -> dict[str, Any]:
     return {**declaration, **spans}
 
 
-def register(context: Context, boot: uuid.UUID, *, schedules: Sequence[str] = (), **facts: Any) -> Plan[None]:
+def register(context: Context, incarnation: uuid.UUID, *, schedules: Sequence[str] = (), **facts: Any) -> Plan[None]:
     """schedules: the names of those in the worker's code."""
     meta = Jsonb({"schedules": list(schedules)}) if schedules else None
-    yield from call("register_worker", worker_id=context.worker_id, incarnation=boot, meta=meta, **facts)
+    yield from call("register_worker", worker_id=context.worker_id, incarnation=incarnation, meta=meta, **facts)
 
 
 def heartbeat(
-    context: Context, boot: uuid.UUID, *, throughput: Mapping[str, Any] | None = None, **facts: Any
+    context: Context, incarnation: uuid.UUID, *, throughput: Mapping[str, Any] | None = None, **facts: Any
 ) -> Plan[bool]:
     stored = None if throughput is None else Jsonb(throughput)
-    rows = yield from call("heartbeat", worker_id=context.worker_id, incarnation=boot, throughput=stored, **facts)
+    rows = yield from call(
+        "heartbeat", worker_id=context.worker_id, incarnation=incarnation, throughput=stored, **facts
+    )
     return bool(rows[0]["heartbeat"])
 
 
-def leave(context: Context, boot: uuid.UUID) -> Plan[None]:
-    yield from call("unregister_worker", worker_id=context.worker_id, incarnation=boot)
+def leave(context: Context, incarnation: uuid.UUID) -> Plan[None]:
+    yield from call("unregister_worker", worker_id=context.worker_id, incarnation=incarnation)
 
 
 class ClaimedRows:
@@ -181,7 +183,7 @@ def _unpacked(column: str, value: Any) -> Any:
 
 def claim(
     context: Context,
-    boot: uuid.UUID,
+    incarnation: uuid.UUID,
     demand: Demand,
     cursors: Sequence[Cursor],
     *,
@@ -200,7 +202,7 @@ def claim(
         cursor_priorities=[c.priority for c in cursors],
         cursor_run_ats=[c.run_at for c in cursors],
         cursor_ids=Ids(c.id for c in cursors),
-        incarnation=boot,
+        incarnation=incarnation,
         limits=None if limits is None else list(limits),
         oldest=oldest,
         include_crashed=suspects,
@@ -251,11 +253,11 @@ def is_held(ref: ClaimRef) -> Plan[bool]:
     return bool((yield from call("is_held", id=job_id, token=token))[0]["is_held"])
 
 
-def release_unknown(context: Context, boot: uuid.UUID, refs: Sequence[ClaimRef]) -> Plan[set[uuid.UUID]]:
+def release_unknown(context: Context, incarnation: uuid.UUID, refs: Sequence[ClaimRef]) -> Plan[set[uuid.UUID]]:
     """Hand back claims that this worker knows nothing of."""
     fences = _fences(refs)
     rows = yield from call_within(
-        LOCK_TIMEOUT, "release_unknown", worker_id=context.worker_id, incarnation=boot, **fences
+        LOCK_TIMEOUT, "release_unknown", worker_id=context.worker_id, incarnation=incarnation, **fences
     )
     return {row["id"] for row in rows}
 

@@ -214,7 +214,7 @@ class Worker:
         await asyncio.to_thread(self._heartbeat.open)
         await self._declarations.begin()
         registration = self._heartbeat.registration()
-        await self._claims.run(calls.register(self.context, self._heartbeat.boot, **registration))
+        await self._claims.run(calls.register(self.context, self._heartbeat.incarnation, **registration))
 
     async def _disconnect(self) -> None:
         for each in self._connections:
@@ -264,7 +264,7 @@ class Worker:
         await self._within(self.options.lease, *(service.stop() for service in self._services))
         # In this order: a heartbeat after leaving would find no worker, and register it again.
         await self._heartbeat.stopped()
-        await self._within(5, self._claims.run(calls.leave(self.context, self._heartbeat.boot)))
+        await self._within(5, self._claims.run(calls.leave(self.context, self._heartbeat.incarnation)))
         self.summary.left_threads = self._dispatcher.leaked > 0
         log.info("%s", self.summary, extra={"event": "stopped", "worker_id": self.worker_id})
 

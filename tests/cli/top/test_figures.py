@@ -12,10 +12,10 @@ from howdah import Stats, TypeStats
 from howdah.cli.arguments.datetimes import now
 from howdah.cli.commands.top import cells, details, jobs, plain
 from howdah.cli.commands.top.cells import Column, ordered
-from howdah.cli.commands.top.job_types import joint_pace
+from howdah.cli.commands.top.job_types import joint_throughput
 from howdah.cli.commands.top.plain import address
 from howdah.cli.commands.top.snapshot import RUNNING, WINDOW, Rates, Snapshot
-from howdah.model.worker_info import Pace
+from howdah.model.worker_info import Throughput
 from tests.cli.sample import job, moment, record
 
 
@@ -44,9 +44,9 @@ def test_counts_that_were_dropped_are_no_negative_rate() -> None:
 
 
 def test_who_does_more_weighs_more() -> None:
-    assert joint_pace([]) is None
-    assert joint_pace([Pace(1, 4, 8), Pace(3, 8, 0)]) == Pace(4, 7, 2)
-    assert joint_pace([Pace(0, 4, 8), Pace(0, 8, 0)]) == Pace(0, 6, 4)
+    assert joint_throughput([]) is None
+    assert joint_throughput([Throughput(1, 4, 8), Throughput(3, 8, 0)]) == Throughput(4, 7, 2)
+    assert joint_throughput([Throughput(0, 4, 8), Throughput(0, 8, 0)]) == Throughput(0, 6, 4)
 
 
 @pytest.mark.parametrize("backwards", [False, True])

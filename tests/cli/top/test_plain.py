@@ -55,7 +55,7 @@ def test_json_has_everything_in_one_object(dsn: str, queue: JobQueue, db: Db) ->
     (top,) = howdah("top", "--json", dsn=dsn).lines
     assert (top["schema"], top["total"]["running"]) == ("howdah", 1)
     assert (top["types"]["mail"]["running"], top["types"]["mail"]["workers"]) == (1, 1)
-    assert top["types"]["mail"]["pace"] == {"per_second": 2.5, "run": 0.25, "wait": 1.5}
+    assert top["types"]["mail"]["throughput"] == {"per_second": 2.5, "run": 0.25, "wait": 1.5}
     assert (top["jobs"][0]["id"], top["jobs"][0]["record"]["percent"]) == (str(job.id), 40)
     assert (top["workers"][0]["worker_id"], top["workers"][0]["ready"]) == ("mail office", True)
 

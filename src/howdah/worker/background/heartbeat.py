@@ -63,9 +63,9 @@ class Heartbeat:
         self._backoff = Backoff(longest=self._interval)
         self._loop = asyncio.get_running_loop()
         self._watch = LoopWatch(self._loop, threading.get_ident())
-        self.boot = uuid.uuid4()
-        """The boot that claims use. The loop changes it, once nothing of the previous one is left."""
-        self._registered = self.boot
+        self.incarnation = uuid.uuid4()
+        """The incarnation that claims use. The loop changes it, once nothing of the previous one is left."""
+        self._registered = self.incarnation
         self._next_boot: uuid.UUID | None = None
         self._sent_throughput: Any = None
         self.last_success = time.monotonic()
@@ -97,7 +97,7 @@ class Heartbeat:
                 conn.close()
 
     def start(self) -> None:
-        """Start the heartbeats. The worker is registered under ``boot``."""
+        """Start the heartbeats. The worker is registered under ``incarnation``."""
         self.last_success = time.monotonic()
         self._thread.start()
 
@@ -169,13 +169,13 @@ class Heartbeat:
         self._registered, self._next_boot = self._next_boot, None
         self._loop.call_soon_threadsafe(self._on_rejoined, self._registered)
 
-    def _on_rejoined(self, boot: uuid.UUID) -> None:
+    def _on_rejoined(self, incarnation: uuid.UUID) -> None:
         log.error(
             "this worker was declared dead, and its jobs were taken from it: it has registered again",
             extra={"event": "rejoined"},
         )
         self._dispatcher.forget()
-        self.boot = boot
+        self.incarnation = incarnation
 
     def _on_replaced(self) -> None:
         self._dispatcher.forget()

@@ -89,6 +89,8 @@ class Reconciler(Service):
         self._seen_unknown = seen
         refs = [ref for ref, times in seen.items() if times >= 2]
         if refs:
-            released = await self._connection.run(calls.release_unknown(self._context, self._heartbeat.boot, refs))
+            released = await self._connection.run(
+                calls.release_unknown(self._context, self._heartbeat.incarnation, refs)
+            )
             if released:
                 log.warning("handed back %d jobs that a lost answer had left behind", len(released))

@@ -233,7 +233,7 @@ class Claimer(Service):
                     claim = await self._connection.run(
                         calls.claim(
                             self._context,
-                            self._heartbeat.boot,
+                            self._heartbeat.incarnation,
                             asked,
                             cursors,
                             oldest=oldest,
@@ -242,7 +242,7 @@ class Claimer(Service):
                     )
                     break
                 except WorkerUnknown:
-                    # The heartbeat notices this too, and registers again. Until then this boot can claim nothing.
+                    # The heartbeat notices this too, and registers again. Until then this incarnation can claim nothing.
                     raise DatabaseUnavailable("this worker is about to register again") from None
                 except psycopg.Error as error:
                     if not is_cut_short(error):

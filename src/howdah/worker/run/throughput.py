@@ -17,7 +17,7 @@ from howdah.model.claimed_job import due_for
 from howdah.model.job import Job
 
 Throughput: TypeAlias = dict[str, dict[str, float]]
-"""As in ``workers.pace``: for each type, ``per_second``, ``run`` and ``wait``."""
+"""As in ``workers.throughput``: for each type, ``per_second``, ``run`` and ``wait``."""
 
 MEMORY = 30.0
 """Seconds after which an observation counts a third (1/e) of a new one."""

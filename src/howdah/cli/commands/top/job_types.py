@@ -13,14 +13,14 @@ from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Rates, Snapshot
 from howdah.cli.render.output import STATUS_STYLES, text
 from howdah.model.results import TypeStats
-from howdah.model.worker_info import Pace, WorkerInfo
+from howdah.model.worker_info import Throughput, WorkerInfo
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """A type of jobs.
 
-    oldest: for how many seconds the first of the due ones has waited. per_second: how many have ended lately. pace: as the
+    oldest: for how many seconds the first of the due ones has waited. per_second: how many have ended lately. throughput: as the
     live workers measure it. workers: how many live workers handle it.
     """
 
@@ -28,7 +28,7 @@ class Row:
     counts: TypeStats
     oldest: float | None
     per_second: float | None
-    pace: Pace | None
+    throughput: Throughput | None
     workers: int
 
     @property
@@ -49,25 +49,27 @@ def rows_of(snapshot: Snapshot, rates: Rates) -> list[Row]:
             counts=counts,
             oldest=None if counts.oldest_due is None else max((snapshot.at - counts.oldest_due).total_seconds(), 0.0),
             per_second=rates.of(job_type),
-            pace=joint_pace(worker.pace[job_type] for worker in live if job_type in worker.pace),
+            throughput=joint_throughput(
+                worker.throughput[job_type] for worker in live if job_type in worker.throughput
+            ),
             workers=sum(_handles(worker, job_type) for worker in live),
         )
         for job_type, counts in snapshot.stats.items()
     ]
 
 
-def joint_pace(paces: Iterable[Pace]) -> Pace | None:
-    """The pace of several workers together: in the means, a worker weighs by its number of jobs."""
-    known = list(paces)
+def joint_throughput(measured: Iterable[Throughput]) -> Throughput | None:
+    """The throughput of several workers together: in the means, a worker weighs by its number of jobs."""
+    known = list(measured)
     if not known:
         return None
-    weights = [pace.per_second for pace in known]
+    weights = [each.per_second for each in known]
     if not any(weights):
         weights = [1.0] * len(known)
-    return Pace(
-        per_second=sum(pace.per_second for pace in known),
-        run=_mean([pace.run for pace in known], weights),
-        wait=_mean([pace.wait for pace in known], weights),
+    return Throughput(
+        per_second=sum(each.per_second for each in known),
+        run=_mean([each.run for each in known], weights),
+        wait=_mean([each.wait for each in known], weights),
     )
 
 
@@ -85,15 +87,15 @@ def _name(row: Row) -> Text:
 
 
 def _pace(row: Row) -> float | None:
-    return None if row.pace is None else row.pace.per_second
+    return None if row.throughput is None else row.throughput.per_second
 
 
 def _wait(row: Row) -> float | None:
-    return None if row.pace is None else row.pace.wait
+    return None if row.throughput is None else row.throughput.wait
 
 
 def _run(row: Row) -> float | None:
-    return None if row.pace is None else row.pace.run
+    return None if row.throughput is None else row.throughput.run
 
 
 def _workers(row: Row) -> Text:

@@ -107,4 +107,4 @@ def _print_table(console: Console, title: str, columns: Sequence[Column[T]], row
 
 
 def _type_as_json(row: job_types.Row) -> dict[str, Any]:
-    return plain(row.counts) | {"pace": row.pace, "workers": row.workers}
+    return plain(row.counts) | {"throughput": row.throughput, "workers": row.workers}
