@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-FIRST_FILE: Final = "src/howdah/sql/setup/1_triggers.sql"
+FIRST_FILE: Final = "src/howdah/sql/tables/0001_jobs.sql"
 """It came with schema version 1, with which the history of the schema begins. Name another when a schema version is released."""
 
 
