@@ -131,7 +131,7 @@ def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> 
     assert finding.remedy == "DROP INDEX CONCURRENTLY howdah.of_theirs;"
     db.execute(finding.remedy.encode())
     db.execute("DROP INDEX live_held")
-    made = statements.source("tables/0001_queue").split("CREATE INDEX live_held")[1].split(";")[0]
+    made = statements.source("tables/0001_jobs").split("CREATE INDEX live_held")[1].split(";")[0]
     with psycopg.connect(ward) as other, psycopg.connect(ward, autocommit=True) as maker:
         # It waits for the transactions that were there before it, and loses its patience.
         other.execute("LOCK TABLE howdah.live IN ROW EXCLUSIVE MODE")
