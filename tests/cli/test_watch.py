@@ -367,7 +367,7 @@ def test_a_restart_of_the_database_is_remarked_upon_and_survived() -> None:
             queue.event(job, "before")
             watch.await_line("event before$")
             terminal.wait_for("before$")
-            terminal.wait_for("1 before it, no worker")
+            terminal.wait_for("1 before it, no live worker")
             server.halt("immediate")
             watch.await_line("^howdah: .*trying again until it is back$")
             terminal.wait_for(r"^howdah: [^━]*trying again")  # the line may be too long for the screen

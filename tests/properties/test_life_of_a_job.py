@@ -394,7 +394,7 @@ class LifeOfAJob(RuleBasedStateMachine):
     def what_happened_is_told_without_a_gap(self) -> None:
         found = self.rows(
             "SELECT d.id, d.events_count, d.progress_report IS NOT NULL AS has_report, (d.progress_report ->> 'seq')::int AS seq,"
-            " array_agg(e.seq ORDER BY e.n) FILTER (WHERE e.seq IS NOT NULL) AS seqs,"
+            " array_agg(e.seq ORDER BY e.stream_no) FILTER (WHERE e.seq IS NOT NULL) AS seqs,"
             " count(*) FILTER (WHERE e.kind = 'event') AS events"
             " FROM howdah.job_details AS d LEFT JOIN howdah.events AS e ON e.job_id = d.id"
             " GROUP BY d.id, d.events_count, d.progress_report"

@@ -134,23 +134,3 @@ def test_whatever_is_written_everything_goes_on(db: Db, bounded: bool) -> None:
 def test_what_makes_no_sense_is_refused(db: Db, where: str, value: str) -> None:
     prepare(db)
     assert not write(db, where, value)
-
-
-def test_a_migration_bounds_what_was_written_before(db: Db, server_dsn: str) -> None:
-    prepare(db)
-    for table in ("settings", "types", "schedules"):
-        db.execute(f"ALTER TABLE {table} DROP CONSTRAINT {table}_bounds".encode())
-    for where in (
-        "settings.cancel_grace",
-        "settings.archive_retention",
-        "types.timeout",
-        "types.expires_in",
-        "schedules.every",
-    ):
-        assert write(db, where, "300000 years")
-    db.execute("UPDATE schema_version SET version = 1")
-    with JobQueue(server_dsn, SCHEMA) as queue:
-        assert queue.migrate().before == 1
-        assert queue.check_schema() == []
-    row = db.execute("SELECT cancel_grace = '36500 days' AS is, archive_retention = '36500 days' AS kept FROM settings")
-    assert row.fetchone() == {"is": True, "kept": True}
