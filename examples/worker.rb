@@ -208,7 +208,7 @@ class Worker
   end
 
   # An enqueue notifies only types with a sleeping worker. So: sleep, look once more, and only then wait.
-  def fall_asleep
+  def add_sleeper
     return if @asleep
     buckets = call("SELECT howdah.add_sleeper($1)", array(HANDLERS.keys)).getvalue(0, 0)
     @buckets = PG::TextDecoder::Array.new.decode(buckets)

@@ -38,7 +38,7 @@ def events(db: Db, job: Job, *kinds: str) -> list[dict[str, Any]]:
     """What happened to a job, in order, without how it ended."""
     rows = db.execute("SELECT * FROM howdah.events WHERE job_id = %s ORDER BY seq", (job.id,)).fetchall()
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1)), "no gap and nothing twice"
-    assert [row["n"] for row in rows] == sorted(row["n"] for row in rows)
+    assert [row["stream_no"] for row in rows] == sorted(row["stream_no"] for row in rows)
     return [row for row in rows if row["kind"] in (kinds or ("event", "log"))]
 
 
