@@ -1,15 +1,17 @@
-"""The client's ``enqueue`` beside a bare INSERT of the same row, in turns, in one run; and the memory of a large bulk.
+"""The client's ``enqueue`` beside a bare INSERT of the same row, in turns, in one run; many tasks that enqueue at once; and the
+memory of a large bulk.
 
     python -m benchmarks.insert [--jobs 3000] [--rounds 5] [--bulk 1000000] [--quick] [--dsn …] [--out FILE.json]
 
 Both go over one connection, one job after the other, each in a transaction of its own; the INSERT is psycopg's, which prepares it
-by itself. Then ``enqueue_many`` takes items from a generator: a tenth of them, and all, each in a process of its own, whose
+by itself. Then 1, 16 and 256 tasks of one process ``await queue.aenqueue`` in a loop, in turns. Then ``enqueue_many`` takes items from a generator: a tenth of them, and all, each in a process of its own, whose
 memory at its highest is compared. Takes a minute or two.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import multiprocessing
 import resource
@@ -30,6 +32,7 @@ INSERT = """
 """
 DATA = json.loads(PAYLOAD)
 WARM_UP = 100
+TASKS = (1, 16, 256)
 
 
 def one_by_one(place: Place, args: argparse.Namespace) -> dict[str, Any]:
@@ -50,6 +53,33 @@ def one_by_one(place: Place, args: argparse.Namespace) -> dict[str, Any]:
         **{name: meter.spread(rates) for name, rates in found.items()},
         "ratio": meter.ratio(found["enqueue"], found["insert"]),
     }
+
+
+def tasks(place: Place, args: argparse.Namespace) -> dict[str, Any]:
+    """Jobs a second, of tasks in one process that enqueue one by one. Each call returns after its commit."""
+    found: dict[int, list[float]] = {count: [] for count in TASKS}
+    for number in range(args.rounds):
+        for count in TASKS if number % 2 == 0 else reversed(TASKS):
+            place.empty()
+            found[count].append(asyncio.run(_rate_of_tasks(place.dsn, count, args.jobs)))
+            result.say(f"round {number + 1}: {count} tasks: {found[count][-1]:,.0f} jobs/s")
+    return {
+        str(count): {**meter.spread(rates), "ratio": meter.ratio(rates, found[1])} for count, rates in found.items()
+    }
+
+
+async def _rate_of_tasks(dsn: str, count: int, jobs: int) -> float:
+    async def produce(each: int) -> None:
+        for _ in range(each):
+            await queue.aenqueue(TYPE, DATA)
+
+    async with JobQueue(dsn) as queue:
+        await asyncio.gather(*(produce(-(-WARM_UP // count)) for _ in range(count)))
+        # More tasks are quicker: all cases take about as long.
+        each = -(-jobs // count) * min(count, 4)
+        began = time.monotonic()
+        await asyncio.gather(*(produce(each) for _ in range(count)))
+        return count * each / (time.monotonic() - began)
 
 
 def _rate(call: Callable[[], None], count: int) -> float:
@@ -89,9 +119,15 @@ def main() -> None:
     with server(args.dsn) as running:
         machine = result.machine(running)
         place = running.place("insert")
-        found = {"one_by_one": one_by_one(place, args), "memory": bulk_memory(place, args.bulk)}
+        found = {
+            "one_by_one": one_by_one(place, args),
+            "tasks": tasks(place, args),
+            "memory": bulk_memory(place, args.bulk),
+        }
     ratio = found["one_by_one"]["ratio"]
     print(f"enqueue to INSERT: {ratio['median']:.2f} ({ratio['min']:.2f}–{ratio['max']:.2f})")
+    for count, rates in found["tasks"].items():
+        print(f"{count} tasks: {rates['median']:,.0f} jobs/s, {rates['ratio']['median']:.1f} times one")
     result.write(args.out, {"machine": machine, "quick": args.quick, **found})
 
 

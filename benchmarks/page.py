@@ -21,7 +21,7 @@ PAGE = HERE.parent / "docs" / "explanation" / "benchmarks.md"
 PLACE = re.compile(r"(?<=<!-- figures: )(\S+)( -->\n).*?(?=<!-- end of figures -->)", re.DOTALL)
 NONE = "–"
 
-RATES = ("drain", "drain2", "drain-sync", "drain-batch", "enqueue", "enqueue16", "bulk")
+RATES = ("drain", "drain2", "drain-sync", "drain-batch", "enqueue", "enqueue16", "enqueue256", "bulk")
 QUESTIONS = {
     "drain": "drain, one process",
     "drain2": "drain, two processes",
@@ -29,6 +29,7 @@ QUESTIONS = {
     "drain-batch": "drain, handlers of batches",
     "enqueue": "enqueue one by one",
     "enqueue16": "the same, by 16 at once",
+    "enqueue256": "the same, by 256 at once",
     "bulk": "enqueue in bulk",
     "pickup": "pickup",
     "held": "drain beside an old transaction",
@@ -39,7 +40,9 @@ QUESTIONS = {
 
 
 def rates(result: Result) -> Iterator[str]:
-    yield from _head("jobs/s", "drain: 1 process", "2", "threads", "batches", "enqueue: 1 producer", "16", "bulk")
+    yield from _head(
+        "jobs/s", "drain: 1 process", "2", "threads", "batches", "enqueue: 1 producer", "16", "256", "bulk"
+    )
     for peer in _in_order(result):
         yield _row(_name(peer), *(_figure(result, scenario, peer, "rate") for scenario in RATES))
 

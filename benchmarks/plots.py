@@ -30,6 +30,7 @@ PEERS = {
     "drain-batch": ("rate", "Jobs drained in a second by one process, handlers of batches", "jobs/s"),
     "enqueue": ("rate", "Jobs enqueued in a second, one by one", "jobs/s"),
     "enqueue16": ("rate", "Jobs enqueued in a second, one by one, by 16 at once", "jobs/s"),
+    "enqueue256": ("rate", "Jobs enqueued in a second, one by one, by 256 at once", "jobs/s"),
     "bulk": ("rate", "Jobs enqueued in a second, in bulk", "jobs/s"),
     "held": ("share", "Drain beside an old transaction: the last round to the first", "of the first round"),
 }

@@ -8,6 +8,7 @@ drain-sync  the same with handlers that are plain functions, in threads
 drain-batch the same with handlers that are given many jobs at once
 enqueue     one job after the other, each committed; by one producer
 enqueue16   the same by 16 producers in one process
+enqueue256  the same by 256
 bulk        by the best bulk call that there is
 pickup      an idle worker, and a job now and then: from before the call that enqueues it until its handler starts
 held        rounds of bulk and drain, while a transaction is held open: the last round's rate as a share of the first's
@@ -42,6 +43,7 @@ class Size:
 
 SIZES = {
     "howdah": Size(drain=100_000, enqueue=5_000, sync=50_000),
+    "howdah_tuned": Size(drain=100_000, enqueue=5_000, sync=50_000),
     "graphile-worker": Size(drain=100_000, enqueue=3_000),
     "pg-boss": Size(drain=100_000, enqueue=3_000),
     "pgqueuer": Size(drain=100_000, enqueue=5_000, sync=20_000),
@@ -188,6 +190,10 @@ def enqueue_sixteen(bench: Bench, peer: Peer) -> Result:
     return enqueue(bench, peer, producers=16)
 
 
+def enqueue_256(bench: Bench, peer: Peer) -> Result:
+    return enqueue(bench, peer, producers=256)
+
+
 def bulk(bench: Bench, peer: Peer) -> Result:
     return _enqueue(bench, peer, bench.fresh(peer), bench.jobs(size(peer).drain), "bulk")
 
@@ -223,6 +229,7 @@ SCENARIOS: dict[str, Callable[[Bench, Peer], Result]] = {
     "drain-batch": drain_batch,
     "enqueue": enqueue,
     "enqueue16": enqueue_sixteen,
+    "enqueue256": enqueue_256,
     "bulk": bulk,
     "pickup": pickup,
     "held": held,

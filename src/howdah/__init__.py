@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from howdah.__about__ import __version__
 from howdah.errors import (
     DatabaseUnavailable,
+    DuplicateJob,
     EmbeddedServerError,
     HowdahError,
     InvalidArguments,
@@ -35,6 +36,7 @@ from howdah.errors import (
     SchemaOutdated,
     SchemaTooNew,
     Undecodable,
+    UniqueKeyBusy,
     WaitTimeout,
     WorkerUnknown,
 )
@@ -42,15 +44,27 @@ from howdah.handlers.handler import Handler
 from howdah.handlers.outcome import Cancel, Fail, Outcome, Retry, Snooze
 from howdah.handlers.resource import Resource
 from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear
+from howdah.handlers.unique import Unique
 from howdah.model.codec import Codec, Unreadable
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job, Status
 from howdah.model.priority import Priority
 from howdah.model.progress import Point, Progress
-from howdah.model.results import EnqueuedCount, JobPage, PrunedSegment, QueuePosition, Recovered, Stats, TypeStats
+from howdah.model.results import (
+    ChangedCount,
+    EnqueuedCount,
+    JobPage,
+    PrunedSegment,
+    QueuePosition,
+    Recovered,
+    SelectedCount,
+    Stats,
+    TypeStats,
+)
 from howdah.model.schedule import Schedule
 from howdah.model.worker_info import Throughput, WorkerInfo
 from howdah.queue import JobQueue
+from howdah.verbs.selection import Selection
 from howdah.watch.wait import Group
 from howdah.watch.watch import Update
 
@@ -61,9 +75,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AttemptError",
     "Cancel",
+    "ChangedCount",
     "Codec",
     "DatabaseUnavailable",
     "Diagnosis",
+    "DuplicateJob",
     "EmbeddedServerError",
     "EnqueuedCount",
     "Event",
@@ -115,12 +131,16 @@ __all__ = [
     "SchemaMissing",
     "SchemaOutdated",
     "SchemaTooNew",
+    "SelectedCount",
+    "Selection",
     "Snooze",
     "Stats",
     "Status",
     "Throughput",
     "TypeStats",
     "Undecodable",
+    "Unique",
+    "UniqueKeyBusy",
     "Unreadable",
     "Unseen",
     "Update",

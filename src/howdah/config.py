@@ -20,6 +20,11 @@ def configured_dsn(dsn: str | None, environ: Mapping[str, str] = os.environ) -> 
     for name in ENVIRONMENT:
         if environ.get(name):
             return _checked(environ[name], name)
+    if empty := next((name for name in ENVIRONMENT if name in environ), None):
+        # Probably by a secret that is missing. Jobs in a new embedded server would be lost from sight.
+        raise InvalidOption(
+            f"{empty} is empty: set it to the DSN of a database, or unset it for an embedded PostgreSQL"
+        )
     return None
 
 

@@ -16,6 +16,8 @@
     │   ├── LeaseLost                    the claim is over: the write changed nothing
     │   ├── NotRunning                   a verb of the handler's job, used outside of its handler
     │   └── WorkerUnknown                the worker is not registered, or was declared dead
+    ├── DuplicateJob                     the conflict "raise" of a unique rule; has the id of the other job
+    ├── UniqueKeyBusy                    another transaction holds a unique key: try again
     ├── NotSuccessful                    raised by job.value(); has the job
     │   ├── JobFailed                    has the error, its kind, and the handler's traceback
     │   ├── JobCancelled
@@ -42,6 +44,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import uuid
 from typing import Any, Final
 
 
@@ -114,6 +117,21 @@ class NotRunning(JobNotChanged):
 
 class WorkerUnknown(JobNotChanged):
     """The worker is not registered, or was declared dead. It must register again before it claims."""
+
+
+class DuplicateJob(HowdahError):
+    """There is a job with the same unique key. Nothing was added."""
+
+    def __init__(self, message: str | None = None, *, job_id: uuid.UUID | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), job_id=self.job_id), self.args
+
+
+class UniqueKeyBusy(HowdahError):
+    """Another transaction has added a job with the same unique key, and has not ended. Nothing was changed: try it again."""
 
 
 class NotSuccessful(HowdahError):
@@ -226,4 +244,6 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ007": ScheduleNotFound,
     "JQ008": PositionLost,
     "JQ009": SchemaConflict,
+    "JQ020": DuplicateJob,
+    "JQ021": UniqueKeyBusy,
 }

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 from howdah.checks import options
 from howdah.checks.context import Context, KnownType
@@ -22,16 +22,19 @@ from howdah.config import configured_schema
 from howdah.db import migrate
 from howdah.db.database import Database
 from howdah.db.migrate import Difference, Migration
-from howdah.db.plan import LoopWaker, Plan, ThreadWaker
+from howdah.db.plan import LoopWaker, ThreadWaker
 from howdah.db.statements import check_schema_name
 from howdah.errors import InvalidOption
 from howdah.handlers.handler import Handler
 from howdah.model.codec import PLAIN, Codec
-from howdah.model.job import Job
-from howdah.verbs import claims, operate, produce
+from howdah.model.job import Job, Status
+from howdah.verbs import claims, flow, operate, produce
 from howdah.verbs import cron as cron_rhythms
 from howdah.verbs import events as event_verbs
 from howdah.verbs import schedules as schedule_verbs
+from howdah.verbs import selection as selections
+from howdah.verbs.both import both, name_verbs
+from howdah.verbs.selection import Selection
 from howdah.watch import wait
 from howdah.watch.hub import Hub
 from howdah.watch.wait import OnProgress, value_of
@@ -46,25 +49,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-Verb = Callable[Concatenate["JobQueue", P], R]
 Resources: TypeAlias = Mapping[str | type, Any]
 Lifespan: TypeAlias = Callable[["JobQueue"], AbstractAsyncContextManager[Resources | None]]
-
-
-def _both(
-    plan: Callable[Concatenate[Context, P], Plan[R]],
-) -> tuple[Verb[P, R], Verb[P, Coroutine[Any, Any, R]]]:
-    """A plan as two verbs: one that blocks and one that is awaited. Both run it on ``conn``, if that is given."""
-
-    @functools.wraps(plan)
-    def verb(self: JobQueue, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._database.run(plan(self._context, *args, **kwargs), kwargs.get("conn"))
-
-    @functools.wraps(plan)
-    async def averb(self: JobQueue, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._database.arun(plan(self._context, *args, **kwargs), kwargs.get("conn"))
-
-    return verb, averb
 
 
 class JobQueue:
@@ -118,46 +104,82 @@ class JobQueue:
         )
 
     # Producers
-    enqueue, aenqueue = _both(produce.enqueue)
-    enqueue_many, aenqueue_many = _both(produce.enqueue_many)
+    enqueue, aenqueue = both(produce.enqueue)
+    enqueue_many, aenqueue_many = both(produce.enqueue_many)
 
     # Operators
-    get, aget = _both(operate.get)
-    list, alist = _both(operate.list_jobs)
-    stats, astats = _both(operate.stats)
-    workers, aworkers = _both(operate.workers)
-    events, aevents = _both(event_verbs.events)
-    stream_position, astream_position = _both(event_verbs.stream_position)
-    queue_position, aqueue_position = _both(operate.queue_position)
-    cancel, acancel = _both(operate.cancel)
-    retry, aretry = _both(operate.retry)
-    reschedule, areschedule = _both(operate.reschedule)
-    reprioritise, areprioritise = _both(operate.reprioritise)
-    pause, apause = _both(operate.pause)
-    resume, aresume = _both(operate.resume)
-    recover, arecover = _both(operate.recover)
-    recover_stale_jobs, arecover_stale_jobs = _both(operate.recover_stale_jobs)
-    prune, aprune = _both(operate.prune)
+    get, aget = both(operate.get)
+    list, alist = both(operate.list_jobs)
+    stats, astats = both(operate.stats)
+    workers, aworkers = both(operate.workers)
+    events, aevents = both(event_verbs.events)
+    stream_position, astream_position = both(event_verbs.stream_position)
+    queue_position, aqueue_position = both(operate.queue_position)
+    cancel, acancel = both(operate.cancel)
+    retry, aretry = both(operate.retry)
+    reschedule, areschedule = both(operate.reschedule)
+    reprioritise, areprioritise = both(operate.reprioritise)
+    delete, adelete = both(operate.delete)
+    set_limit, aset_limit = both(flow.set_limit)
+    set_weight, aset_weight = both(flow.set_weight)
+    limits, alimits = both(flow.limits)
+    pause, apause = both(operate.pause)
+    resume, aresume = both(operate.resume)
+    recover, arecover = both(operate.recover)
+    recover_stale_jobs, arecover_stale_jobs = both(operate.recover_stale_jobs)
+    prune, aprune = both(operate.prune)
+
+    def select(
+        self,
+        *,
+        job_type: str | Sequence[str] | None = None,
+        status: Status | Sequence[Status] | None = None,
+        key: str | None = None,
+        error: str | None = None,
+        older_than: Seconds | None = None,
+        everything: bool = False,
+    ) -> Selection:
+        """Selects jobs, to count or change many at once: ``queue.select(job_type="mail", status="failed").retry()``
+
+        Jobs must match all filters.
+
+        job_type, status: one or several.
+        key: exactly this key. error: a text that ``last_error`` contains, in the same case.
+        older_than: live jobs that were created longer ago than this, and ended jobs that ended longer ago.
+        everything: every job, without a filter. The verbs refuse a selection without filters otherwise.
+        """
+        return Selection(
+            self._database,
+            selections.selected(
+                self._context,
+                job_type=job_type,
+                status=status,
+                key=key,
+                error=error,
+                older_than=older_than,
+                everything=everything,
+            ),
+        )
 
     # Workers that drive their own loop
-    claim, aclaim = _both(claims.claim)
-    start, astart = _both(claims.start)
-    progress, aprogress = _both(claims.progress)
-    event, aevent = _both(event_verbs.event)
-    checkpoint, acheckpoint = _both(claims.checkpoint)
-    complete, acomplete = _both(claims.complete)
-    fail, afail = _both(claims.fail)
-    snooze, asnooze = _both(claims.snooze)
-    release, arelease = _both(claims.release)
+    claim, aclaim = both(claims.claim)
+    start, astart = both(claims.start)
+    progress, aprogress = both(claims.progress)
+    event, aevent = both(event_verbs.event)
+    checkpoint, acheckpoint = both(claims.checkpoint)
+    complete, acomplete = both(claims.complete)
+    fail, afail = both(claims.fail)
+    snooze, asnooze = both(claims.snooze)
+    release, arelease = both(claims.release)
 
     # Schedules
-    schedule, aschedule = _both(schedule_verbs.schedule)
-    schedules, aschedules = _both(schedule_verbs.list_schedules)
-    get_schedule, aget_schedule = _both(schedule_verbs.get_schedule)
-    pause_schedule, apause_schedule = _both(schedule_verbs.pause_schedule)
-    resume_schedule, aresume_schedule = _both(schedule_verbs.resume_schedule)
-    run_schedule, arun_schedule = _both(schedule_verbs.run_schedule)
-    delete_schedule, adelete_schedule = _both(schedule_verbs.delete_schedule)
+    schedule, aschedule = both(schedule_verbs.schedule)
+    schedules, aschedules = both(schedule_verbs.list_schedules)
+    get_schedule, aget_schedule = both(schedule_verbs.get_schedule)
+    pause_schedule, apause_schedule = both(schedule_verbs.pause_schedule)
+    resume_schedule, aresume_schedule = both(schedule_verbs.resume_schedule)
+    run_schedule, arun_schedule = both(schedule_verbs.run_schedule)
+    delete_schedule, adelete_schedule = both(schedule_verbs.delete_schedule)
 
     # Watching and waiting
 
@@ -305,8 +327,16 @@ class JobQueue:
         give_up: exception classes after which the job fails for good.
         timeout: how long one attempt may run. expires_in: how long after it is due a job may still be started.
         concurrency: how many of its jobs run at once in one worker.
-        ordered: one job at a time, in order, across all workers. pause_on_failure: an ordered type is paused when one
-            of its jobs has failed for good.
+        per: the flow key of a job: the name of an argument ("customer"), or a function of the arguments. Keys take turns: one
+            with a million jobs does not delay another with ten.
+        limit: how many jobs run at once over all workers: of each key with ``per``, otherwise of the type.
+        ordered: one job at a time, in order, across all workers: of each key with ``per``, otherwise of the type.
+            order="skip": while a job waits for its retry, the next one runs; otherwise it waits, too.
+        groups: names of groups of types, which an operator can limit together (``queue.set_limit(group=…)``).
+        pause_on_failure: an ordered type is paused when one of its jobs has failed for good.
+        unique: True if its jobs are unique by all their arguments, or names of arguments, "key" for the key of the call, or
+            a rule: ``Unique(…)``. debounce: each call postpones the pending job by so many seconds, with the data of the last
+            one. throttle: no second job within so many seconds. Calls of ``enqueue`` can set others.
         max_crashes: how many workers a job may crash before it fails.
         process: runs in a child process, which can be killed.
         batch_size, batch_wait: one call gets a list of up to so many jobs, the first of which waits at most
@@ -324,7 +354,13 @@ class JobQueue:
             raise InvalidOption(f"there are two handlers for {handler.name!r}: give one of them another name=")
         self.handlers[handler.name] = handler
         self._context.known[handler.name] = KnownType(
-            handler.arguments.decode, handler.defaults, handler.result.encode, handler.result.decode
+            handler.arguments.check,
+            handler.defaults,
+            handler.result.encode,
+            handler.result.decode,
+            handler.flow_key if handler.per is not None else None,
+            handler.per if isinstance(handler.per, str) else None,
+            handler.unique,
         )
         return handler
 
@@ -384,6 +420,8 @@ class JobQueue:
         drain=False: stop when no job is due any more. grace=30: how many seconds running jobs get when it is stopped.
         lease=15, heartbeat=3, sweep=5, poll=1: intervals in seconds.
         fair_share=0: the share of jobs that are claimed by age instead of priority, against starvation.
+        lazy_claims=False: claims do not wait for the disk. Jobs start a little sooner; if PostgreSQL crashes within a second,
+            they may run twice.
         max_leaked=10: how many handlers may ignore their cancellation before the worker stops, to be restarted.
         capture_logs=True: log lines of handlers are kept with their jobs, as each handler's ``log_level`` says.
         name=None: the worker's name, unique among live workers; host:pid:random if not given.
@@ -558,20 +596,7 @@ class _Home:
         return type(None), ()
 
 
-def _name_verbs() -> None:
-    """Gives each verb the name and the signature of a method, instead of those of its plan."""
-    for name, verb in vars(JobQueue).items():
-        if hasattr(verb, "__wrapped__"):
-            plan = inspect.signature(verb.__wrapped__)
-            this, *others = plan.parameters.values()
-            verb.__signature__ = plan.replace(
-                parameters=[this.replace(name="self", annotation=this.empty), *others],
-                return_annotation=str(plan.return_annotation).removeprefix("Plan[").removesuffix("]"),
-            )
-            verb.__name__, verb.__qualname__ = name, f"JobQueue.{name}"
-
-
-_name_verbs()
+name_verbs(JobQueue)
 
 
 def _own_name() -> str:

@@ -130,7 +130,8 @@ def check_the_lines(out: str) -> None:
     """Readable without a terminal, and the story of what happened is in them."""
     assert "\x1b" not in out
     assert re.search(
-        r"Nothing was lost: all 4\d\d jobs have ended, 4\d\d completed, 1 failed for good, 1 cancelled\.", out
+        r"Nothing was lost: all 4\d\d jobs \(416 enqueued, \d+ by the schedule\) have ended, 4\d\d completed, 1 failed for good, 1 cancelled\.",
+        out,
     )
     assert re.search(r"demo-\d was killed with \d+ jobs in hand; demo-\d took them over [\d.]+s later\.", out)
     rows = {line.split()[0]: line for line in out.splitlines() if line}

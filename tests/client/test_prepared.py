@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+import signal
+import threading
+import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg.abc import PQGen
+from psycopg.generators import execute
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
 
-from howdah import JobQueue
-from howdah.db import statements
+from howdah import JobQueue, PayloadTooLarge
+from howdah.db import prepared, statements
 from howdah.db.outage import Outage
 from howdah.worker import calls
 from howdah.worker.connection import WorkerConnection
 from tests.conftest import Connect, Db
 
 DEALLOCATE = b"DEALLOCATE ALL"  # past psycopg, which would notice
+WAITING = "SELECT pid FROM pg_locks WHERE relation = 'howdah.live'::regclass AND NOT granted"
 PREPARED = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%howdah%'"
 CHANGED_RESULT = """
 DO $$ DECLARE f record; BEGIN
@@ -53,6 +64,105 @@ def test_what_is_sent_again_and_again_is_prepared(queue: JobQueue) -> None:
         queue.enqueue("work")
     with queue._database.pool().connection() as conn:
         assert conn.execute(PREPARED).fetchall() != []
+
+
+def test_a_call_is_prepared_when_it_comes_for_the_third_time(queue: JobQueue) -> None:
+    counts = []
+    for _ in range(4):
+        queue.enqueue("work")
+        with queue._database.pool().connection() as conn:
+            counts.append(len(conn.execute(PREPARED, prepare=False).fetchall()))
+    assert counts == [0, 0, 1, 1]
+
+
+def test_each_set_of_arguments_and_types_has_its_own_statement(queue: JobQueue) -> None:
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"priority": 1},
+        {"priority": 2**31 - 1},
+        {"delay": 5},
+        {"run_at": datetime.now(timezone.utc) + timedelta(days=1)},
+        {"retry_policy": {"kind": "fixed", "delay": 5}, "meta": {"a": "ä"}},
+        {"key": "k"},
+    ]
+    for _ in range(5):
+        for kind in kinds:
+            job = queue.enqueue("wörk", {"ä": 1}, **kind)
+            assert dataclasses.replace(queue.get(job.id), created=job.created) == job
+
+
+def test_a_prepared_call_has_the_same_errors(queue: JobQueue, db: Db) -> None:
+    db.execute("UPDATE settings SET max_payload_bytes = 65536")
+    with JobQueue(queue.dsn, max_payload_bytes=1_000_000) as queue:
+        messages = set()
+        for _ in range(5):
+            with pytest.raises(PayloadTooLarge) as caught:
+                queue.enqueue("work", "x" * 70_000)
+            messages.add(str(caught.value))
+        assert len(messages) == 1
+        assert queue.enqueue("work", 1).data == 1
+
+
+def test_a_prepared_call_can_be_interrupted(queue: JobQueue, connect: Connect, db: Db) -> None:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def when_it_waits() -> None:
+        waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%enqueue%$1%'"
+        assert any(db.execute(waiting, prepare=False).fetchall() for _ in range(200_000))
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    for _ in range(5):
+        queue.enqueue("work")
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    locker = connect(autocommit=False)
+    locker.execute("LOCK TABLE live IN SHARE MODE")
+    helper = threading.Thread(target=when_it_waits)
+    try:
+        helper.start()
+        with pytest.raises(KeyboardInterrupt):
+            queue.enqueue("interrupted")
+    finally:
+        helper.join()
+        signal.signal(signal.SIGUSR1, before)
+        locker.rollback()
+    queue.enqueue("work")
+    assert {job.job_type for job in queue.list()} == {"work"}
+
+
+def test_a_signal_inside_of_a_call_leaves_a_usable_connection(
+    queue: JobQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    def sleep(conn: psycopg.Connection[Any]) -> PQGen[None]:
+        conn.pgconn.send_query(b"SELECT pg_sleep(600)")
+        if conn.pgconn.is_busy():
+            raise KeyboardInterrupt
+        yield from execute(conn.pgconn)
+
+    with queue._database.pool().connection() as conn:
+        with pytest.raises(KeyboardInterrupt):
+            conn.wait(sleep(conn))
+        assert conn.info.transaction_status == TransactionStatus.IDLE
+    assert queue.enqueue("work", 1).data == 1
+    assert not caplog.records
+
+
+def test_a_signal_inside_of_a_pipeline_does_not_wait_for_an_end_that_never_comes(queue: JobQueue) -> None:
+    def send(conn: psycopg.Connection[Any]) -> PQGen[None]:
+        # Without a sync, the server answers nothing.
+        conn.pgconn.send_query_params(b"SELECT 1", None)
+        if conn.pgconn.transaction_status == TransactionStatus.ACTIVE:
+            raise KeyboardInterrupt
+        yield from execute(conn.pgconn)
+
+    pool = queue._database.pool()
+    conn = pool.getconn()
+    conn.pgconn.enter_pipeline_mode()
+    with pytest.raises(KeyboardInterrupt):
+        conn.wait(send(conn))
+    pool.putconn(conn)
+    assert queue.enqueue("work", 1).data == 1
 
 
 @pytest.mark.parametrize("lost", [forgotten, changed])
@@ -108,3 +218,36 @@ def test_a_workers_own_connection_goes_on_too(queue: JobQueue) -> None:
         return generation
 
     assert asyncio.run(main()) == 1
+
+
+def test_a_prepared_call_whose_backend_is_ended_is_sent_again(queue: JobQueue, connect: Connect) -> None:
+    """The server gives a reason and closes the connection: the driver reports both."""
+    for _ in range(5):
+        queue.enqueue("work")
+    watcher, blocker = connect(), connect(autocommit=False)
+    for number in range(5):
+        blocker.execute("LOCK TABLE howdah.live IN EXCLUSIVE MODE")
+        made: list[uuid.UUID] = []
+        producer = threading.Thread(target=lambda: made.append(queue.enqueue("work", {"n": number}).id))  # noqa: B023
+        producer.start()
+        while not (waiting := watcher.execute(WAITING).fetchall()):
+            pass
+        watcher.execute("SELECT pg_terminate_backend(%s, 10000)", (waiting[0]["pid"],))
+        blocker.rollback()
+        producer.join()
+        assert len(made) == 1
+    assert watcher.execute("SELECT count(*) AS jobs FROM howdah.live").fetchone() == {"jobs": 10}
+
+
+def test_of_several_results_the_error_is_raised(queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that ends a connection in the middle of a call gives several."""
+    for _ in range(5):
+        queue.enqueue("work")
+
+    def with_an_error(pgconn: PGconn) -> PQGen[list[PGresult]]:
+        results = yield from execute(pgconn)
+        return [pgconn.make_empty_result(ExecStatus.FATAL_ERROR), *results]
+
+    monkeypatch.setattr(prepared, "execute", with_an_error)
+    with pytest.raises(psycopg.Error):
+        queue.enqueue("work")

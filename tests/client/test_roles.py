@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from howdah import JobQueue, NotPermitted
+from howdah import DuplicateJob, JobQueue, NotPermitted, Unique
 from howdah.verbs.produce import BULK_SIZE
 from tests.cli.runner import howdah
 from tests.tcp_proxy import TcpProxy
@@ -36,6 +36,19 @@ def owner(tenant: Tenant) -> Iterator[JobQueue]:
         tenant.admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(tenant.schema, table)))
     with JobQueue(tenant.admin_dsn, tenant.schema) as owner:
         yield owner
+
+
+@ADDS
+def test_unique_jobs_need_no_right_to_read(tenant: Tenant, owner: JobQueue, role: str) -> None:
+    there = owner.enqueue("mail", {"n": 1, "to": SECRET}, unique=("n",), priority=7)
+    with tenant.queue(role) as queue:
+        found = queue.enqueue("mail", {"n": 1}, unique=("n",))
+        assert (found.id, found.created, found.conflict, found.priority) == (there.id, False, "kept", 7)
+        assert (found.status, found.data) == ("[redacted]", "[redacted]")
+        assert queue.enqueue_many("mail", [{"n": 1}, {"n": 2}], unique=("n",)) == 1
+        with pytest.raises(DuplicateJob) as refused:
+            queue.enqueue("mail", {"n": 2}, unique=Unique(by=("n",), conflict="raise"))
+        assert refused.value.job_id is not None
 
 
 @ADDS
@@ -144,7 +157,7 @@ def test_who_may_see_jobs_too_gets_them_as_far_as_that_goes(tenant: Tenant, owne
         ("producer", "stats", "needs the role client_roles_viewer or client_roles_operator"),
         ("worker", "pause", "needs the role client_roles_operator,"),
         ("viewer", "prune", "needs the role client_roles_worker or client_roles_operator"),
-        ("nobody", "stats", "client_roles_producer or client_roles_worker or client_roles_viewer or client_roles_oper"),
+        ("nobody", "stats", "one of the roles that howdah migrate --schema client_roles --roles creates"),
     ],
 )
 def test_who_may_not_is_told_which_roles_would_do(tenant: Tenant, role: str, verb: str, enough: str) -> None:

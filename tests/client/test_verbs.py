@@ -15,7 +15,7 @@ from tests.clock import TestClock
 
 TWINS = {"wait_for": "await_for"}
 # They ask nothing of the database.
-NO_VERBS = {"close", "aclose", "connect_to", "job", "middleware", "periodic", "worker"}
+NO_VERBS = {"close", "aclose", "connect_to", "job", "middleware", "periodic", "select", "worker"}
 STREAMS = {"watch": "awatch", "watch_all": "awatch_all"}
 SCHEMA_VERBS = {"migrate", "check_schema", "doctor"}
 # They go on while transactions come and go.
@@ -44,7 +44,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
     assert set(VERBS) >= {
         "enqueue", "enqueue_many", "get", "list", "cancel", "retry", "stats", "wait_for", "claim", "start", "progress",
         "complete", "fail", "release", "snooze", "recover", "recover_stale_jobs", "prune", "pause", "resume",
-        "reschedule", "reprioritise", "migrate", "event", "events", "checkpoint", "queue_position", "stream_position",
+        "reschedule", "reprioritise", "delete", "migrate", "event", "events", "checkpoint", "queue_position", "stream_position",
     }  # fmt: skip
 
 

@@ -132,10 +132,17 @@ def test_an_outsider_that_holds_an_advisory_lock_of_ours(
     with psycopg.connect(ward, user=outsider, autocommit=True, application_name="intruder") as conn:
         conn.execute(f"SELECT {lock}".encode())
         finding = only_finding(queue, "advisory-lock-held")
-        assert f"others {purpose}, for " in finding.what
+        assert f"that others need to {purpose}, for " in finding.what
         assert f"pid {conn.info.backend_pid} of role {outsider} (intruder)" in finding.cause
         db.execute(finding.remedy.encode())
         until(lambda: not codes(queue), "the remedy has helped")
+
+
+def test_the_purposes_of_several_advisory_locks_are_one_sentence(ward: str, queue: JobQueue, outsider: str) -> None:
+    with psycopg.connect(ward, user=outsider, autocommit=True) as conn:
+        conn.execute(f"SELECT pg_advisory_lock({LIVE}, n) FROM unnest('{{0,32,64}}'::int[]) AS n".encode())
+        what = only_finding(queue, "advisory-lock-held").what
+        assert "advisory locks that others need to be woken, wake workers or watch, for " in what
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def long_job(stage: Stage) -> None:
 
 @case(10, "loop-block", checks=ALL, handlers="handlers_blocked")
 def loop_block(stage: Stage) -> None:
-    """An async handler blocks the loop for longer than the lease: its worker is not given up, and says who it was."""
+    """An async handler blocks the loop for longer than the lease: its worker is not given up, and its log names the job."""
     judge = stage.fleet.start("judge", types=["probe"])
     blocked = stage.fleet.start("blocked").await_ready()
     blocker = stage.enqueue("forgets_to_await")

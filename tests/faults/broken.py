@@ -65,7 +65,7 @@ class Exposed:
         return "; ".join(found) or "NOTHING"
 
 
-CHECKED: Final = "    PERFORM howdah.check_job_type(p_job_type);\n"
+CHECKED: Final = "    IF p_job_type IS NULL OR p_job_type = ''"
 REFUSED: Final = "    RAISE EXCEPTION 'refused' USING ERRCODE = 'JQ001';\n"
 
 LANES_BY_INDEX: Final = """\
@@ -100,9 +100,9 @@ MUTANTS: Final = (
     # Which life of a worker a claim is of, by the order of two stamps.
     Mutant(
         "clock-back",
-        "recover",
-        "w.generation = coalesce(j.generation, w.generation)",
-        "w.registered_at <= j.claimed_at",
+        "overdue",
+        "w.generation = coalesce(p_job.generation, w.generation)",
+        "w.registered_at <= p_job.claimed_at",
     ),
     # A completion that comes again is too late.
     Mutant("lost-reply", "complete", "AND a.status = 'completed'", "AND false"),
@@ -134,8 +134,8 @@ MUTANTS: Final = (
         "    NEW.events_count := CASE WHEN NEW.priority <> OLD.priority THEN OLD.events_count - 1 ELSE NEW.events_count END;",
     ),
     # Nothing is enqueued, and so nothing is lost.
-    Mutant("kill9-random", "enqueue", CHECKED, REFUSED),
-    Mutant("backend-kills", "enqueue", CHECKED, REFUSED),
+    Mutant("kill9-random", "enqueue", CHECKED, REFUSED + CHECKED),
+    Mutant("backend-kills", "enqueue", CHECKED, REFUSED + CHECKED),
     # A job fails because its worker died, and has ended.
     Mutant(
         "kill9-random",

@@ -131,7 +131,7 @@ def is_told(stage: Stage, proxy: TcpProxy, before: Counter[Link]) -> bool:
 
 @case(30, "db-stall", checks="I1 I2 I3 I4 I5 I7")
 def db_stall(stage: Stage) -> None:
-    """Tables are locked for three leases, that of the jobs and that of the workers: nobody is given up because of it."""
+    """Tables are locked for three leases, that of the jobs and that of the workers: no worker is given up because of it."""
     workers = stage.start(stage.scaled(4, 2), concurrency=10)
     with stage.producing(rate=stage.scaled(500, 30)):
         for table in stage.scaled(("live", "workers"), ("workers",)):
@@ -386,7 +386,7 @@ def counted(stage: Stage) -> Verdict:
 
 @case(34, "xmin-hold", checks="I1 I2 I7", audited=False)
 def xmin_hold(stage: Stage) -> None:
-    """Somebody forgets a transaction, nothing that is dead can be removed, and the queue goes on being filled and emptied."""
+    """A transaction is left open, dead rows cannot be removed, and the queue is filled and emptied meanwhile."""
     with connected(stage) as forgotten:
         forgotten.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         forgotten.execute("SELECT count(*) FROM howdah.live")

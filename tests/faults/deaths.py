@@ -171,7 +171,7 @@ def running(stage: Stage, worker: WorkerProcess) -> set[uuid.UUID]:
     fails="poison_on_the_loop poison_in_a_child",
 )
 def poison_pill(stage: Stage) -> None:
-    """Jobs that are killed, segfault or use up all memory, among fifty healthy ones: they fail, and take nobody with them."""
+    """Jobs that are killed, segfault or use up all memory, among fifty healthy ones: they fail, and no other job fails with them."""
     stage.needs(shutil.which("prlimit"), "prlimit is not installed here (Debian: apt-get install util-linux)")
     healthy = {"work": {"seconds": 0.05}, "work_in_a_thread": {"seconds": 0.05}, "healthy_in_a_child": {}}
     kinds = [("on_the_loop", "killed"), ("in_a_child", "segfaulted"), ("in_a_child", "out of memory")]

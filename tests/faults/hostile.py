@@ -146,6 +146,9 @@ def enqueue_huge(stage: Stage, size: int) -> dict[uuid.UUID, Any]:
             stage.fault()
         else:
             raise AssertionError(f"{size:,} bytes were taken without a word")
+    stage.execute(
+        "UPDATE howdah.settings SET max_payload_bytes = greatest(max_payload_bytes, %s) RETURNING true", 2 * size
+    )
     with JobQueue(stage.dsn, max_payload_bytes=2 * size) as generous:
         taken = {generous.enqueue(f"echo_{place}", {"value": value}).id: value for place in PLACES}
     stage.acknowledged += taken

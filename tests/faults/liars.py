@@ -177,7 +177,7 @@ def each_with(*forms: str) -> list[str]:
 
 @case(52, "liar", checks="I1 I2 I3 I4 I5 I7", own_server=True, roles=True, fails="lied added")
 def liar(stage: Stage) -> None:
-    """What one worker reports of its jobs and of itself is nonsense, by its functions, by plain SQL and by hand: nobody else's reading breaks."""
+    """What one worker reports of its jobs and of itself is nonsense, by its functions, by plain SQL and by hand: every other reader still works."""
     # A sweep by hand gives up whoever is silent, and a machine that has much to do may starve a worker for a moment.
     honest = stage.start(stage.scaled(2, 1), concurrency=20, lease=30)
     told = [lie for same in lies() for lie in stage.scaled(same, stage.chance.sample(same, min(3, len(same))))]

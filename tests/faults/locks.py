@@ -41,7 +41,7 @@ LONG_BULK: Final = 2_500
 
 @case(49, "outsider-locks", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_locks")
 def outsider_locks(stage: Stage) -> None:
-    """A login that may connect and nothing else holds every advisory lock of the queue: all go on, and say who is in the way."""
+    """A login that may connect and nothing else holds every advisory lock of the queue: everything continues, and the doctor names the session."""
     with outsider(stage) as intruder:
         for form in ("", "_shared"):
             held = hold_all(intruder, form)
@@ -137,7 +137,7 @@ def patience_of_migrations(seconds: float) -> Iterator[None]:
 
 @case(51, "idle-producer", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_locks")
 def idle_producer(stage: Stage) -> None:
-    """A transaction is left open behind an enqueue, and a worker declares its type as ordered: nobody waits for it, and its job comes last."""
+    """A transaction is left open behind an enqueue, and a worker declares its type as ordered: nothing waits for it, and its job comes last."""
     count = stage.scaled(200, 20)
     with psycopg.connect(stage.dsn) as idle:
         late = stage.queue.enqueue("in_line", conn=idle)

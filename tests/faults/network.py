@@ -145,7 +145,7 @@ def lost_reply(stage: Stage) -> None:
 
 @case(25, "half-open-listen", checks="I1 I2 I3 I4 I5 I7")
 def half_open_listen(stage: Stage) -> None:
-    """The sockets over which workers listen fall silent, and nobody is told."""
+    """The sockets over which workers listen fall silent, without an error."""
     with proxied(stage) as way:
         workers = stage.start(2, dsn=way.dsn, concurrency=100)
         for _ in range(stage.scaled(3, 1)):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tests.model import table
 from tests.model.rules import Rules, Scene
 from tests.model.scenes import (
+    AHEAD,
     DEAD_WORKER,
     FAILOVER,
     LAST_ATTEMPT,
@@ -55,6 +56,10 @@ def _unless_last(life: Life, limits: Limits) -> Life | None:
 def _fail_for_free(life: Life, limits: Limits) -> Life:
     failed = table.fail(life, limits)
     return failed._replace(attempts=life.attempts - 1, status="pending")
+
+
+def _die_for_free(life: Life, limits: Limits) -> Life:
+    return table.refund(life, limits) if life.ahead else table.crash(life, limits)
 
 
 VARIANTS = (
@@ -113,7 +118,7 @@ VARIANTS = (
         "no-orphan", DEAD_WORKER, _with(("worker_died", ("running",), _unless_last)),
     ),
     Variant(
-        "nobody-attends", "no worker asks what it holds: a claim whose answer was lost is never found.",
+        "no-reconciler", "no worker asks what it holds: a claim whose answer was lost is never found.",
         "no-orphan", ONE_WORKER, Rules(attends=False),
     ),
     Variant(
@@ -154,6 +159,14 @@ VARIANTS = (
     Variant(
         "prefetched-pay", "a job that had not begun loses an attempt with its worker.",
         "prefetched-lose-no-attempt", ONE_JOB, _with(("worker_died", ("claimed",), table.spend)),
+    ),
+    Variant(
+        "started-ahead-pay", "a job that was started ahead loses an attempt with its worker, as one that had begun.",
+        "prefetched-lose-no-attempt", AHEAD, _with(("worker_died", ("running",), table.crash)),
+    ),
+    Variant(
+        "killers-unnoticed", "a job that was started ahead gets its attempt back whenever its worker dies.",
+        "starts-bounded", AHEAD, _with(("worker_died", ("running",), _die_for_free)),
     ),
     Variant(
         "cancel-at-once", "cancel ends a running job, and does not ask its handler.",

@@ -32,13 +32,15 @@ class Database:
         life = after(verb, job.life, self._scene.limits, self._rules.table)
         if life is None:
             return None
-        starts = job.starts + (life.status == "running" and job.life.status != "running")
+        starts = job.starts + (life.status == "running" and job.life.status != "running" and not life.ahead)
         if verb == "snooze":
             starts -= 1
         elif verb == "retry":
             starts = 0
         if life.status in HELD:
-            return job._replace(life=life, starts=starts)
+            return job._replace(
+                life=life, starts=starts, begun=job.begun or (life.status == "running" and not life.ahead)
+            )
         return Job(life, starts=starts, acknowledged=job.acknowledged)
 
     def write(
@@ -73,6 +75,11 @@ class Database:
                 writes.append(write)
         return jobs, tuple(writes)
 
+    def begin(self, jobs: tuple[Job, ...], hold: Hold) -> tuple[Job, ...]:
+        """The handler of a job that was started ahead is called. The database does not hear of it: only ghosts change."""
+        job = jobs[hold.job]
+        return put(jobs, hold.job, job._replace(begun=True, starts=job.starts + 1)) if job.claim == hold.claim else jobs
+
     # Claims
 
     def is_registered(self, state: State, name: int, boot: int) -> bool:
@@ -90,7 +97,7 @@ class Database:
         for place in range(len(state.jobs)):
             if len(holds) >= ask.want and self._rules.claims_at_most_asked:
                 break
-            verb = "claim_and_start" if len(holds) < ask.start else "claim"
+            verb = "claim_and_start" if len(holds) < ask.start else "claim_ahead" if ask.ahead else "claim"
             claim = next_claim(state, place)
             changed, write = self.write(jobs, place, verb, by=number, claim=claim)
             if write.accepted:
@@ -98,7 +105,7 @@ class Database:
                 if self._rules.tokens_by_clock:
                     taken = taken._replace(life=taken.life._replace(token=latest_token(state, place) + 1))
                 jobs = put(changed, place, taken)
-                phase = "running" if taken.life.status == "running" else "waiting"
+                phase = "ready" if taken.life.ahead else "running" if taken.life.status == "running" else "waiting"
                 holds.append(Hold(place, self._rules.fence_of(taken.life), claim, phase, passed))
                 writes.append(write._replace(after=taken))
         return state._replace(jobs=jobs), tuple(holds), tuple(writes)

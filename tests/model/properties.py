@@ -10,7 +10,7 @@ from tests.model.protocol import Protocol, Step
 from tests.model.state import Hold, Process, Reply, Row, State
 from tests.model.table import ENDED, LIVE, after
 
-HOLDERS_VERBS = ("start", "report", "complete", "fail", "snooze", "interrupt", "abandon", "crash")
+HOLDERS_VERBS = ("start", "report", "complete", "fail", "snooze", "interrupt", "release", "abandon", "crash")
 OWN_ENDS = ("complete", "fail", "abandon")
 
 Look: TypeAlias = Callable[[Protocol, State, Step, bool], str | None]
@@ -83,7 +83,7 @@ def _token_grows(protocol: Protocol, write: Write) -> str | None:
     if is_now < was:
         return f"has token {is_now} after {was}"
     taken = write.before.held and not write.after.held and write.verb not in OWN_ENDS
-    claimed = write.verb in ("claim", "claim_and_start") and write.accepted
+    claimed = write.verb in ("claim", "claim_and_start", "claim_ahead") and write.accepted
     if (taken or claimed) and is_now == was:
         return f"changes hands by {write.verb} and keeps token {was}"
     return None
@@ -91,10 +91,15 @@ def _token_grows(protocol: Protocol, write: Write) -> str | None:
 
 def _prefetched_keeps_attempt(protocol: Protocol, write: Write) -> str | None:
     was, is_now = write.before.life, write.after.life
-    if was.status != "claimed" or write.verb not in ("worker_died", "interrupt", "release") or not write.accepted:
+    if write.before.begun or write.verb not in ("worker_died", "interrupt", "release") or not write.accepted:
         return None
-    kept = is_now.status == "pending" and is_now.attempts == was.attempts - 1 and is_now.crashes == was.crashes
-    return None if kept else "had not begun, and its claim costs it an attempt"
+    goes_back = is_now.status == ("cancelled" if was.cancel_asked else "pending")
+    kept = is_now.attempts == was.attempts - 1 or was.cancel_asked
+    return (
+        None
+        if goes_back and kept and is_now.crashes == was.crashes
+        else "had not begun, and its claim costs it an attempt"
+    )
 
 
 def _starts_bounded(protocol: Protocol, write: Write) -> str | None:
@@ -138,7 +143,7 @@ def _holds_validly(protocol: Protocol, state: State, number: int, process: Proce
     return beats and any(
         (hold.job, hold.claim, hold.passed) == (write.job, write.before.claim, False)
         for hold in _in_hand(process)
-        if hold.phase in ("waiting", "starting", "running")
+        if hold.phase in ("waiting", "ready", "starting", "running")
     )
 
 
@@ -207,7 +212,7 @@ PROPERTIES = (
     Property("final-token-is-last-claim", "Only the last claim of a job ends it.", _of_writes(_last_claim_ends)),
     Property("stale-write-changes-nothing", "What a holder writes after it has lost its claim is refused.", _stale_changes_nothing),
     Property("no-overlap-while-lease-valid", "Two handlers run one job only if a lease or a deadline has passed.", _of_states(_no_overlap)),
-    Property("lease-respected", "Nobody takes a job from a worker whose heartbeat is fresh.", _lease_respected),
+    Property("lease-respected", "No job is taken from a worker whose heartbeat is fresh.", _lease_respected),
     Property("cut-off-worker-lets-go", "A worker that is awake runs nothing that others may take.", _of_states(_cut_off_lets_go)),
     Property("starts-bounded", "A job is started at most max_attempts + max_interruptions times, snoozes apart.", _of_writes(_starts_bounded)),
     NO_ORPHAN,

@@ -32,6 +32,9 @@ from tests.model.table import ENDED, Life
 
 Action: TypeAlias = tuple[Any, ...]
 
+WITHOUT_END = ("waiting", "ready", "running")
+"""The phases of a hold of which nothing is on its way to the database."""
+
 
 class Step(NamedTuple):
     action: Action
@@ -270,7 +273,7 @@ class Protocol:
             yield self._with(state, ("heal", number), number, process._replace(cut=False), is_repair=True)
             if self.rules.fences_itself and not process.fenced:
                 holds = tuple(
-                    hold._replace(phase="interrupt") if hold.phase in ("waiting", "running") else hold
+                    hold._replace(phase=_handed_back(hold.phase)) if hold.phase in WITHOUT_END else hold
                     for hold in process.holds
                 )
                 yield self._with(state, ("fence", number), number, process._replace(fenced=True, holds=holds))
@@ -288,8 +291,9 @@ class Protocol:
                     yield self._ends(
                         state, ("finish", number, hold.job, "interrupt"), number, process, place, "interrupt"
                     )._replace(is_surprise=True)
-            elif hold.phase == "waiting" and self._may("interrupt"):
-                yield self._ends(state, ("hand back", number, hold.job), number, process, place, "interrupt")._replace(
+            elif hold.phase in ("waiting", "ready") and self._may("interrupt"):
+                verb = _handed_back(hold.phase)
+                yield self._ends(state, ("hand back", number, hold.job), number, process, place, verb)._replace(
                     is_surprise=True
                 )
 
@@ -308,13 +312,14 @@ class Protocol:
             free = 0 if busy else 1
             # Where a worker takes one job only, none would ever wait in it if it always asked for what starts at once.
             for start in {0, free} if self.scene.room == 1 else {free}:
-                ask = Ask(process.boot, room, start)
+                ask = Ask(process.boot, room, start, ahead=self.scene.ahead)
                 yield self._with(state, ("ask", number, room, start), number, process._replace(ask=ask))
         if isinstance(process.ask, Reply):
             yield self._with(state, ("receive", number), number, self._received(process, process.ask.holds))
         if process.sent is None:
             if not busy and not process.fenced:
                 yield from self._send_start(state, number, process)
+                yield from self._begin_ready(state, number, process)
             yield from self._send_ends(state, number, process)
         elif process.sent.verb == "started":
             yield self._with(state, ("launch", number), number, self._launched(process, process.sent.items))
@@ -323,10 +328,13 @@ class Protocol:
                 item = Message("report", (_item(hold),))
                 _, writes = self._database.write_batch(state.jobs, item, number)
                 yield Step(("report", number, hold.job), state, tuple(writes))
+            if hold.phase == "running" and (self.scene.ahead and state.jobs[hold.job].life.ahead):
+                jobs, writes = self._database.write_batch(state.jobs, Message("start", (_item(hold),)), number)
+                yield Step(("note", number, hold.job), state._replace(jobs=jobs), tuple(writes))
 
     def _received(self, process: Process, came: tuple[Hold, ...]) -> Process:
         if process.fenced:
-            came = tuple(hold._replace(phase="interrupt") for hold in came)
+            came = tuple(hold._replace(phase=_handed_back(hold.phase)) for hold in came)
         return process._replace(ask=None, holds=tuple(sorted((*process.holds, *came))))
 
     def _send_start(self, state: State, number: int, process: Process) -> Iterator[Step]:
@@ -338,8 +346,15 @@ class Protocol:
                     state, ("send start", number, hold.job), number, process._replace(holds=starting, sent=sent)
                 )
 
+    def _begin_ready(self, state: State, number: int, process: Process) -> Iterator[Step]:
+        for place, hold in enumerate(process.holds):
+            if hold.phase == "ready":
+                begun = state._replace(jobs=self._database.begin(state.jobs, hold))
+                running = process._replace(holds=put(process.holds, place, hold._replace(phase="running")))
+                yield self._with(begun, ("begin ready", number, hold.job), number, running)
+
     def _send_ends(self, state: State, number: int, process: Process) -> Iterator[Step]:
-        for verb in sorted({hold.phase for hold in process.holds} - {"waiting", "starting", "running"}):
+        for verb in sorted({hold.phase for hold in process.holds} - {*WITHOUT_END, "starting"}):
             items = tuple(_item(hold) for hold in process.holds if hold.phase == verb)
             yield self._with(
                 state, ("flush", number, verb, len(items)), number, process._replace(sent=Message(verb, items))
@@ -441,7 +456,7 @@ class Protocol:
         elif row and row.fresh:
             yield self._with(state, ("replaced", number), number, Process())
         else:
-            kept = tuple(hold for hold in process.holds if hold.phase not in ("waiting", "running"))
+            kept = tuple(hold for hold in process.holds if hold.phase not in WITHOUT_END)
             anew = process._replace(mode="up", boot=next_boot(state, self.scene.names, name), fenced=False, holds=kept)
             yield self._register(state, ("rejoin", number), number, anew)
         if self._may("late beat"):
@@ -479,12 +494,19 @@ class Protocol:
 
     def _told(self, state: State, name: int, hold: Hold) -> Hold | None:
         """What a hold becomes when the worker hears what the database says of it."""
-        if hold.phase not in ("waiting", "running"):
+        if hold.phase not in WITHOUT_END:
             return hold
         job = state.jobs[hold.job]
         if not (job.held and job.holder == name and self.rules.fence_of(job.life) == hold.fence):
             return None
-        return hold._replace(phase="abandon") if job.life.cancel_asked and hold.phase == "running" else hold
+        if job.life.cancel_asked and hold.phase in ("running", "ready"):
+            return hold._replace(phase="abandon" if hold.phase == "running" else "release")
+        return hold
+
+
+def _handed_back(phase: str) -> str:
+    """The verb by which a worker gives up a job that it holds."""
+    return "release" if phase == "ready" else "interrupt"
 
 
 def is_drained(state: State) -> bool:

@@ -27,6 +27,8 @@ class Scene:
     endings: tuple[str, ...] = ("complete", "fail", "snooze")
     room: int = 1
     """How many jobs a worker takes; one of them runs, the others are prefetched."""
+    ahead: bool = False
+    """Claims start all jobs that they hand out, also those that have to wait for a slot."""
     adrift: int = 1
     limits: Limits = LIMITS
 

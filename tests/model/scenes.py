@@ -16,6 +16,8 @@ FULL = (
     Scene("2 processes of one name, 1 job, any 1 surprise", names=(0, 0), kinds=ALL, surprises=1),
     Scene("a worker and psql, 1 job, any 1 surprise", plain=frozenset({1}), kinds=ALL, endings=ENDINGS, surprises=1),
     Scene("2 workers, 1 job, a failover and 1 fault", kinds=FAULTS | {"failover"}, endings=("complete",), surprises=2),
+    Scene("2 workers, 2 jobs started ahead, any 1 surprise", jobs=2, room=2, ahead=True, endings=("complete",), kinds=ALL, surprises=1),
+    Scene("1 worker, 1 job started ahead, crashes without end", names=(0,), room=2, ahead=True, kinds=frozenset({"crash", "interrupt"})),
     Scene("2 workers, 1 job, stops and crashes without end", kinds=frozenset({"crash", "stop"}), endings=("complete", "fail")),
 )  # fmt: skip
 
@@ -23,6 +25,16 @@ SMALL = (
     Scene("2 workers, 1 job, any 1 surprise", kinds=ALL, surprises=1),
     Scene("a worker and psql, 1 job, 1 order", plain=frozenset({1}), kinds=ORDERS, surprises=1),
     Scene("1 worker, 2 jobs, 1 fault", names=(0,), jobs=2, room=2, endings=("complete",), kinds=FAULTS, surprises=1),
+    Scene(
+        "1 worker, 2 jobs started ahead, 1 fault",
+        names=(0,),
+        jobs=2,
+        room=2,
+        ahead=True,
+        endings=("complete",),
+        kinds=FAULTS,
+        surprises=1,
+    ),
     Scene("2 workers, 1 job, 1 failover", kinds=frozenset({"failover"}), endings=("complete", "fail"), surprises=1),
 )
 
@@ -31,6 +43,15 @@ ONE_JOB = Scene("2 workers, 1 job", kinds=frozenset({"stop", "crash"}), surprise
 ONE_WORKER = Scene("1 worker, 1 job", names=(0,), kinds=ALL, surprises=1, endings=("complete", "fail"))
 DEAD_WORKER = Scene(
     "2 workers, 1 job, 1 crash", kinds=frozenset({"crash"}), surprises=1, endings=("complete",), limits=Limits(1, 2, 1)
+)
+AHEAD = Scene(
+    "1 worker, 2 jobs started ahead, crashes without end",
+    names=(0,),
+    jobs=2,
+    room=2,
+    ahead=True,
+    endings=("complete",),
+    kinds=frozenset({"crash"}),
 )
 LAST_ATTEMPT = Scene(
     "1 worker, 1 job with 1 attempt",

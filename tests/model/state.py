@@ -26,7 +26,9 @@ class Job(NamedTuple):
     claim: int = 0
     """Ghost: which claim holds it, numbered apart from tokens; 0 for none."""
     starts: int = 0
-    """Ghost: how often it was started in this life, snoozes not counted."""
+    """Ghost: how often it was started in this life, snoozes not counted; if it was started ahead, how often it began."""
+    begun: bool = False
+    """Ghost: the handler of this claim has been called, or is about to be."""
     acknowledged: bool = False
     """Ghost: its producer knows that it is stored."""
 
@@ -43,7 +45,8 @@ class Hold(NamedTuple):
     claim: int
     """Ghost: as in the job."""
     phase: str
-    """waiting, starting, running (the handler runs), or the verb by which its end will be written."""
+    """waiting, ready (started ahead, and waiting), starting, running (the handler runs), or the verb by which its end will
+    be written."""
     passed: bool = False
     """Ghost: the lease, deadline or grace of this claim has passed."""
 
@@ -63,6 +66,7 @@ class Ask(NamedTuple):
     want: int
     start: int
     checked: bool = False
+    ahead: bool = False
 
 
 class Reply(NamedTuple):

@@ -24,6 +24,8 @@ class Life(NamedTuple):
     crashes: int = 0
     interruptions: int = 0
     cancel_asked: bool = False
+    ahead: bool = False
+    """Running, and not noted as begun: its claim started it before a slot was free."""
 
 
 class Limits(NamedTuple):
@@ -39,7 +41,8 @@ Table: TypeAlias = Mapping[tuple[str, str], Rule]
 def after(verb: str, life: Life, limits: Limits, table: Table | None = None) -> Life | None:
     """The life after a verb; None if it changes nothing, and says so."""
     rule = (TABLE if table is None else table).get((verb, life.status))
-    return rule(life, limits) if rule else None
+    moved = rule(life, limits) if rule else None
+    return moved and (moved if moved.status == "running" else moved._replace(ahead=False))
 
 
 # Where a claim begins
@@ -57,8 +60,19 @@ def claim_and_start(life: Life, limits: Limits) -> Life | None:
     return claimed and (claimed if claimed.crashes else start(claimed, limits))
 
 
+def claim_ahead(life: Life, limits: Limits) -> Life | None:
+    claimed = claim(life, limits)
+    exact = claimed and (claimed.crashes or claimed.interruptions or claimed.attempts >= limits.max_attempts)
+    return claimed if claimed is None or exact else claimed._replace(status="running", ahead=True)
+
+
 def start(life: Life, limits: Limits) -> Life:
     return life._replace(status="running")
+
+
+def note(life: Life, limits: Limits) -> Life | None:
+    """It has begun, and has run for a while."""
+    return life._replace(ahead=False) if life.ahead else None
 
 
 def same(life: Life, limits: Limits) -> Life:
@@ -96,6 +110,22 @@ def refund(life: Life, limits: Limits) -> Life:
     if life.cancel_asked:
         return _taken(life, "cancelled")
     return _taken(life, "pending")._replace(attempts=life.attempts - 1)
+
+
+def release_ahead(life: Life, limits: Limits) -> Life | None:
+    return refund(life, limits) if life.ahead else None
+
+
+def die(life: Life, limits: Limits) -> Life:
+    """Its worker died. If it was started ahead, it may not have begun: it gets its attempt back, once."""
+    if life.ahead and not life.interruptions and life.attempts < limits.max_attempts:
+        return refund(life._replace(interruptions=life.interruptions + 1), limits)
+    return crash(life, limits)
+
+
+def time_out(life: Life, limits: Limits) -> Life | None:
+    """The deadline counts from when the job is noted as begun."""
+    return None if life.ahead else spend(life, limits)
 
 
 def crash(life: Life, limits: Limits) -> Life:
@@ -155,7 +185,9 @@ give_up = functools.partial(spend, fences=False, give_up=True)
 TABLE: Table = {
     ("claim", "pending"): claim,
     ("claim_and_start", "pending"): claim_and_start,
+    ("claim_ahead", "pending"): claim_ahead,
     ("start", "claimed"): start,
+    ("start", "running"): note,
     **_from(HELD, "report", same),
     **_from(HELD, "complete", complete),
     **_from(HELD, "fail", fail),
@@ -163,13 +195,14 @@ TABLE: Table = {
     **_from(HELD, "abandon", abandon),
     ("snooze", "running"): refund,
     ("release", "claimed"): refund,
+    ("release", "running"): release_ahead,
     ("interrupt", "claimed"): refund,
     ("interrupt", "running"): interrupt,
     ("crash", "running"): crash,
     ("worker_died", "claimed"): refund,
-    ("worker_died", "running"): crash,
+    ("worker_died", "running"): die,
     **_from(HELD, "lease_passed", spend),
-    ("timed_out", "running"): spend,
+    ("timed_out", "running"): time_out,
     ("cancel_overdue", "running"): cancel_overdue,
     ("expire", "pending"): expire,
     ("use_up", "pending"): use_up,

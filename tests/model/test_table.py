@@ -19,8 +19,8 @@ TOKEN = 5
 Verb = Callable[[Model, ModelJob, Claim], object]
 
 
-def _claim(model: Model, job: ModelJob, claim: Claim, *, start: int = 0) -> None:
-    model.claim("somebody", ["a"], 1, start)
+def _claim(model: Model, job: ModelJob, claim: Claim, *, start: int = 0, ahead: bool = False) -> None:
+    model.claim("somebody", ["a"], 1, start, ahead=ahead)
 
 
 def _sweep_after(**passed: datetime) -> Verb:
@@ -35,6 +35,7 @@ def _sweep_after(**passed: datetime) -> Verb:
 VERBS: dict[str, Verb] = {
     "claim": _claim,
     "claim_and_start": lambda model, job, claim: _claim(model, job, claim, start=1),
+    "claim_ahead": lambda model, job, claim: _claim(model, job, claim, ahead=True),
     "start": lambda model, job, claim: model.start(claim),
     "report": lambda model, job, claim: model.progress(claim),
     "complete": lambda model, job, claim: model.complete(claim),
@@ -65,10 +66,10 @@ def test_every_verb_of_the_table_is_one_of_the_models() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_does_what_the_table_says(verb: str) -> None:
-    for status, attempts, crashes, interruptions, asked in itertools.product(
-        (*LIVE, *ENDED), (1, 2), (0, 1), (0, 1), (False, True)
+    for status, attempts, crashes, interruptions, asked, ahead in itertools.product(
+        (*LIVE, *ENDED), (1, 2), (0, 1), (0, 1), (False, True), (False, True)
     ):
-        life = Life(status, attempts, TOKEN, crashes, interruptions, asked)
+        life = Life(status, attempts, TOKEN, crashes, interruptions, asked, ahead)
         if _happens(verb, life):
             model, job = _model_with(verb, life)
             VERBS[verb](model, job, Claim(job.id, TOKEN))
@@ -81,6 +82,8 @@ def test_a_verb_does_what_the_table_says(verb: str) -> None:
 def _happens(verb: str, life: Life) -> bool:
     """Whether a job can be so, and the sweep, which does many things, does this one only."""
     if life.cancel_asked and life.status in ("pending", "claimed"):
+        return False
+    if life.ahead and life.status != "running":
         return False
     if verb in ("lease_passed", "timed_out"):
         return life.status in HELD and not life.cancel_asked
@@ -97,7 +100,7 @@ def _happens(verb: str, life: Life) -> bool:
 def _model_with(verb: str, life: Life) -> tuple[Model, ModelJob]:
     model = Model(NOW)
     job = ModelJob(uuid.UUID(int=1), "a", 100, NOW, NOW, 2)
-    job.status, job.attempts, job.token, job.crashes, job.interruptions, _ = life
+    job.status, job.attempts, job.token, job.crashes, job.interruptions, _, job.ahead = life
     job.cancel_requested_at = PAST if life.cancel_asked else None
     job.worker = "worker" if job.held else None
     model.enqueue(job)

@@ -50,6 +50,8 @@ _WORDS = {
     "finish": "Worker {0}: the handler of job {1} ends, with {2}.",
     "hand back": "Worker {0} hands back job {1}, which has not begun.",
     "send start": "Worker {0} asks to start job {1}.",
+    "begin ready": "Worker {0} calls the handler of job {1}, which its claim has started ahead.",
+    "note": "Worker {0} notes that job {1}, which its claim has started ahead, has begun.",
     "report": "Worker {0} reports the progress of job {1}.",
     "flush": "Worker {0} sends a batch: {1} of {2} job(s).",
     "apply": "The database gets {1} from worker {0}, for {2}, and answers.",
@@ -88,7 +90,7 @@ def sentence(protocol: Protocol, action: Action) -> str:
 
 
 def _rest(verb: str, rest: Sequence[Any]) -> Iterator[Any]:
-    if verb in ("finish", "hand back", "send start", "report"):
+    if verb in ("finish", "hand back", "send start", "begin ready", "note", "report"):
         yield rest[0] + 1
         yield from rest[1:]
     elif verb in ("apply", "apply unheard", "late write"):
@@ -116,4 +118,5 @@ def _shown(protocol: Protocol, job: Job) -> str:
     life = job.life
     held = f" by {_name(protocol, job.holder)}" if job.held else ""
     asked = ", asked to stop" if life.cancel_asked else ""
-    return f"{life.status}{held}, attempts {life.attempts}, token {life.token}{asked}"
+    ahead = " (started ahead)" if life.ahead else ""
+    return f"{life.status}{ahead}{held}, attempts {life.attempts}, token {life.token}{asked}"

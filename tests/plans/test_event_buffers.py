@@ -105,6 +105,8 @@ def test_a_watcher_that_began_while_there_was_nothing_reads_no_more_when_there_i
     crowd(roomy, 1)
     position = now(roomy)
     record(roomy, *hold(roomy, 10))
+    # What it reads of the catalog again, because autovacuum has looked at the table meanwhile, is not meant.
+    veteran.execute("SELECT * FROM read_events(%s)", (position,))
     assert buffers(veteran, "SELECT * FROM read_events(%s)", position) <= FEW
     assert buffers(veteran, "SELECT * FROM read_events(p_limit => 100)") <= A_PAGE
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from tests.model.table import HELD, LIVE, Life, Limits, after
 
@@ -38,6 +39,7 @@ class ModelJob:
     token: int = 0
     crashes: int = 0
     interruptions: int = 0
+    ahead: bool = False
     worker: str | None = None
     claimed_at: datetime | None = None
     lease_until: datetime | None = None
@@ -59,7 +61,7 @@ class ModelJob:
     @property
     def life(self) -> Life:
         asked = self.cancel_requested_at is not None
-        return Life(self.status, self.attempts, self.token, self.crashes, self.interruptions, asked)
+        return Life(self.status, self.attempts, self.token, self.crashes, self.interruptions, asked, self.ahead)
 
     def note(self, count: int = 1) -> None:
         """So many events more, of whatever kind."""
@@ -136,16 +138,35 @@ class Model:
 
     # Claims
 
-    def claimable(self, job_types: Iterable[str], limit: int) -> list[ModelJob]:
+    def claimable(self, job_types: Iterable[str], limit: int, start: int, *, head_goes_first: bool) -> list[ModelJob]:
+        """Jobs with a flow key come only into free slots, and share a priority with the others: of a single job either gets it."""
         wanted = set(job_types) - self.paused
         plain = [job for job in self.jobs.values() if job.job_type in wanted - {ORDERED} and self._may_run(job)]
         heads = self._ordered_head() if ORDERED in wanted else []
-        return sorted(plain + heads, key=lambda job: (-job.priority, job.run_at, job.id))[:limit]
+        place: Callable[[ModelJob], Any] = lambda job: (-job.priority, job.run_at, job.id)  # noqa: E731
+        taken: list[ModelJob] = []
+        for level in sorted({job.priority for job in plain + heads}, reverse=True):
+            others = sorted((job for job in plain if job.priority == level), key=place)
+            left = limit - len(taken)
+            if len(taken) < (min(start, limit) if start else limit) and (left > 1 or not others or head_goes_first):
+                taken += [head for head in heads if head.priority == level]
+            taken += others[: limit - len(taken)]
+        line = sorted(taken, key=lambda job: (-job.priority, job.job_type != ORDERED, job.run_at, job.id))
+        return sorted(line[:start], key=place) + sorted(line[start:], key=place)
 
-    def claim(self, worker: str, job_types: Iterable[str], limit: int, start: int) -> list[Claim]:
-        claimed = self.claimable(job_types, limit)
+    def claim(
+        self,
+        worker: str,
+        job_types: Iterable[str],
+        limit: int,
+        start: int,
+        *,
+        ahead: bool = False,
+        head_goes_first: bool = False,
+    ) -> list[Claim]:
+        claimed = self.claimable(job_types, limit, start, head_goes_first=head_goes_first)
         for place, job in enumerate(claimed):
-            self._move(job, "claim_and_start" if place < start else "claim")
+            self._move(job, "claim_and_start" if place < start else "claim_ahead" if ahead else "claim")
             job.worker = worker
             job.claimed_at = self.now
             job.lease_until = None if worker in self.workers else self.now + UNREGISTERED_LEASE
@@ -339,7 +360,8 @@ class Model:
         if job is None or before is None or not self._move(job, verb, run_at):
             return False
         unbegun = before.status == "claimed" and verb in ("worker_died", "interrupt")
-        refunded = unbegun or verb in ("snooze", "release")
+        unknown = verb == "worker_died" and before.status == "running" and job.crashes == before.crashes
+        refunded = unbegun or unknown or verb in ("snooze", "release")
         if verb == "interrupt" and not unbegun:
             refunded = job.interruptions <= MAX_INTERRUPTIONS
         job.errors += not refunded
@@ -353,12 +375,12 @@ class Model:
         life = after(verb, before, Limits(job.max_attempts, MAX_CRASHES, MAX_INTERRUPTIONS))
         if life is None:
             return False
-        job.status, job.attempts, token, job.crashes, job.interruptions, asked = life
+        job.status, job.attempts, token, job.crashes, job.interruptions, asked, job.ahead = life
         if token > before.token:
             job.token = max(token, round(self.now.timestamp() * 1_000_000))
         if asked != before.cancel_asked:
             job.cancel_requested_at = self.now if asked else None
-        if life.status == "running" and before.status != "running":
+        if life.status == "running" and not life.ahead and (before.status != "running" or before.ahead):
             job.deadline_at = self.now + job.timeout if job.timeout else None
         elif not job.held:
             job.lease_until = job.deadline_at = None

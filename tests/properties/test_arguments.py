@@ -284,6 +284,7 @@ def test_any_json_is_converted_or_refused_and_the_message_keeps_the_secret(chang
             assert error.__context__ is None
         else:
             assert found.keys() == {**good, **changes}.keys()
+    checked_as_decoded(EVERYTHING, {**good, **changes})
 
 
 @given(nearly)
@@ -294,3 +295,28 @@ def test_any_json_at_all_is_converted_or_refused(data: Any) -> None:
         assert "\n" not in str(error)
     else:
         assert found.keys() == data.keys()
+    checked_as_decoded(EVERYTHING, data)
+    checked_as_decoded(OPEN, data)
+
+
+def open_to_more(number: int, **more: Any) -> None: ...
+
+
+OPEN = Arguments(open_to_more)
+
+
+def checked_as_decoded(arguments: Arguments, data: Any) -> None:
+    """A check that does not decode must find the same faults, and keep the secret, too."""
+    decoded, checked = refusal(arguments.decode, data), refusal(arguments.check, data)
+    if decoded is None or checked is None:
+        assert decoded is checked is None
+    else:
+        assert (str(checked), checked.field, checked.__context__) == (str(decoded), decoded.field, None)
+
+
+def refusal(call: Callable[[Any], object], data: Any) -> InvalidArguments | None:
+    try:
+        call(data)
+    except InvalidArguments as error:
+        return error
+    return None

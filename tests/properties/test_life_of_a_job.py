@@ -40,6 +40,8 @@ OPERATOR_VERBS = (
     "plain_complete",
     "plain_fail",
 )
+# The statuses of the jobs that they take, where no status is given.
+MANY = {"cancel": ("pending", "claimed", "running"), "reprioritise": ("pending",), "retry": ("failed",)}
 WORKER_VERBS = (
     "start",
     "progress",
@@ -180,6 +182,15 @@ class LifeOfAJob(RuleBasedStateMachine):
         changed = self.model.reprioritise(self.model.jobs[job], priority)
         assert bool(self.rows("SELECT * FROM howdah.reprioritise(ARRAY[%s], %s)", job, priority)) == changed
 
+    @rule(verb=st.sampled_from(sorted(MANY)), job_type=st.sampled_from(JOB_TYPES))
+    def change_many(self, verb: str, job_type: str) -> None:
+        chosen = [job for _, job in sorted(self.model.jobs.items()) if job.job_type == job_type]
+        chosen = [job for job in chosen if self.shown(job.id) in MANY[verb]]
+        options = [120] if verb == "reprioritise" else []
+        changed = sum(getattr(self.model, verb)(job, *options) for job in chosen)
+        (row,) = self.rows("SELECT * FROM howdah.change_selected(%s, ARRAY[%s], p_priority => 120)", verb, job_type)
+        assert (row["changed"], row["unchanged"], row["skipped"]) == (changed, len(chosen) - changed, 0)
+
     @rule(job_type=st.sampled_from(JOB_TYPES), pause=st.booleans())
     def pause_or_resume(self, job_type: str, pause: bool) -> None:
         changes = (job_type in self.model.paused) != pause
@@ -195,26 +206,29 @@ class LifeOfAJob(RuleBasedStateMachine):
         job_types=types,
         limit=st.integers(0, 4),
         start=st.integers(0, 3),
+        ahead=st.booleans(),
     )
-    def claim(self, worker: str, job_types: list[str], limit: int, start: int) -> Any:
-        expected = self.model.claim(worker, job_types, limit, start)
+    def claim(self, worker: str, job_types: list[str], limit: int, start: int, ahead: bool) -> Any:
         rows = self.rows(
-            "SELECT * FROM howdah.claim(%s, %s, %s, %s, p_lease => %s)",
+            "SELECT * FROM howdah.claim(%s, %s, %s, %s, p_lease => %s, p_start_ahead => %s)",
             worker,
             job_types,
             limit,
             start,
             UNREGISTERED_LEASE,
+            ahead,
         )
+        head_came = any(row["job_type"] == ORDERED for row in rows)
+        expected = self.model.claim(worker, job_types, limit, start, ahead=ahead, head_goes_first=head_came)
         assert [Claim(row["id"], row["token"]) for row in rows] == expected
         return multiple(*expected)
 
-    @rule(target=claims, worker=st.sampled_from(WORKERS), start=st.integers(0, 3))
-    def everything_changes_hands(self, worker: str, start: int) -> Any:
+    @rule(target=claims, worker=st.sampled_from(WORKERS), start=st.integers(0, 3), ahead=st.booleans())
+    def everything_changes_hands(self, worker: str, start: int, ahead: bool) -> Any:
         """So that stale claims of jobs that have another holder are common."""
         self.time_passes(timedelta(seconds=3))
         self.recover_stale_jobs(timedelta(0))
-        return self.claim(worker, list(JOB_TYPES), 4, start)
+        return self.claim(worker, list(JOB_TYPES), 4, start, ahead)
 
     def start(self, claim: Claim) -> None:
         expected = self.model.start(claim)
@@ -365,7 +379,8 @@ class LifeOfAJob(RuleBasedStateMachine):
     def database_and_model_agree(self) -> None:
         columns = (
             "id, job_type, priority, status, attempts, token, crashes, interruptions, worker_id, claimed_at,"
-            " run_at, first_due_at, deadline_at, expires_at, cancel_requested_at, jsonb_array_length(errors) AS errors"
+            " run_at, first_due_at, deadline_at, expires_at, cancel_requested_at, jsonb_array_length(errors) AS errors,"
+            " status = 'running' AND started_at IS NULL AS ahead"
         )
         found = {row["id"]: row for row in self.rows(f"SELECT {columns} FROM howdah.job_details")}
         assert found.keys() == self.model.jobs.keys()
@@ -380,6 +395,7 @@ class LifeOfAJob(RuleBasedStateMachine):
                 "crashes",
                 "interruptions",
                 "deadline_at",
+                "ahead",
             ):
                 assert row[field] == getattr(job, field), (field, job)
             assert (row["errors"] or 0) == job.errors, job

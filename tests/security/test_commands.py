@@ -125,6 +125,12 @@ def test_an_operator_interferes(tenant: Tenant) -> None:
         ("resume", "operated"),
         ("cancel", str(job.id)),
         ("retry", str(job.id)),
+        ("reprioritise", "7", "--type", "operated"),
+        ("reschedule", "--type", "operated", "--delay", "1h"),
+        ("cancel", "--type", "operated", "--dry-run"),
+        ("cancel", "--type", "operated", "--older-than", "0s"),
+        ("retry", "--type", "operated", "--status", "cancelled"),
+        ("delete", "--type", "operated"),
         ("recover",),
         ("prune",),
         ("schedule", "add", "minutely", "operated", "--every", "1m"),
@@ -137,7 +143,13 @@ def test_an_operator_interferes(tenant: Tenant) -> None:
 
 @pytest.mark.parametrize(
     ("role", "argv"),
-    [("producer", ("list",)), ("viewer", ("cancel", "0" * 32)), ("worker", ("stats",)), ("operator", ("enqueue", "a"))],
+    [
+        ("producer", ("list",)),
+        ("viewer", ("cancel", "0" * 32)),
+        ("viewer", ("retry", "--type", "a")),
+        ("worker", ("stats",)),
+        ("operator", ("enqueue", "a")),
+    ],
 )
 def test_who_may_not_is_told_so(tenant: Tenant, role: str, argv: tuple[str, ...]) -> None:
     outcome = run(tenant, role, *argv)

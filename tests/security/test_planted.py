@@ -68,6 +68,8 @@ def test_no_verb_calls_what_is_planted(
     with JobQueue(field.admin_dsn, field.schema) as queue:
         caller = Caller(queue, awaited=awaited, own_connection=where == "conn")
         call_them_all(caller)
+        missing = sorted(set(JOB_VERBS) - caller.called)
+        assert not missing, f"call {', '.join(missing)} in call_them_all of tests/security/verbs.py"
         assert caller.called == set(JOB_VERBS)
 
 

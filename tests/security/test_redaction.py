@@ -272,4 +272,8 @@ def use_everything(conn: psycopg.Connection[dict[str, Any]], schema: str, role: 
         ask("cancel", ids)
         ask("retry", ids)
         ask("run_schedule", "'s'")
+        ask("count_selected", "p_before => now()")
+        ask("change_selected", "'cancel', '{a}', p_before => now()")
+        ask("change_selected", "'retry', '{a}', '{cancelled}', p_before => now()")
+        ask("delete_jobs", ids)
         ask("delete_schedule", "'s'")

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from howdah import JobQueue
+from howdah import JobQueue, Selection
 
 Verb = Callable[..., Any]
 
@@ -17,11 +17,16 @@ Verb = Callable[..., Any]
 class Caller:
     """Calls verbs in one form, on the caller's connection if there is one. Notes which were called."""
 
-    def __init__(self, queue: JobQueue, *, awaited: bool, own_connection: bool) -> None:
+    def __init__(self, queue: JobQueue, *, awaited: bool, own_connection: bool, verbs_of: Any = None) -> None:
         self.queue = queue
+        self.verbs_of = queue if verbs_of is None else verbs_of
         self.awaited = awaited
         self.own_connection = own_connection
         self.called: set[str] = set()
+
+    def on(self, selection: Selection) -> Caller:
+        """Calls the verbs of a selection, in the same form."""
+        return Caller(self.queue, awaited=self.awaited, own_connection=self.own_connection, verbs_of=selection)
 
     def __getattr__(self, name: str) -> Verb:
         return lambda *args, **options: self._call(name, *args, **options)
@@ -31,12 +36,12 @@ class Caller:
         if self.awaited:
             return asyncio.run(self._awaited(name, args, options))
         if not self.own_connection:
-            return getattr(self.queue, name)(*args, **options)
+            return getattr(self.verbs_of, name)(*args, **options)
         with psycopg.connect(self.queue.dsn) as conn:
-            return getattr(self.queue, name)(*args, conn=conn, **options)
+            return getattr(self.verbs_of, name)(*args, conn=conn, **options)
 
     async def _awaited(self, name: str, args: Any, options: Any) -> Any:
-        verb = getattr(self.queue, f"a{name}")
+        verb = getattr(self.verbs_of, f"a{name}")
         if not self.own_connection:
             return await verb(*args, **options)
         async with await psycopg.AsyncConnection.connect(self.queue.dsn) as conn:
@@ -52,6 +57,7 @@ def call_them_all(caller: Caller) -> None:
     _add_and_read(caller)
     _hold_and_end(caller)
     _interfere(caller)
+    _change_many(caller)
     _schedule(caller)
 
 
@@ -71,6 +77,9 @@ def _add_and_read(caller: Caller) -> None:
     assert isinstance(caller.stream_position(), str)
     assert caller.workers() == []
     assert caller.events(job.id) is not None
+    assert caller.enqueue("once", {"n": 1}, unique=("n",)).conflict is None
+    assert caller.enqueue("once", {"n": 1}, unique=("n",)).conflict == "kept"
+    assert caller.enqueue_many("once", [{"n": 1}, {"n": 2}], unique=("n",)) == 1
 
 
 def _hold_and_end(caller: Caller) -> None:
@@ -102,11 +111,33 @@ def _interfere(caller: Caller) -> None:
     assert caller.reschedule(first.id, delay=3600)
     assert caller.cancel(second.id, "not wanted")
     assert caller.retry(second.id)
+    assert caller.delete(second.id)
     caller.pause("bulk", "for now")
     caller.resume("bulk")
+    caller.set_limit(5, job_type="bulk")
+    caller.set_limit(3, job_type="bulk", each_key=True)
+    caller.set_weight("bulk", "acme", 2)
+    keyed = caller.enqueue("bulk", {"n": 1}, per="acme")
+    assert caller.pause("bulk", per="acme")
+    assert caller.resume("bulk", per="acme")
+    assert {limit.max_running for limit in caller.limits()} == {5, 3, None}
+    (job,) = caller.claim(["bulk"], 1, "me")
+    caller.release(job)
+    assert caller.delete(keyed.id)
+    for each_key in (False, True):
+        caller.set_limit(None, job_type="bulk", each_key=each_key)
     caller.recover()
     caller.recover_stale_jobs(3600)
     caller.prune(keep=3600)
+
+
+def _change_many(caller: Caller) -> None:
+    pending = caller.on(caller.queue.select(job_type="bulk", status="pending", older_than=0))
+    assert pending.count().groups == {("bulk", "pending"): 1}
+    assert pending.reprioritise(8) == pending.reschedule(delay=60) == pending.cancel("no") == 1
+    cancelled = caller.on(caller.queue.select(key="NULL2", error="no", status="cancelled"))
+    assert cancelled.retry() + caller.on(caller.queue.select(key="NULL1", status="cancelled")).retry() == 1
+    assert caller.on(caller.queue.select(job_type=["bulk"])).delete() == 1
 
 
 def _schedule(caller: Caller) -> None:

@@ -29,18 +29,14 @@ MANY = [(job_type, 100, -5, 0) for job_type in "aabbbbaaab" * 6]
 ONE_AFTER_THE_OTHER = [(job_type, 100, -5, 0) for job_type in "a" * 30 + "b" * 20 + "cd" * 20]
 
 
-def due_jobs(db: Db, *, ordered: str | None = None, oldest: bool = False) -> list[Row]:
+def due_jobs(db: Db, *, oldest: bool = False) -> list[Row]:
     """The jobs that may be claimed, in the expected order."""
     rows = db.execute(
         "SELECT id, job_type, priority, run_at, run_at <= now() AND attempts < max_attempts AS is_due FROM live"
         " WHERE status = 'pending' ORDER BY CASE WHEN NOT %s THEN -priority::bigint END, run_at, id",
         (oldest,),
     ).fetchall()
-    places = [(-row["priority"], row["id"]) for row in rows if row["job_type"] == ordered]
-    return [
-        row for row in rows
-        if row["is_due"] and (row["job_type"] != ordered or (-row["priority"], row["id"]) == min(places))
-    ]  # fmt: skip
+    return [row for row in rows if row["is_due"]]
 
 
 def picked(due: list[Row], wanted: Limits, batch_size: int, held: Sequence[uuid.UUID] = ()) -> list[uuid.UUID]:
@@ -83,29 +79,24 @@ def test_a_claim_with_limits_agrees_with_the_model(
 
 @settings(max_examples=45)
 @given(
-    rows=crowds, locked=st.sets(st.integers(0, 59)), wanted=limits, batch_size=st.integers(1, 30), oldest=st.booleans(),
-    has_ordered=st.booleans(),
+    rows=crowds, locked=st.sets(st.integers(0, 59)), wanted=limits, batch_size=st.integers(1, 30), oldest=st.booleans()
 )  # fmt: skip
-@example(MANY, set(range(50)), [("a", 2), ("b", 3)], 4, False, False)
-@example(ONE_AFTER_THE_OTHER, set(range(50)), [("a", 1), ("b", 1), ("c", None), ("d", None)], 2, False, False)
-@example(MANY, {0, 1, 3, 7, 8, 20, 21, 22}, [("a", 1), ("b", None), ("d", 1)], 20, True, True)
+@example(MANY, set(range(50)), [("a", 2), ("b", 3)], 4, False)
+@example(ONE_AFTER_THE_OTHER, set(range(50)), [("a", 1), ("b", 1), ("c", None), ("d", None)], 2, False)
+@example(MANY, {0, 1, 3, 7, 8, 20, 21, 22}, [("a", 1), ("b", None), ("d", 1)], 20, True)
 def test_what_others_hold_counts_against_no_limit_and_nothing_is_locked_in_vain(
-    db: Db, connect: Connect, rows: Jobs, locked: set[int], wanted: Limits, batch_size: int, oldest: bool, has_ordered: bool
+    db: Db, connect: Connect, rows: Jobs, locked: set[int], wanted: Limits, batch_size: int, oldest: bool
 ) -> None:  # fmt: skip
-    ordered = "d" if has_ordered else None
-    db.execute("SELECT declare_type('d', p_ordered => %s)", (has_ordered,))
     insert(db, rows)
-    db.execute("UPDATE live SET order_key = '' WHERE job_type = %s", (ordered,))
-    due = due_jobs(db, ordered=ordered, oldest=oldest)
+    due = due_jobs(db, oldest=oldest)
     held = [row["id"] for n, row in enumerate(due) if n in locked]
     with connect(autocommit=False) as other, connect(autocommit=False) as claimer:
         other.execute("SELECT id FROM live WHERE id = ANY(%s) FOR UPDATE", (held,))
         expected = picked(due, wanted, batch_size, held)
         assert claim(claimer, wanted, batch_size, oldest=oldest) == expected
-        # While that is not committed, all else can be had. An ordered type is closed as soon as it was looked at.
-        everything: Limits = [(job_type, None) for job_type in TYPES if job_type != ordered]
-        rest = [row for row in due if row["job_type"] != ordered]
-        assert claim(db, everything, 1_000, oldest=oldest) == picked(rest, everything, 1_000, [*held, *expected])
+        # While that is not committed, all else can be had.
+        everything: Limits = [(job_type, None) for job_type in TYPES]
+        assert claim(db, everything, 1_000, oldest=oldest) == picked(due, everything, 1_000, [*held, *expected])
 
 
 def test_a_limit_holds_for_a_type_and_not_for_each_of_its_priorities(queue: JobQueue, db: Db) -> None:
@@ -227,7 +218,6 @@ def test_a_job_that_waits_for_others_has_no_time_to_wait_for(db: Db) -> None:
 def test_an_ordered_type_is_next_due_when_its_head_is(queue: JobQueue, db: Db, clock: TestClock) -> None:
     db.execute("SELECT declare_type('o', p_ordered => true)")
     queue.enqueue("o", {"n": 1})
-    queue.enqueue("o", {"n": 2}, delay=5)
     assert next_due(db, "o") is None
     (head,) = queue.claim(["o"], 10)
     assert next_due(db, "o") is None

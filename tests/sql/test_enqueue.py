@@ -126,6 +126,8 @@ def test_sixteen_producers_of_the_same_keys_make_one_job_each(db: Db, connect: C
         ("enqueue('a', p_timeout => '0')", "JQ001"),
         ("enqueue('a', p_retry_policy => '{\"kind\": \"sometimes\"}')", "JQ001"),
         ("enqueue('a', p_retry_policy => '{\"kind\": \"fixed\"}')", "JQ001"),
+        ("enqueue('a', p_key => repeat('x', 201))", "JQ001"),
+        ("enqueue_many('a', '{1,2}', ARRAY['y', repeat('x', 201)])", "JQ001"),
         ("enqueue_many('', ARRAY['1']::jsonb[])", "JQ002"),
         ("declare_type('a', p_max_attempts => 0)", "JQ001"),
         ("pause_type('')", "JQ002"),

@@ -190,3 +190,14 @@ def test_too_many_to_be_counted(db: Db) -> None:
     assert found is not None
     assert (found.ahead, found.exact, found.starts_at) == (100_000, False, None)
     assert found.because == "there are too many jobs before it to count"
+
+
+@pytest.mark.parametrize("run_at", ["294276-12-31 23:59:59+00", "290000-01-01 00:00:00+00", "infinity"])
+def test_a_job_of_the_end_of_time_has_a_place(db: Db, run_at: str) -> None:
+    work(db, "w", {"x": 0.001})
+    jobs = [enqueue(db, run_at=run_at) for _ in range(3)]
+    row = db.execute(
+        "SELECT ahead, starts_at >= %s AS later, because FROM queue_position(%s)", (run_at, jobs[-1])
+    ).fetchone()
+    because = "it waits for other jobs" if run_at == "infinity" else None
+    assert row == {"ahead": 2, "later": None if because else True, "because": because}

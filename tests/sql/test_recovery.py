@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from howdah import JobQueue
@@ -24,7 +26,9 @@ def test_what_never_started_loses_no_attempt_and_what_ran_loses_one(db: Db, queu
     db.execute("SELECT register_worker('w', %s)", (OLD,))
     held = run_jobs(db, "w", 4, start=2)
     clock.advance(16)
-    assert len(queue.recover()) == 4
+    recovered = queue.recover()
+    assert len(recovered) == 4
+    assert all(each.reason for each in recovered)
     jobs = [queue.get(job_id) for job_id, _ in held]
     assert [(job.status, job.attempts, job.crashes) for job in jobs] == [("pending", 1, 1)] * 2 + [
         ("pending", 0, 0)
@@ -114,3 +118,137 @@ def test_a_job_that_was_added_before_its_type_had_a_timeout_is_stopped_by_it(
     clock.advance(2)
     (recovered,) = queue.recover()
     assert (recovered.id, recovered.reason) == (job, "timed out after 00:00:10")
+
+
+TINY = ["1e-323", "1e-400", "1e-9000", "0.0000001"]
+
+
+@pytest.mark.parametrize("kind", ["fixed", "linear", "exponential"])
+@pytest.mark.parametrize("number", TINY)
+@pytest.mark.parametrize("name", ["delay", "jitter", "max"])
+def test_a_policy_with_a_tiny_number_is_always_accepted_and_has_a_delay(
+    db: Db, kind: str, number: str, name: str
+) -> None:
+    """A float8 cannot hold it, or only just: a product with it is an error, half of the time."""
+    numbers = ", ".join(f'"{key}": {number if key == name else 1}' for key in ("delay", "jitter", "max"))
+    policy = f'{{"kind": "{kind}", {numbers}}}'
+    db.execute("SELECT enqueue('x', p_retry_policy => %s)", (policy,))
+    row = db.execute(
+        "SELECT min(d) >= '0' AND max(d) <= '1 second' AS ok"
+        " FROM generate_series(1, 50) AS n, LATERAL retry_delay(%s, n) AS d",
+        (policy,),
+    ).fetchone()
+    assert row == {"ok": True}
+
+
+@pytest.mark.parametrize("attempts", [-2147483648, 0, 2147483647])
+@pytest.mark.parametrize("kind", ["fixed", "linear", "exponential"])
+def test_the_delay_of_any_number_of_attempts_is_in_range(db: Db, kind: str, attempts: int) -> None:
+    policy = f'{{"kind": "{kind}", "delay": 1e9, "max": 1e9, "factor": 1000}}'
+    row = db.execute(
+        "SELECT retry_delay(%s, %s) BETWEEN '0' AND '1000000000 seconds' AS ok", (policy, attempts)
+    ).fetchone()
+    assert row == {"ok": True}
+
+
+@pytest.mark.parametrize(
+    "started_at", ["294276-12-31 23:59:59+00", "infinity", "-infinity", "4714-11-24 00:00:00+00 BC", "2000-01-01"]
+)
+def test_no_start_that_a_plain_client_writes_stops_the_sweep(db: Db, clock: TestClock, started_at: str) -> None:
+    db.execute(
+        "INSERT INTO jobs (job_type, status, worker_id, claimed_at, started_at)"
+        " VALUES ('odd', 'running', 'plain', clock(), %s)",
+        (started_at,),
+    )
+    db.execute("SELECT declare_type('odd', p_timeout => '1 hour')")
+    db.execute("SELECT enqueue('x')")
+    (other,) = db.execute("SELECT id FROM claim('loop', ARRAY['x'], 1, p_lease => '1 second')").fetchall()
+    clock.advance(2)
+    recovered = {row["id"]: row["reason"] for row in db.execute("SELECT * FROM recover()")}
+    assert recovered.pop(other["id"]) == "the lease of worker loop expired"
+    assert len(recovered) == (0 if started_at in ("infinity", "294276-12-31 23:59:59+00") else 1)
+    # The clock goes back, beyond the claim.
+    clock.advance(-3600)
+    db.execute("SELECT * FROM recover()")
+
+
+@pytest.fixture
+def broken(db: Db) -> Iterator[uuid.UUID]:
+    """The id of a job that no statement can change or end: a trigger raises an error."""
+    id = uuid.uuid4()
+    db.execute(
+        "CREATE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE EXCEPTION 'not this job' USING ERRCODE = '22003'; END $$"
+    )
+    db.execute(
+        "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON live FOR EACH ROW"
+        f" WHEN (OLD.id = '{id}' AND current_setting('test.broken', true) = 'yes')"
+        " EXECUTE FUNCTION pg_temp.refuse()".encode()
+    )
+    yield id
+    db.execute("DROP TRIGGER refuse ON live")
+    db.execute("DROP FUNCTION pg_temp.refuse()")
+
+
+def hold(db: Db, cause: str, id: uuid.UUID) -> None:
+    """Jobs that the next sweep must end for this cause, one of them with this id."""
+    for each in (uuid.uuid4(), id, uuid.uuid4()):
+        db.execute("INSERT INTO jobs (id, job_type, max_attempts) VALUES (%s, 'x', 9)", (each,))
+    match cause:
+        case "expired":
+            db.execute("UPDATE live SET expires_at = clock()")
+        case "no attempts left":
+            db.execute("UPDATE live SET attempts = 9")
+        case "lease passed":
+            db.execute("SELECT id FROM claim('loop', ARRAY['x'], 3, p_lease => '1 second')")
+        case "timed out":
+            db.execute("UPDATE live SET timeout = '1 second'")
+            db.execute("SELECT id FROM claim('loop', ARRAY['x'], 3, 3)")
+        case "dead worker" | "same name":
+            db.execute("SELECT register_worker('w', %s)", (OLD,))
+            db.execute("SELECT id FROM claim('w', ARRAY['x'], 3, 3)")
+            db.execute("SELECT start(array_agg(id), array_agg(token)) FROM live")
+        case "worker died":
+            db.execute("SELECT register_worker('w', %s)", (OLD,))
+            db.execute("SELECT id FROM claim('w', ARRAY['x'], 3, 3)")
+            db.execute("DELETE FROM workers")
+
+
+@pytest.mark.parametrize(
+    "cause",
+    ["expired", "no attempts left", "lease passed", "timed out", "dead worker", "same name", "worker died"],
+)
+def test_a_job_that_cannot_be_recovered_does_not_keep_the_others_from_it(
+    db: Db, clock: TestClock, broken: uuid.UUID, cause: str
+) -> None:
+    hold(db, cause, broken)
+    db.execute("SELECT enqueue('other', p_expires_in => '1 second')")
+    clock.advance(20)
+    warnings: list[str] = []
+    db.add_notice_handler(lambda notice: warnings.append(notice.message_primary or ""))
+    db.execute("SET test.broken = 'yes'")
+    try:
+        if cause == "same name":
+            db.execute("SELECT register_worker('w', %s)", (NEW,))
+        recovered = [row["id"] for row in db.execute("SELECT * FROM recover()")]
+    finally:
+        db.execute("RESET test.broken")
+    assert broken not in recovered
+    assert len(recovered) == (1 if cause == "same name" else 3)
+    assert len(warnings) == 1 or cause in ("same name", "dead worker")
+    assert all(str(broken) in warning and "not this job" in warning for warning in warnings)
+    # Nothing is left of it but the job itself, which the next sweep recovers when the reason is gone.
+    assert [row["id"] for row in db.execute("SELECT * FROM recover()")] == [broken]
+
+
+def test_an_error_of_the_server_ends_the_sweep(db: Db, clock: TestClock, broken: uuid.UUID) -> None:
+    db.execute(
+        "CREATE OR REPLACE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$"
+    )
+    hold(db, "expired", broken)
+    clock.advance(20)
+    db.execute("SET test.broken = 'yes'")
+    with pytest.raises(psycopg.errors.DiskFull):
+        db.execute("SELECT * FROM recover()")
+    db.execute("RESET test.broken")

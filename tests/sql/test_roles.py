@@ -35,7 +35,7 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is internal.
 FUNCTIONS = decided(
-    (PRODUCER | WORKER, "enqueue enqueue_many lock_type_for_bulk"),
+    (PRODUCER | WORKER, "enqueue enqueue_each enqueue_many enqueue_unique lock_type_for_bulk"),
     (
         WORKER,
         (
@@ -48,22 +48,25 @@ FUNCTIONS = decided(
     (
         OPERATOR,
         (
-            "cancel delete_schedule pause_schedule pause_type reprioritise reschedule resume_schedule resume_type retry"
-            " run_schedule"
+            "cancel change_selected delete_jobs delete_schedule pause_key pause_schedule pause_type reprioritise reschedule resume_key resume_schedule resume_type"
+            " retry run_schedule set_limit set_weight"
         ),
     ),
-    (READERS, "timestamp_in queue_position read_events add_watcher remove_watcher stream_position"),
+    (READERS, "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected"),
     (WORKER | READERS, "channel clock lease_clock"),
     (
         NOBODYS,
         (
             "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged clamp clamp_interval check_job_type check_meta"
             " check_keys check_options check_throughput check_schedule check_size check_span check_worker_id claim_level claim_levels"
-            " claim_oldest claim_one_by_one claim_ordered claimable_unchanged attempt_outcome far_head with_type_defaults archive_jobs"
+            " claim_oldest claim_one_by_one claimable_unchanged attempt_outcome far_head with_type_defaults archive_jobs"
             " follow_clock has_ended has_segments segment_users is_retry_policy lane_heads may_be_claimed may_notify new_id"
-            " make_segment merged_progress next_token number_in open_segment ordered_heads plain_defaults plain_delete plain_insert"
-            " plain_names_error plain_truncate plain_update plain_updated apply_order restamp_events retry_delay rights seq_of"
-            " end_attempt share_locks has_sleeper has_watcher release_worker notify_watchers notify_workers with_error with_seq"
+            " make_segment merged_progress next_token number_in open_segment plain_defaults plain_delete plain_insert"
+            " begun_at plain_names_error plain_truncate plain_update plain_updated apply_flow restamp_events retry_delay rights seq_of"
+            " end_attempt share_locks has_sleeper has_watcher release_worker recover_cause end_overdue overdue is_passing"
+            " notify_watchers notify_workers with_error with_seq check_selection is_selected lock_selected selected_statuses selection_end add_keys claim_flow claim_flow_lanes claim_keys end_rests flow_head flow_heads"
+            " flow_key_of flow_obstacle flow_room is_stray key_allows limit_of_keys limit_of_type line_of settle_flow sweep_flow use_keys with_flow"
+            " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques"
         ),
     ),
 )
@@ -74,12 +77,12 @@ RELATIONS = decided(
     ((READERS, NOBODYS, OPERATOR), "settings"),
     (
         (READERS, NOBODYS, NOBODYS),
-        "job_details live_jobs event_details schedule_details types archive_counts segments event_counter",
+        "job_details live_jobs event_details schedule_details limits types archive_counts segments event_counter",
     ),
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark schedules id_counter worker_generations",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_groups flow_keys schedules id_counter worker_generations uniques",
     ),
 )
 COLUMNS = {
@@ -340,7 +343,7 @@ def secrets(tenant: Tenant) -> Iterator[dict[str, list[Any]]]:
     spend = sql.SQL("UPDATE {} SET attempts = max_attempts WHERE job_type = 'spent'")
     tenant.admin.execute(spend.format(sql.Identifier(tenant.schema, "live")))
     yield {"ids": [job.id for job in jobs], "tokens": [job.token for job in jobs]}
-    for table in ("live", "archive", "archive_counts", "events", "schedules"):
+    for table in ("live", "archive", "archive_counts", "events", "schedules", "uniques"):
         tenant.admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(tenant.schema, table)))
 
 
@@ -385,13 +388,14 @@ def usual_value(name: str, kind: str, secrets: dict[str, list[Any]], job_id: Any
         "jsonb[]": ["{}"] * len(secrets["ids"]),
         "integer": 1,
         "interval": "1 hour",
+        "text": "text",
         "text[]": ["text"] * len(secrets["ids"]),
         "character varying[]": ["pending", "running"],
         "timestamp with time zone": "2030-01-01",
         "timestamp with time zone[]": ["2030-01-01"],
         "double precision[]": [50.0] * len(secrets["ids"]),
     }
-    names = {"p_name": "nightly", "p_worker_id": "holder", "p_job_type": "pending"}
+    names = {"p_name": "nightly", "p_worker_id": "holder", "p_job_type": "pending", "p_verb": "cancel"}
     return sql.SQL("{}::" + kind).format(sql.Literal(names[name] if name in names else values[kind]))
 
 

@@ -22,7 +22,6 @@ def test_the_argument_comes_before_the_environment() -> None:
 
 def test_without_any_it_is_the_embedded_server() -> None:
     assert configured_dsn(None, {}) is None
-    assert configured_dsn(None, {"HOWDAH_DSN": "", "DATABASE_URL": ""}) is None
 
 
 def test_the_schema_is_given_or_that_of_the_environment() -> None:
@@ -31,6 +30,13 @@ def test_the_schema_is_given_or_that_of_the_environment() -> None:
     assert configured_schema(None, environ) == "tenant"
     assert configured_schema(None, {"HOWDAH_SCHEMA": ""}) == "howdah"
     assert JobQueue("host=nowhere").schema == "howdah"
+
+
+@pytest.mark.parametrize("environ", [{"HOWDAH_DSN": ""}, {"DATABASE_URL": ""}, {"HOWDAH_DSN": "", "DATABASE_URL": ""}])
+def test_an_empty_variable_starts_no_embedded_server(environ: dict[str, str]) -> None:
+    with pytest.raises(InvalidOption, match=f"^{next(iter(environ))} is empty: set it"):
+        configured_dsn(None, environ)
+    assert configured_dsn("host=a", environ) == "host=a"
 
 
 def test_an_empty_variable_does_not_hide_the_next() -> None:

@@ -21,7 +21,15 @@ WAITS = re.compile(
 )
 BOUND = re.compile(r"\bSET lock_timeout = '\d+m?s'|\bset_config\('lock_timeout'", re.IGNORECASE)
 BOUND_BEFORE = re.compile(r"\bSET LOCAL lock_timeout = '\d+m?s'")
-BY_MIGRATIONS = ("sql/tables/", "sql/views/", "sql/setup/", "sql/roles/", "sql/set_aside.sql", "sql/lock_migration.sql")
+BY_MIGRATIONS = (
+    "sql/tables/",
+    "sql/views/",
+    "sql/setup/",
+    "sql/roles/",
+    "sql/set_aside.sql",
+    "sql/lock_migration.sql",
+    "sql/former_functions.sql",
+)
 NEW_SCHEMA = re.compile(r"CREATE SCHEMA howdah;\n(COMMENT ON SCHEMA howdah IS '[^']*';\n)?")
 """A name that is new is waited for only where another session is about to make it, too."""
 

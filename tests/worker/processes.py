@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -48,6 +49,13 @@ def until(look: Callable[[], T], what: str, *, within: float = PATIENCE) -> T:
         assert time.monotonic() < deadline, f"waited {within:g} s in vain until {what}; last seen: {seen!r}"
         time.sleep(0.02)
     return seen
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it runs no more; it may not have been waited for yet."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    return True
 
 
 class WorkerProcess:
@@ -205,6 +213,18 @@ class Fleet:
         while left:
             until(lambda: self._left() < left, f"every job has ended, of which {left} have not")  # noqa: B023
             left = self._left()
+
+    def drain_as_a_supervisor_would(self, **options: Any) -> int:
+        """Runs one worker until nothing is left, starting it again when it dies. Returns how often it did."""
+        workers = [self.start("worker", **options)]
+
+        def is_drained() -> bool:
+            if not workers[-1].is_running:
+                workers.append(self.start("worker", **options))
+            return not self.rows("SELECT FROM howdah.live LIMIT 1")
+
+        until(is_drained, "every job has ended")
+        return len(workers) - 1
 
     def _left(self) -> int:
         return int(self.rows("SELECT count(*) AS jobs FROM howdah.live")[0]["jobs"])

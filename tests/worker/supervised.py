@@ -50,6 +50,13 @@ def leave_an_orphan():
             time.sleep(0.01)
     say("reaped")
 
+def leave_a_child():
+    if (child := os.fork()) == 0:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        while True:
+            signal.sigwait([signal.SIGINT, signal.SIGTERM])
+    os.write(1, f"child {pipe.number} {pipe.name} {child} {os.getpgid(child)}\\n".encode())
+
 kind, code = behaviour()
 say("start")
 if kind == "leave":
@@ -57,6 +64,8 @@ if kind == "leave":
 pipe.watch(patience=float(os.environ.get("STUB_PATIENCE", "30")))
 if kind == "orphan":
     leave_an_orphan()
+if kind == "parent":
+    leave_a_child()
 if kind != "unready":
     say("up")
     pipe.report_ready()

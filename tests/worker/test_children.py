@@ -1,10 +1,13 @@
-"""Child processes that start while their worker ends: none is left behind, and nothing waits for one."""
+"""Child processes whose worker ends, or is killed: none is left behind, and nothing waits for one."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped, unused-ignore]
@@ -15,7 +18,7 @@ from howdah.worker.run.children import Children, ChildStartError
 from tests.worker import child_handlers
 from tests.worker.in_process import run
 from tests.worker.in_process import until as until_seen
-from tests.worker.processes import Fleet, until
+from tests.worker.processes import Fleet, has_ended, until
 
 
 def never_ready() -> None:
@@ -51,6 +54,35 @@ def test_a_worker_that_is_told_to_stop_while_a_child_starts_ends_and_the_job_is_
         (job,) = fleet.jobs()
         assert (job["status"], job["attempts"], job["crashes"], job["worker_id"]) == ("pending", 0, 0, None)
         assert "ERROR" not in worker.log
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the child ends by its pipe, for which it needs the GIL")
+def test_a_child_that_holds_the_gil_dies_with_its_killed_worker(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
+    with Fleet(dsn, tmp_path, "handlers_gil") as fleet:
+        worker = fleet.start("killed", children=1)
+        queue.enqueue("holds_the_gil")
+        (start,) = until(lambda: fleet.ledger.entries("START"), "the handler runs")
+        child = psutil.Process(start.pid)
+        until(lambda: child.cpu_times().user > 0.5, "it is in the regular expression")
+        try:
+            worker.kill()
+            until(lambda: has_ended(child), "the child has ended", within=30)
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+
+
+def test_a_child_whose_worker_ended_first_ends_at_once() -> None:
+    """The parent that it was started by is not its parent any more, when it asks to die with it."""
+    program = (
+        "import multiprocessing, os, sys, types\n"
+        "from howdah.worker.run.parent_death import die_with_worker\n"
+        "multiprocessing.parent_process = lambda: types.SimpleNamespace(pid=os.getppid() + int(sys.argv[1]))\n"
+        "die_with_worker()\n"
+        "sys.exit(3)\n"
+    )
+    codes = [subprocess.run([sys.executable, "-c", program, difference]).returncode for difference in ("0", "1")]
+    assert codes == [3, 0]
 
 
 def _children_of(pid: int) -> list[psutil.Process]:

@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import os
 import signal
+import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -293,6 +294,42 @@ def test_arguments_that_do_not_fit_are_refused_at_enqueue_where_the_handler_is_k
         assert refused.value.field == field
         assert f"'{field}'" in str(refused.value)
     assert statuses(db, "send") == {}
+
+
+UNREADABLE = {"long": "repeat('9', 60000)"}
+if sys.version_info < (3, 13):  # from then on, Python reads what is as deep as PostgreSQL stores
+    UNREADABLE["deep"] = "repeat('[', 3000) || repeat(']', 3000)"
+
+
+@pytest.mark.parametrize("value", UNREADABLE.values(), ids=UNREADABLE)
+@pytest.mark.parametrize("how", ["typed", "as it is", "in a thread", "batch", "process"])
+def test_data_that_python_cannot_read_fails_at_once(queue: JobQueue, dsn: str, db: Db, how: str, value: str) -> None:
+    match how:
+        case "typed":
+
+            @queue.job(name="hard")
+            async def typed(value: list[Any]) -> None: ...
+        case "as it is":
+
+            @queue.job(name="hard")
+            async def as_it_is(**values: Any) -> None: ...
+        case "in a thread":
+
+            @queue.job(name="hard")
+            def in_a_thread(value: Any) -> None: ...
+        case "batch":
+
+            @queue.job(name="hard", batch_size=5)
+            async def batch(jobs: list[Job]) -> None: ...
+
+    name = "echo" if how == "process" else "hard"
+    document = f"jsonb_build_object('value', ({value})::jsonb)"
+    db.execute(f"SELECT enqueue(%s, {document})".encode(), (name,))
+    drain(child_handlers.connected(dsn) if how == "process" else queue)
+    row = db.execute("SELECT status, attempts, last_error FROM job_details").fetchone()
+    assert row is not None
+    assert (row["status"], row["attempts"]) == ("failed", 1)
+    assert "read" in row["last_error"]
 
 
 def test_a_bulk_with_arguments_that_do_not_fit_enqueues_nothing(queue: JobQueue, db: Db, send: Any) -> None:

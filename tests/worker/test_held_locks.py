@@ -20,8 +20,14 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if getattr(record, "event", None) == event]
 
 
+@pytest.mark.parametrize("application", ["by hand", ""])
 def test_a_worker_that_cannot_say_that_it_sleeps_polls_and_asks_again(
-    queue: JobQueue, db: Db, dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    queue: JobQueue,
+    db: Db,
+    dsn: str,
+    application: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(claimer, "ASK_AGAIN_AFTER", 0.2)
 
@@ -33,7 +39,7 @@ def test_a_worker_that_cannot_say_that_it_sleeps_polls_and_asks_again(
     def in_a_thread() -> None: ...
 
     async def main() -> None:
-        with psycopg.connect(dsn, autocommit=True, application_name="by hand") as holder:
+        with psycopg.connect(dsn, autocommit=True, application_name=application) as holder:
             holder.execute(TAKE)
             async with working(queue):
                 await until(lambda: said(caplog, "sleep_refused"))
@@ -42,7 +48,8 @@ def test_a_worker_that_cannot_say_that_it_sleeps_polls_and_asks_again(
                 (message,) = said(caplog, "sleep_refused")
                 pid = holder.info.backend_pid
                 assert f"pid {pid} of role " in message
-                assert "(by hand)" in message
+                assert (f"({application})" if application else " holds an") in message
+                assert "()" not in message
                 assert f"SELECT pg_terminate_backend({pid});" in message
                 holder.execute("SELECT pg_advisory_unlock_all()")
                 await until(lambda: said(caplog, "sleep_granted"))

@@ -13,7 +13,7 @@ import pytest
 from howdah import Job, JobQueue
 from howdah.db.plan import Plan
 from howdah.handlers.outcome import Fail
-from howdah.worker import calls
+from howdah.worker import Worker, WorkerSummary, calls
 from howdah.worker.calls import claim_ref
 from howdah.worker.connection import WorkerConnection
 from tests.conftest import Db
@@ -69,6 +69,45 @@ def test_a_locked_job_keeps_no_other_from_ending(
     assert {(job.status, job.attempts) for job in run(main())} == {(end, 1)}
     # The batch was not divided to find them.
     assert not [size for size in ends if 2 < size < 30]
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_an_end_that_cannot_be_written_before_the_worker_ends_is_named_and_changes_its_exit_code(
+    queue: JobQueue,
+    db: Db,
+    dsn: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+) -> None:
+    # Otherwise it waits for a lease, which must be long: a worker without heartbeats lets go of its jobs.
+    patient = Worker._within
+    monkeypatch.setattr(Worker, "_within", lambda worker, _, *awaited: patient(worker, 1, *awaited))
+    begun: list[Job] = []
+    go_on = asyncio.Event()
+
+    @queue.job
+    async def work(job: Job) -> None:
+        begun.append(job)
+        await go_on.wait()
+
+    async def main() -> WorkerSummary:
+        jobs = [await work.aenqueue() for _ in range(count + 1)]
+        async with working(queue, lease=60) as worker:
+            await until(lambda: len(begun) == count + 1)
+            client = psycopg.connect(dsn)
+            client.execute(LOCK, ([job.id for job in jobs[1:]],))
+            go_on.set()
+            await until(lambda: statuses(db, "work").get("completed") == 1)
+        client.close()
+        return worker.summary
+
+    summary = run(main())
+    assert (summary.exit_code, summary.counts["unwritten"]) == (6, count)
+    (message,) = [record.getMessage() for record in caplog.records if getattr(record, "event", None) == "unwritten"]
+    assert message.startswith("the end of 1 job could" if count == 1 else "the ends of 7 jobs could")
+    assert sum(str(job.id) in message for job in begun) == min(count, 5)
+    assert message.endswith(" and 2 more") == (count == 7)
 
 
 def test_a_locked_job_is_not_started_and_the_others_are(queue: JobQueue, db: Db, dsn: str) -> None:

@@ -29,6 +29,7 @@ def test_without_options_a_worker_is_as_documented(served: JobQueue) -> None:
     assert (made.concurrency, made.threads, made.children) == (50, 10, os.cpu_count())
     assert (made.lease, made.heartbeat, made.sweep, made.poll, made.grace) == (15, 3, 5, 1, 30)
     assert (made.drain, made.fair_share, made.max_leaked, made.types) == (False, 0, 10, None)
+    assert made.lazy_claims is False
 
 
 def test_each_worker_has_a_name_of_its_own_unless_it_is_given_one(served: JobQueue) -> None:

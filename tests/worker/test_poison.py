@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from howdah import JobQueue
 from tests.worker.ledger import times
-from tests.worker.processes import Fleet, until
+from tests.worker.processes import Fleet
 
 HEALTHY = 200
 SLOTS = 50
+WORKER = {"concurrency": SLOTS, "threads": SLOTS, "children": 4}
 
 
 @pytest.mark.parametrize("place", ["on_the_loop", "in_a_thread"])
@@ -24,7 +24,7 @@ def test_a_job_that_kills_its_worker_fails_and_takes_no_neighbour_with_it(
             if number == 20:
                 poison = queue.enqueue(f"poison_{place}")
             queue.enqueue(f"healthy_{place}")
-        deaths = drain_as_a_supervisor_would(fleet)
+        deaths = fleet.drain_as_a_supervisor_would(**WORKER)
         assert deaths == 1, "once it is a suspect it dies alone"
 
         jobs = {job["id"]: job for job in fleet.jobs()}
@@ -42,25 +42,11 @@ def test_a_job_that_kills_its_worker_fails_and_takes_no_neighbour_with_it(
         assert neighbours
 
 
-def drain_as_a_supervisor_would(fleet: Fleet) -> int:
-    """Runs one worker until nothing is left, starting it again when it dies. Returns how often it did."""
-    options: dict[str, Any] = {"concurrency": SLOTS, "threads": SLOTS, "children": 4}
-    workers = [fleet.start("worker", **options)]
-
-    def is_drained() -> bool:
-        if not workers[-1].is_running:
-            workers.append(fleet.start("worker", **options))
-        return not fleet.rows("SELECT FROM howdah.live LIMIT 1")
-
-    until(is_drained, "every job has ended")
-    return len(workers) - 1
-
-
 def test_a_suspect_whose_handler_no_child_would_find_runs_alone_in_its_worker(
     dsn: str, queue: JobQueue, tmp_path: Path
 ) -> None:
     with Fleet(dsn, tmp_path, "handlers_elsewhere") as fleet:
         job = queue.enqueue("die_at_first")
-        assert drain_as_a_supervisor_would(fleet) == 1
+        assert fleet.drain_as_a_supervisor_would(**WORKER) == 1
         ended = queue.get(job)
         assert (ended.status, ended.attempts) == ("completed", 2), ended.last_error

@@ -10,10 +10,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from howdah.cli.process.child_process import ChildProcess
 from howdah.cli.process.supervisor import SourceTree
+from tests.worker.processes import has_ended, until
 from tests.worker.supervised import Line, behave, supervise
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child")
@@ -37,6 +39,18 @@ def test_a_killed_child_is_started_again_under_its_name(tmp_path: Path) -> None:
         run.signal(signal.SIGTERM)
         run.await_words("end", 1, 2)
         assert run.ended() == 0
+
+
+def test_what_a_killed_child_started_is_killed_before_it_is_started_again(tmp_path: Path) -> None:
+    behave(tmp_path, "parent", child=1)
+    with supervise(tmp_path) as run:
+        (started,) = run.await_words("child", 1)
+        (first,) = run.await_words("ready", 1)
+        behave(tmp_path, "polite", child=1)
+        left = psutil.Process(started.pid)
+        os.kill(first.pid, signal.SIGKILL)
+        run.await_words("start", 1)
+        until(lambda: has_ended(left), "what the killed child had started is gone", within=30)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -90,6 +104,7 @@ def test_children_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     with supervise(tmp_path, 2) as run:
         run.await_words("ready", 1, 2)
         run.signal(signal.SIGKILL)
+        run.await_line("the supervisor is gone: stopping")
         run.await_words("end", 1, 2)
         assert run.ended() == -signal.SIGKILL
 

@@ -1,17 +1,16 @@
-"""Howdah, from this repository, on uvloop."""
+"""Howdah, from this repository, as it comes, on uvloop."""
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from benchmarks.peers.adapters._protocol import URL, Adapter, Tally, main, paced, payloads, timed_tasks, timed_threads
 from howdah import Job, JobQueue
 
-CONCURRENCY = 2000
-THREADS = 2000
 BATCH_SIZE = 1000
 BATCHES = 2
 
@@ -32,7 +31,7 @@ def enqueue_in_turn(count: int) -> float:
 
 
 async def enqueue_side_by_side(count: int, producers: int) -> float:
-    async with JobQueue(URL, pool_size=producers) as queue:
+    async with JobQueue(URL) as queue:
         await queue.astats()
         return await timed_tasks(count, producers, lambda payload: queue.aenqueue("noop", payload))
 
@@ -52,7 +51,7 @@ def pickup_sender(count: int, pause: float) -> None:
             queue.enqueue("noop", payload)
 
 
-async def work(handler: str, tally: Tally) -> None:
+async def work(handler: str, tally: Tally, *, options: Mapping[str, Any]) -> None:
     @asynccontextmanager
     async def lifespan(_: JobQueue) -> AsyncIterator[None]:
         tally.ready()
@@ -78,22 +77,25 @@ async def work(handler: str, tally: Tally) -> None:
         async def batch(jobs: list[Job]) -> None:
             tally.many(len(jobs))
 
-    await queue.run_worker(signals=True, concurrency=CONCURRENCY, threads=THREADS)
+    await queue.run_worker(signals=True, **options)
+
+
+def adapter(name: str, settings: str, **options: int) -> Adapter:
+    """options: of the worker, if it is not to be as it comes."""
+    return Adapter(
+        name=name,
+        package="howdah",
+        settings=f"psycopg, uvloop, {settings}, batch_size {BATCH_SIZE}, {BATCHES} at once",
+        keeps_history=True,
+        durable="PostgreSQL, synchronous_commit on",
+        remaining="SELECT EXISTS (SELECT FROM howdah.live)",
+        setup=setup,
+        enqueue=enqueue,
+        bulk=bulk,
+        pickup_sender=pickup_sender,
+        work=functools.partial(work, options=options),
+    )
 
 
 if __name__ == "__main__":
-    main(
-        Adapter(
-            name="howdah",
-            package="howdah",
-            settings=f"psycopg, uvloop, concurrency {CONCURRENCY}, threads {THREADS}, batch_size {BATCH_SIZE}, {BATCHES} at once",
-            keeps_history=True,
-            durable="PostgreSQL, synchronous_commit on",
-            remaining="SELECT EXISTS (SELECT FROM howdah.live)",
-            setup=setup,
-            enqueue=enqueue,
-            bulk=bulk,
-            pickup_sender=pickup_sender,
-            work=work,
-        )
-    )
+    main(adapter("howdah", "as it comes (50 slots, 10 threads)"))

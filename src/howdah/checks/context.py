@@ -26,6 +26,12 @@ class KnownType:
     defaults: Mapping[str, Any]
     encode_result: Callable[[Any], Any]
     decode_result: Callable[[Any], Any]
+    flow_key: Callable[[Any], str] | None = None
+    """The flow key of a job with such data, where the database cannot tell it."""
+    per: str | None = None
+    """The argument that is the flow key."""
+    unique: Mapping[str, Any] | None = None
+    """The unique rule of its jobs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -120,6 +120,13 @@ def due(run_at: datetime | None, delay: Seconds | None) -> dict[str, datetime | 
     }
 
 
+def flow_key(value: object, option: str = "per") -> str:
+    """Of numbers too, which are often the ids of customers: as the database would write them."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    return name(value, option, MAX_KEY_LENGTH) if value != "" else ""
+
+
 def job_id(value: JobOrId) -> uuid.UUID:
     if isinstance(value, Job):
         return value.id

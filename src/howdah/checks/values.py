@@ -27,6 +27,7 @@ MAX_DIGITS: Final = 4300
 MAX_ERROR_LENGTH: Final = 100_000
 MAX_META_BYTES: Final = 64 * 1024
 _MINUTE: Final = timedelta(minutes=1)
+_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def stored_data(context: Context, job_type: str, data: Any, name: str = "data") -> Any:
@@ -77,7 +78,7 @@ def _check_size(text: str, max_bytes: int, name: str) -> None:
 
 def _dump(value: Any, name: str) -> str:
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _encode(value)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         _find_fault(value, name)

@@ -27,8 +27,12 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     "change jobs": {
         "cancel": "change:CANCEL",
         "retry": "change:RETRY",
+        "delete": "change:DELETE",
+        "reprioritise": "change:REPRIORITISE",
+        "reschedule": "change:RESCHEDULE",
         "pause": "change:PAUSE",
         "resume": "change:RESUME",
+        "limit": "limit:COMMAND",
     },
     "operate": {
         "recover": "recover:COMMAND",
@@ -158,5 +162,5 @@ def _overview_of_commands(commands: Sequence[Command]) -> str:
     lines = []
     for title, group in GROUPS.items():
         lines.append(f"{title}:")
-        lines += [f"  {name:<9} {summaries[name]}" for name in group]
+        lines += [f"  {name:<12} {summaries[name]}" for name in group]
     return "\n".join(lines)

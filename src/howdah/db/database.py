@@ -24,7 +24,9 @@ from psycopg.pq import TransactionStatus
 from howdah.config import DEFAULT_SCHEMA, configured_dsn
 from howdah.db import adapters, forks, migrate, pinned_settings
 from howdah.db.error_mapping import is_one_of, raise_mapped, read_only
+from howdah.db.gathering import LoopGathering, ThreadGathering
 from howdah.db.plan import Plan, read, until_emitted
+from howdah.db.prepared import AsyncPoolConnection, PoolConnection
 from howdah.db.session import AsyncSession, SyncSession, heed_cancellation
 from howdah.embedded.server import join
 from howdah.errors import InvalidOption, QueueClosed, SchemaError
@@ -46,17 +48,17 @@ class Database:
         self.schema = schema
         self.configured = configured_dsn(dsn)
         self._pool_size = pool_size
-        self._timeout = timeout
+        self.timeout = timeout
         self._lock = threading.RLock()
         self._ready_dsn: str | None = None
         self._prepares = False
         self._closed = False
-        self._pools = _Pools()
+        self._pools = _Pools(self)
         _databases.add(self)
 
     def elsewhere(self, dsn: str | None, schema: str) -> Database:
         """The same settings, for another database or schema."""
-        return Database(dsn, schema, pool_size=self._pool_size, timeout=self._timeout)
+        return Database(dsn, schema, pool_size=self._pool_size, timeout=self.timeout)
 
     def may_prepare(self, conn: SyncConnection | AsyncConnection) -> bool | None:
         """The argument ``prepare`` of psycopg: None: as the connection has it; False: never. False if it could not be sent again."""
@@ -157,7 +159,11 @@ class Database:
             dsn = self._ready()
             if self._pools.sync is None:
                 self._pools.sync = psycopg_pool.ConnectionPool(
-                    dsn, open=True, configure=forks.keep_channel, **self._pool_options(dsn)
+                    dsn,
+                    open=True,
+                    connection_class=PoolConnection,
+                    configure=forks.keep_channel,
+                    **self._pool_options(dsn),
                 )
             return self._pools.sync
 
@@ -174,12 +180,26 @@ class Database:
                 forks.keep_channel(conn)
 
             self._pools.by_loop[loop] = psycopg_pool.AsyncConnectionPool(
-                dsn or "", open=False, configure=remember, **self._pool_options(dsn or "")
+                dsn or "",
+                open=False,
+                connection_class=AsyncPoolConnection,
+                configure=remember,
+                **self._pool_options(dsn or ""),
             )
             self._pools.guards[loop] = loop.create_task(_close_with_its_loop(self._pools, loop))
         pool = self._pools.by_loop[loop]
-        await pool.open()
+        if pool.closed:
+            await pool.open()
         return pool
+
+    def gathering(self) -> ThreadGathering:
+        """What gathers the calls of threads."""
+        return self._own_pools().gathering
+
+    def loop_gathering(self) -> LoopGathering:
+        """What gathers the calls of the running loop."""
+        loop, gatherings = asyncio.get_running_loop(), self._own_pools().loop_gatherings
+        return gatherings.get(loop) or gatherings.setdefault(loop, LoopGathering(self, loop))
 
     def close(self) -> None:
         with self._lock:
@@ -204,9 +224,9 @@ class Database:
             "kwargs": self._connection_options(dsn),
             "min_size": 0,
             "max_size": self._pool_size,
-            "timeout": self._timeout,
+            "timeout": self.timeout,
             # The pool's pauses between tries grow: a request after a long outage must not wait for its next try.
-            "reconnect_timeout": self._timeout,
+            "reconnect_timeout": self.timeout,
             "name": "howdah",
         }
 
@@ -233,6 +253,14 @@ class Database:
             **ours,
         }
 
+    def _own_pools(self) -> _Pools:
+        """The pools of this process."""
+        if self._pools.pid != os.getpid():
+            with self._lock:
+                if self._pools.pid != os.getpid():
+                    self._pools = _Pools(self, inherited=self._pools)
+        return self._pools
+
     def _is_ready(self) -> bool:
         return self._ready_dsn is not None and not self._closed and self._pools.pid == os.getpid()
 
@@ -241,8 +269,7 @@ class Database:
         with self._lock:
             if self._closed:
                 raise QueueClosed()
-            if self._pools.pid != os.getpid():
-                self._pools = _Pools(inherited=self._pools)
+            self._own_pools()
             if self._ready_dsn is None:
                 dsn = self.dsn()
                 with self.connect(dsn) as conn:
@@ -282,10 +309,12 @@ def _close_all() -> None:
 
 
 class _Pools:
-    """The pools of one process."""
+    """The pools of one process, and what gathers its calls."""
 
-    def __init__(self, inherited: _Pools | None = None) -> None:
+    def __init__(self, database: Database, inherited: _Pools | None = None) -> None:
         self.pid = os.getpid()
+        self.gathering = ThreadGathering(database)
+        self.loop_gatherings: dict[Loop, LoopGathering] = {}
         self.sync: psycopg_pool.ConnectionPool[SyncConnection] | None = None
         self.by_loop: dict[Loop, psycopg_pool.AsyncConnectionPool[AsyncConnection]] = {}
         self.guards: dict[Loop, asyncio.Task[None]] = {}
@@ -295,6 +324,8 @@ class _Pools:
 
     def drop_closed_loops(self) -> None:
         """Ends the connections of closed loops: their pools cannot be awaited any more."""
+        for loop in [each for each in list(self.loop_gatherings) if each.is_closed()]:
+            self.loop_gatherings.pop(loop, None)
         for loop in [each for each in list(self.by_loop) if each.is_closed()]:
             self.by_loop.pop(loop, None)
             self.guards.pop(loop, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -10,10 +11,11 @@ import psycopg
 import psycopg_pool
 
 from howdah.db import migrate
-from howdah.db.statements import roles_that_may_use
+from howdah.db.statements import ROLES, roles_that_may_use
 from howdah.errors import (
     BY_SQLSTATE,
     DatabaseUnavailable,
+    DuplicateJob,
     InvalidInput,
     LoginRefused,
     NotPermitted,
@@ -64,7 +66,10 @@ def _mapped(error: psycopg.Error, schema: str) -> Exception:
     message = error.diag.message_primary or str(error)
     if state in BY_SQLSTATE:
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
-        return BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
+        ours = BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
+        if isinstance(ours, DuplicateJob) and error.diag.message_detail:
+            ours.job_id = uuid.UUID(error.diag.message_detail)
+        return ours
     if not state and _is_refusal(message):
         return LoginRefused(
             f"the database refused the login: {message.strip()}. Correct the user and the password of the DSN,"
@@ -103,8 +108,9 @@ def _trouble(state: str, message: str) -> str:
 def _needed_role(denied: str, schema: str) -> str:
     # In every language of the server, the message names what was denied, mostly at its end.
     named = (roles_that_may_use(name, schema) for name in reversed(re.findall("[a-z0-9_]+", denied)))
-    roles = " or ".join(next(filter(None, named), ()))
+    found = next(filter(None, named), ())
     command = f"{migrate.command(schema)} --roles"
-    if not roles:
-        return f"This login needs one of the roles that {command} creates"
-    return f"This login needs the role {roles}, which {command} creates"
+    if not found or {f"{schema}_{role}" for role in ROLES} - set(found) <= {f"{schema}_owner"}:
+        # Every role may use the schema itself; which of them may do the rest of it, the message does not tell.
+        return f"This login needs one of the roles that {command} creates: each may do a part (docs: Roles)"
+    return f"This login needs the role {' or '.join(found)}, which {command} creates"

@@ -66,10 +66,13 @@ RELATIONS = [
     "events",
     "events_next",
     "events_open",
+    "flow_groups",
+    "flow_keys",
     "id_counter",
     "job_details",
     "jobs",
     "lane_head",
+    "limits",
     "live",
     "live_jobs",
     "schedule_details",
@@ -78,6 +81,7 @@ RELATIONS = [
     "segments",
     "settings",
     "types",
+    "uniques",
     "worker_generations",
     "workers",
 ]
@@ -293,8 +297,8 @@ def _may_compare() -> Plan[None]:
     if not row["may"]:
         database, login = quoted(row["database"]), quoted(row["login"])
         raise NotPermitted(
-            f"login {row['login']} may not create a schema in database {row['database']}, which is compared with and undone."
-            f" Let an administrator run: GRANT CREATE ON DATABASE {database} TO {login}"
+            f"login {row['login']} may not create a schema in database {row['database']}. The check installs one to compare"
+            f" with, and rolls that back. Let an administrator run: GRANT CREATE ON DATABASE {database} TO {login}"
         )
 
 
@@ -391,6 +395,7 @@ def _files(schema: str, after: int, *, views: bool = True) -> Iterator[str]:
             yield render(source(f"tables/{name}"), schema)
     for name in statements.names("views") if views else ():
         yield render(source(f"views/{name}"), schema)
+    yield render(source("former_functions"), schema)
     for name in statements.names("functions"):
         yield render(source(f"functions/{name}"), schema)
     for name in statements.names("setup"):

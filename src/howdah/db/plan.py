@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from howdah.db.adapters import RawRows
@@ -65,6 +65,27 @@ class Call:
     """Whether it may be sent once more after a lost connection, because a second call changes nothing."""
     lock_timeout: str | None = None
     """How long it may wait for a lock, such as "100ms"; None: as the connection has it. Only for functions of ids."""
+    is_frequent: bool = False
+    """Whether connections of a pool prepare it themselves: see ``PreparedCalls``."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments that are not left to the function."""
+        return {name: value for name, value in self.arguments.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GatheredCall:
+    """A repeatable call that may go together with others of the same moment. Answered with its own rows.
+
+    On the caller's connection, it goes by itself.
+    """
+
+    call: Call
+    together: Callable[[Sequence[Call]], Plan[Sequence[list[Row] | None]]]
+    """Makes one plan of several calls, the same for all of them. It returns the rows of each; None: it is to be sent by itself."""
+    size: int
+    """About how many characters it sends."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,7 +164,9 @@ class Emit:
     values: Sequence[Any]
 
 
-Step: TypeAlias = Call | PipelinedCall | Read | Write | ReadRaw | Script | Begin | Rollback | Pause | NextItems | Emit
+Step: TypeAlias = (
+    Call | GatheredCall | PipelinedCall | Read | Write | ReadRaw | Script | Begin | Rollback | Pause | NextItems | Emit
+)
 Plan: TypeAlias = Generator[Step, Any, R]
 
 

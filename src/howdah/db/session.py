@@ -20,6 +20,7 @@ from howdah.db.error_mapping import is_outage
 from howdah.db.plan import (
     Begin,
     Call,
+    GatheredCall,
     LoopWaker,
     NextItems,
     Pause,
@@ -34,6 +35,7 @@ from howdah.db.plan import (
     ThreadWaker,
     Write,
 )
+from howdah.db.prepared import AsyncPoolConnection, PoolConnection, calls_of
 from howdah.db.statements import call_statement, read_statement, write_statement
 from howdah.errors import InvalidOption
 
@@ -55,6 +57,8 @@ class SyncSession:
     conn: SyncConnection | None
     caller_errors: list[Exception] = dataclasses.field(default_factory=list)
     """Errors that are not the database's: the caller's own iterable or callable raised them."""
+    wait_at_most: float | None = None
+    """Seconds to wait for a connection of the pool; None: as the pool has it."""
     _stack: ExitStack = dataclasses.field(default_factory=ExitStack)
     _begun: ExitStack | None = None
     _pipelined: bool = False
@@ -83,7 +87,11 @@ class SyncSession:
     def answer(self, step: Step) -> Any:
         match step:
             case Call() | Read() | Write() | Script():
-                return self._rows(step)
+                return self.rows(step)
+            case GatheredCall():
+                if self.conn is not None:
+                    return self._execute(self.conn, step.call)
+                return self.database.gathering().rows(step, self)
             case PipelinedCall():
                 sent, self._sent = self._sent, None
                 rows = None if sent is None else sent()
@@ -114,13 +122,13 @@ class SyncSession:
         self._begun = self._stack.enter_context(ExitStack())
         self._begun.enter_context(self.conn.transaction(force_rollback=step.discard))
 
-    def _rows(self, step: Statement) -> list[Row]:
+    def rows(self, step: Statement) -> list[Row]:
         if self.conn is not None:
             return self._execute(self.conn, step)
         pool, repeats = self.database.pool(), 1
         while True:
             # Not as a context: that would also look for a transaction to commit, and each step is one of its own.
-            conn = pool.getconn()
+            conn = pool.getconn(self.wait_at_most)
             try:
                 return self._execute(conn, step)
             except psycopg.OperationalError as error:
@@ -144,6 +152,10 @@ class SyncSession:
         return cursor.execute(*_statement(call, self.database.schema), prepare=False, binary=True).fetchall
 
     def _execute(self, conn: SyncConnection, step: Statement) -> list[Row]:
+        if isinstance(step, Call) and step.is_frequent and isinstance(conn, PoolConnection):
+            rows = self._prepared(conn, step)
+            if rows is not None:
+                return rows
         statement, parameters = _statement(step, self.database.schema)
         binary = not isinstance(step, Script)
         with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
@@ -158,6 +170,19 @@ class SyncSession:
                 cursor.execute(statement, parameters, prepare=False, binary=binary)
             return [] if cursor.rownumber is None else cursor.fetchall()
 
+    def _prepared(self, conn: PoolConnection, call: Call) -> list[Row] | None:
+        if self.database.may_prepare(conn) is False or conn.prepare_threshold is None:
+            return None
+        calls = calls_of(conn)
+        try:
+            with conn.lock:
+                return conn.wait(calls.rows(self.database.schema, call.function, call.given, conn.prepare_threshold))
+        except psycopg.Error as error:
+            if error.sqlstate not in _STALE:
+                raise
+            calls.forget()
+            return None
+
 
 @dataclasses.dataclass(slots=True)
 class AsyncSession:
@@ -166,6 +191,7 @@ class AsyncSession:
     database: Database
     conn: AsyncConnection | None
     caller_errors: list[Exception] = dataclasses.field(default_factory=list)
+    wait_at_most: float | None = None
     _stack: AsyncExitStack = dataclasses.field(default_factory=AsyncExitStack)
     _begun: AsyncExitStack | None = None
     _pipelined: bool = False
@@ -193,7 +219,11 @@ class AsyncSession:
     async def answer(self, step: Step) -> Any:
         match step:
             case Call() | Read() | Write() | Script():
-                return await self._rows(step)
+                return await self.rows(step)
+            case GatheredCall():
+                if self.conn is not None:
+                    return await self._execute(self.conn, step.call)
+                return await self.database.loop_gathering().rows(step, self)
             case PipelinedCall():
                 sent, self._sent = self._sent, None
                 rows = None if sent is None else await sent()
@@ -222,12 +252,12 @@ class AsyncSession:
         self._begun = await self._stack.enter_async_context(AsyncExitStack())
         await self._begun.enter_async_context(self.conn.transaction(force_rollback=step.discard))
 
-    async def _rows(self, step: Statement) -> list[Row]:
+    async def rows(self, step: Statement) -> list[Row]:
         if self.conn is not None:
             return await self._execute(self.conn, step)
         pool, repeats = await self.database.apool(), 1
         while True:
-            conn = await pool.getconn()
+            conn = await pool.getconn(self.wait_at_most)
             try:
                 return await self._execute(conn, step)
             except psycopg.OperationalError as error:
@@ -238,7 +268,26 @@ class AsyncSession:
             repeats -= 1
             await pool.check()
 
+    async def _prepared(self, conn: AsyncPoolConnection, call: Call) -> list[Row] | None:
+        if self.database.may_prepare(conn) is False or conn.prepare_threshold is None:
+            return None
+        calls = calls_of(conn)
+        try:
+            async with conn.lock:
+                return await conn.wait(
+                    calls.rows(self.database.schema, call.function, call.given, conn.prepare_threshold)
+                )
+        except psycopg.Error as error:
+            if error.sqlstate not in _STALE:
+                raise
+            calls.forget()
+            return None
+
     async def _execute(self, conn: AsyncConnection, step: Statement) -> list[Row]:
+        if isinstance(step, Call) and step.is_frequent and isinstance(conn, AsyncPoolConnection):
+            rows = await self._prepared(conn, step)
+            if rows is not None:
+                return rows
         statement, parameters = _statement(step, self.database.schema)
         async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
             if conn is self.conn and not adapters.is_adapted(conn.adapters):
@@ -295,7 +344,7 @@ def _statement(step: Statement, schema: str) -> tuple[bytes, Mapping[str, Any] |
     """
     match step:
         case Call():
-            arguments = {name: value for name, value in step.arguments.items() if value is not None}
+            arguments = step.given
             return call_statement(schema, step.function, tuple(arguments), step.lock_timeout), arguments
         case Read():
             return read_statement(schema, step.name), step.arguments

@@ -108,7 +108,16 @@ def write_statement(schema: str, name: str) -> bytes:
 @functools.lru_cache(maxsize=1024)
 def call_statement(schema: str, function: str, arguments: tuple[str, ...], lock_timeout: str | None = None) -> bytes:
     """The call of a function by named arguments, with a placeholder for each."""
-    values: dict[str, sql.Composable] = {name: sql.Placeholder(name) for name in arguments}
+    return _call(schema, function, {name: sql.Placeholder(name) for name in arguments}, lock_timeout)
+
+
+@functools.lru_cache(maxsize=1024)
+def prepared_call_statement(schema: str, function: str, arguments: tuple[str, ...]) -> bytes:
+    """The same, with the placeholders of the server: $1, $2, ..."""
+    return _call(schema, function, {name: sql.SQL(f"${n}") for n, name in enumerate(arguments, 1)})
+
+
+def _call(schema: str, function: str, values: dict[str, sql.Composable], lock_timeout: str | None = None) -> bytes:
     bound: sql.Composable = sql.SQL("")
     if lock_timeout is not None:
         # For this statement's transaction alone. The ids depend on it, so that every plan evaluates it first.

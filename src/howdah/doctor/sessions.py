@@ -110,12 +110,17 @@ def advisory_locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]: 
         since = "" if row["seconds"] is None else f", for {span(row['seconds'])} at least"
         yield finding(
             "advisory-lock-held",
-            what=f"a foreign session holds the advisory locks with which others {listed(row['purposes'])}{since}",
+            what=f"a foreign session holds advisory locks that others need to {_alternatives(row['purposes'])}{since}",
             cause=_session(row),
             remedy=f"SELECT pg_terminate_backend({row['pid']});",
             purposes=row["purposes"],
             **_facts(row),
         )
+
+
+def _alternatives(purposes: Sequence[str]) -> str:
+    *others, last = purposes
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def notifications(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001

@@ -189,6 +189,8 @@ def _index_statements() -> dict[str, str]:
         ):
             head = f"CREATE {match[1] or ''}INDEX"
             made[match[2]] = " ".join(match[0].split()).replace(head, f"{head} CONCURRENTLY", 1)
+        for match in re.finditer(r"^DROP INDEX \w+\.(\w+);", statements.source(f"tables/{file}"), re.M):
+            del made[match[1]]
     return made
 
 

@@ -20,6 +20,7 @@ from howdah.checks.values import stored_mapping
 from howdah.errors import InvalidOption
 from howdah.handlers.arguments import Arguments, Result
 from howdah.handlers.retry import Retries, RetryRule, retries
+from howdah.handlers.unique import UniqueOption, unique_rule
 from howdah.model.job import Job
 from howdah.model.results import EnqueuedCount
 
@@ -58,6 +59,10 @@ class Handler(Generic[P, R]):
         expires_in: Seconds | None = None,
         concurrency: int | None = None,
         ordered: bool = False,
+        order: Literal["wait", "skip"] = "wait",
+        per: str | Callable[[Mapping[str, Any]], str | int] | None = None,
+        limit: int | None = None,
+        groups: Sequence[str] = (),
         pause_on_failure: bool = False,
         max_crashes: int | None = None,
         process: bool = False,
@@ -66,6 +71,9 @@ class Handler(Generic[P, R]):
         log_level: str | int | None = "INFO",
         max_events: int = 10_000,
         fail_stalled: bool = False,
+        unique: UniqueOption | None = None,
+        debounce: Seconds | None = None,
+        throttle: Seconds | None = None,
     ) -> None:
         if not callable(function):
             raise InvalidOption(f"a handler is a function, not {options.shown(function)}")
@@ -81,6 +89,17 @@ class Handler(Generic[P, R]):
         self.concurrency = None if concurrency is None else options.integer(concurrency, "concurrency", least=1)
         self.timeout = _span(timeout, "timeout")
         self.ordered = bool(ordered)
+        if order not in ("wait", "skip"):
+            raise InvalidOption(f'order is "wait" or "skip", not {options.shown(order)}')
+        self.per = per if per is None or callable(per) else self.arguments.named(per, "per")
+        self.limit = None if limit is None else options.integer(limit, "limit", least=1)
+        if self.ordered and self.limit is not None:
+            raise InvalidOption("jobs of an ordered handler run one at a time already: leave limit out")
+        if isinstance(groups, str):
+            raise InvalidOption(f"groups is a list of names: groups=[{groups!r}]")
+        self.groups = sorted({options.name(group, "a group", options.MAX_KEY_LENGTH) for group in groups})
+        self.unique = unique_rule(unique, debounce, throttle)
+        self._check_unique()
         self.log_level = None if log_level is None else _level(log_level)
         self.max_events = options.integer(max_events, "max_events", least=0)
         self._declared = {
@@ -91,6 +110,11 @@ class Handler(Generic[P, R]):
             "max_crashes": None if max_crashes is None else options.integer(max_crashes, "max_crashes", least=1),
             "pause_on_failure": bool(pause_on_failure),
             "fail_stalled": bool(fail_stalled),
+            # A function cannot be stored: the process that enqueues calls it.
+            "per": self.per if isinstance(self.per, str) else "" if self.per else None,
+            "limit": self.limit,
+            "order_skips": order == "skip",
+            "groups": self.groups or None,
         }
         if process and not self.is_importable:
             raise InvalidOption(
@@ -162,6 +186,7 @@ class Handler(Generic[P, R]):
             "job_type": self.name,
             "ordered": self.ordered,
             "retry_policy": self.retries.stored,
+            "unique_rule": self.unique,
             **self._declared,
         }
 
@@ -174,6 +199,21 @@ class Handler(Generic[P, R]):
             "retry_policy": None if stored is None else stored_mapping(stored, "retry_policy"),
         }
         return {name: value for name, value in defaults.items() if value is not None}
+
+    def _check_unique(self) -> None:
+        by = "arguments" if self.unique is None else self.unique["by"]
+        for path in () if isinstance(by, str) else by:
+            self.arguments.named(path.partition(".")[0], "unique")
+
+    @property
+    def has_flow(self) -> bool:
+        """Whether an ended job may make room for others of its type, at any worker."""
+        return self.ordered or self.per is not None or self.limit is not None or bool(self.groups)
+
+    def flow_key(self, data: Mapping[str, Any]) -> str:
+        """The flow key of a job with these arguments."""
+        key = self.per(data) if callable(self.per) else data.get(self.per or "", "")
+        return options.flow_key("" if key is None else key)
 
     @property
     def is_importable(self) -> bool:

@@ -112,18 +112,23 @@ class Crashed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The worker stopped the handler, or it had not begun: the job is released."""
+    """The worker stopped the handler, or the job was about to begin: it is released."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NotBegun:
+    """The job waited for a slot: it is released, as if it had not been claimed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompletedByHandler:
     """The handler completed the job in its own transaction. Nothing is left to write, unless that was rolled back."""
 
-    otherwise: Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted
+    otherwise: Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | NotBegun
     """The outcome if it was rolled back."""
 
 
-Ending: TypeAlias = Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | CompletedByHandler
+Ending: TypeAlias = Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | NotBegun | CompletedByHandler
 
 
 def in_ascii(ending: Ending) -> Ending:

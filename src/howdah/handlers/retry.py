@@ -126,14 +126,15 @@ def _is_exception_class(value: object) -> bool:
 
 def delay_of(policy: Mapping[str, Any], attempts: int) -> float:
     """Seconds until the next attempt, as the database would compute them from the same policy."""
-    delay, longest = float(policy.get("delay", 0)), float(policy.get("max", 3600))
+    # Rounded as in the database, where a number may be too small for a float8.
+    delay, longest = round(float(policy.get("delay", 0)), 6), float(policy.get("max", 3600))
     match policy.get("kind"):
         case "fixed":
             seconds = delay
         case "linear":
             seconds = delay * attempts
         case "exponential":
-            seconds = delay * float(policy.get("factor", 2)) ** min(max(attempts - 1, 0), 60)
+            seconds = delay * round(float(policy.get("factor", 2)), 6) ** min(max(attempts - 1, 0), 60)
         case _:
             seconds = 0.0
     seconds = min(seconds, longest)

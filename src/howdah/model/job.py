@@ -15,8 +15,11 @@ from howdah.errors import NotRunning
 from howdah.model.codec import PLAIN, Codec, Unreadable, decoded, decoded_text
 from howdah.model.progress import Progress, progress_of
 
+Conflict: TypeAlias = Literal["kept", "replaced", "rescheduled"]
 Status: TypeAlias = Literal["pending", "claimed", "running", "completed", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
+GIVEN_KEY: Final = "key:"
+"""What a unique key begins with that the caller gave, and that is no hash of arguments."""
 FINAL_STATUSES: tuple[Status, ...] = ("completed", "failed", "cancelled")
 
 T = TypeVar("T")
@@ -121,8 +124,10 @@ class Job(Generic[T_co]):
     token: grows with each claim; writes of an older claim are refused.
     run_at: it is not started before this moment; a retry or a ``Snooze`` moves it.
     first_due_at: when it was first due, before any retry: its position among the jobs of an ordered type.
-    key: unique among the live jobs of its type.
-    order_key: not None if jobs of its type run one after another.
+    key: unique among the live jobs of its type, or as its unique rule says.
+    flow_key: its key within the type, for order, limits and turns between keys; "" if the type has no ``per``. None: none of
+        these apply.
+    order_key: its flow key, if jobs of a key run one after another; otherwise None.
     timeout, deadline_at: how long an attempt may run, and when the current one times out.
     expires_at: it is not started after this moment.
     lease, lease_until: how long a holder that is not a registered worker may send nothing, and until when this one may.
@@ -139,6 +144,7 @@ class Job(Generic[T_co]):
     record: its progress and speed; None if it never reported any.
     stalled: it is running, and has not reported for much longer than its usual interval.
     created: False if ``enqueue`` found an existing job.
+    conflict: what a unique rule did to that job: "kept", "replaced" or "rescheduled".
     """
 
     id: uuid.UUID
@@ -161,6 +167,7 @@ class Job(Generic[T_co]):
     run_at: datetime
     first_due_at: datetime | None = None
     key: str | None = None
+    flow_key: str | None = None
     order_key: str | None = None
     timeout: timedelta | None = None
     deadline_at: datetime | None = None
@@ -181,6 +188,7 @@ class Job(Generic[T_co]):
     record: Progress | None = None
     stalled: bool = False
     created: bool = True
+    conflict: Conflict | None = None
 
     _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
     _home: Home | None = dataclasses.field(default=None, repr=False, compare=False)
@@ -345,6 +353,9 @@ def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job
         row.pop("progress_report"),
     )
     row["_redacted"] = row.pop("is_redacted", False)
+    unique_key = row.pop("unique_key", None)
+    if unique_key is not None and unique_key.startswith(GIVEN_KEY):
+        row["key"] = unique_key.removeprefix(GIVEN_KEY)
     # What was redacted did not come through the codec.
     codec = PLAIN if row["_redacted"] else codec
     for name in _FOR_OTHERS:

@@ -8,18 +8,70 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import overload
 
-from howdah.model.job import Job, Status
+from howdah.model.job import Conflict, Job, Status
 
 
 class EnqueuedCount(int):
-    """How many jobs were added; ``ids`` lists them with ``return_ids=True``."""
+    """How many jobs were added; ``ids`` lists them with ``return_ids=True``.
+
+    ``conflicts`` counts the items for which there was a job already, by what a unique rule did to it: "kept", "replaced" or
+    "rescheduled".
+    """
 
     ids: list[uuid.UUID] | None
+    conflicts: Mapping[Conflict, int]
 
-    def __new__(cls, count: int, ids: list[uuid.UUID] | None = None) -> EnqueuedCount:
+    def __new__(
+        cls, count: int, ids: list[uuid.UUID] | None = None, conflicts: Mapping[Conflict, int] | None = None
+    ) -> EnqueuedCount:
         self = super().__new__(cls, count)
         self.ids = ids
+        self.conflicts = conflicts or {}
         return self
+
+
+class SelectedCount(int):
+    """How many jobs a selection has; ``groups`` has the number for each type and status."""
+
+    groups: Mapping[tuple[str, Status], int]
+
+    def __new__(cls, count: int, groups: Mapping[tuple[str, Status], int] | None = None) -> SelectedCount:
+        self = super().__new__(cls, count)
+        self.groups = dict(groups or {})
+        return self
+
+
+class ChangedCount(int):
+    """How many jobs a verb of a selection has changed.
+
+    asked: how many of these run, and were asked to stop, by ``cancel``.
+    unchanged: how many others matched, but could not be changed: a live job has their key (``retry``), or they were asked to stop
+        before (``cancel``).
+    skipped: how many others matched, but another transaction had locked them, or changed them at that moment.
+    """
+
+    asked: int
+    unchanged: int
+    skipped: int
+
+    def __new__(cls, changed: int = 0, *, asked: int = 0, unchanged: int = 0, skipped: int = 0) -> ChangedCount:
+        self = super().__new__(cls, changed)
+        self.asked, self.unchanged, self.skipped = asked, unchanged, skipped
+        return self
+
+    def plus(self, *, changed: int, asked: int, unchanged: int, skipped: int) -> ChangedCount:
+        """This, and one batch more."""
+        return ChangedCount(
+            self + changed,
+            asked=self.asked + asked,
+            unchanged=self.unchanged + unchanged,
+            skipped=self.skipped + skipped,
+        )
+
+    def __repr__(self) -> str:
+        return f"ChangedCount({int(self)}, asked={self.asked}, unchanged={self.unchanged}, skipped={self.skipped})"
+
+    __str__ = int.__repr__
 
 
 class JobPage(Sequence[Job]):
@@ -48,6 +100,27 @@ class JobPage(Sequence[Job]):
 
     def __repr__(self) -> str:
         return f"JobPage({len(self)} jobs, next={self.next}, complete={self.complete})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """How many jobs may run at once over all workers, and how many do.
+
+    job_type, flow_key, each_key, group: of a type, of one of its keys, of each of its keys, or of a group of types.
+    max_running: None if only its weight or its pause is set. running: None of each key.
+    by_operator: False if the handler declares it.
+    """
+
+    job_type: str | None = None
+    flow_key: str | None = None
+    group: str | None = None
+    each_key: bool = False
+    max_running: int | None = None
+    weight: int | None = None
+    paused_at: datetime | None = None
+    paused_because: str | None = None
+    by_operator: bool = True
+    running: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

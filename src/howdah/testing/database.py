@@ -80,7 +80,7 @@ class TestDatabase:
 
     def _database_for(self, queue: JobQueue) -> Database:
         # Kept between tests: new connections would cost more than everything else here.
-        settings = queue._database._pool_size, queue._database._timeout
+        settings = queue._database._pool_size, queue._database.timeout
         known = self._databases.get(settings)
         if known is None or known._closed:
             known = self._databases[settings] = queue._database.elsewhere(self.dsn, self.schema)

@@ -167,25 +167,45 @@ def reprioritise(context: Context, job: JobOrId, priority: int, *, conn: Connect
     return (yield from _changed(context, job, rows))
 
 
+def delete(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[bool]:
+    """Deletes a job that waits or has ended, with its events. False: it is running; cancel it first. Raises JobNotFound."""
+    rows = yield from call("delete_jobs", ids=Ids([options.job_id(job)]))
+    return (yield from _changed(context, job, rows))
+
+
 def _changed(context: Context, job: JobOrId, rows: list[Row]) -> Plan[bool]:
     if not rows:
         yield from get(context, job)
     return bool(rows)
 
 
-def pause(context: Context, job_type: str, because: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
-    """Stops claims of jobs of the type; running ones continue. False: it was paused already."""
-    rows = yield from call(
-        "pause_type",
-        job_type=options.job_type(job_type),
-        because=None if because is None else clean_text(options.text(because, "because")),
-    )
+def pause(
+    context: Context,
+    job_type: str,
+    because: str | None = None,
+    *,
+    per: str | int | None = None,
+    conn: Connection | None = None,
+) -> Plan[bool]:
+    """Stops claims of jobs of the type, or of one flow key of it (``per``); running ones continue. False: it was paused already."""
+    named = {"job_type": options.job_type(job_type)}
+    reason = None if because is None else clean_text(options.text(because, "because"))
+    if per is not None:
+        rows = yield from call("pause_key", **named, flow_key=options.flow_key(per), because=reason)
+        return bool(rows[0]["pause_key"])
+    rows = yield from call("pause_type", **named, because=reason)
     return bool(rows[0]["pause_type"])
 
 
-def resume(context: Context, job_type: str, *, conn: Connection | None = None) -> Plan[bool]:
-    """Allows claims of jobs of the type again. False: it was not paused."""
-    rows = yield from call("resume_type", job_type=options.job_type(job_type))
+def resume(
+    context: Context, job_type: str, *, per: str | int | None = None, conn: Connection | None = None
+) -> Plan[bool]:
+    """Allows claims of jobs of the type, or of one flow key of it (``per``), again. False: it was not paused."""
+    named = {"job_type": options.job_type(job_type)}
+    if per is not None:
+        rows = yield from call("resume_key", **named, flow_key=options.flow_key(per))
+        return bool(rows[0]["resume_key"])
+    rows = yield from call("resume_type", **named)
     return bool(rows[0]["resume_type"])
 
 

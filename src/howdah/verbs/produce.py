@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,14 +15,16 @@ from howdah.checks import options
 from howdah.checks.context import Connection, Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import stored_data, stored_mapping
-from howdah.db.adapters import JsonTexts
+from howdah.db.adapters import Ids, JsonTexts
 from howdah.db.batch_size import BatchSize
-from howdah.db.plan import Begin, Call, NextItems, PipelinedCall, Plan, Row, call, read
+from howdah.db.outage import is_cut_short
+from howdah.db.plan import Begin, Call, GatheredCall, NextItems, PipelinedCall, Plan, Row, call, read
 from howdah.errors import InvalidInput, InvalidItem, InvalidOption
 from howdah.handlers.retry import Policy, as_data
-from howdah.model.codec import REDACTED
+from howdah.handlers.unique import Rule, UniqueOption, digest, unique_rule
+from howdah.model.codec import PLAIN, REDACTED
 from howdah.model.ids import new_id
-from howdah.model.job import Job
+from howdah.model.job import Conflict, Job
 from howdah.model.results import EnqueuedCount
 from howdah.verbs.operate import get
 
@@ -44,6 +47,10 @@ def enqueue(
     expires_in: Seconds | None = None,
     retry_policy: Policy | Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
+    per: str | int | None = None,
+    unique: UniqueOption | None = None,
+    debounce: Seconds | None = None,
+    throttle: Seconds | None = None,
     conn: Connection | None = None,
 ) -> Plan[Job]:
     """Adds a job and returns it.
@@ -60,28 +67,50 @@ def enqueue(
     retry_policy: when to try again after a failure, such as
         ``Fixed(60)`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type has one.
     meta: tags and trace context, stored beside the data.
+    per: its flow key, such as a customer: for order, limits and turns between keys. The handler's ``per`` if not given.
+    unique: whether there may be a second job like it: True if not one with the same arguments, or names of arguments, "key",
+        or a rule: ``Unique(…)``; False turns the handler's rule off. ``created`` and ``conflict`` of the returned job say
+        what happened. Raises DuplicateJob if the rule says so, and UniqueKeyBusy.
+    debounce: a rule that postpones a pending job like it by so many seconds, and gives it this data.
+    throttle: a rule that allows one job like it within so many seconds.
     """
     job_type = options.job_type(job_type)
     shared = _job_options(
         context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
     )
+    rule = _rule(context, job_type, unique, debounce, throttle, has_key=key is not None)
+    key = None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH)
     # Made here if the call may be repeated. In the caller's transaction the database makes it, and saves a lookup.
     job_id = options.job_id(id) if id is not None else new_id() if conn is None else None
-    arguments = {
-        "job_type": job_type,
-        "data": stored_data(context, job_type, data),
-        "key": None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
-        "id": job_id,
-        "alone": conn is None,
-        **shared,
-    }
-    answer = (yield Call("enqueue", arguments, repeatable=True))[0]
+    flow_key = _flow_key(context, job_type, data, per)
+    stored = stored_data(context, job_type, data)
+    if rule is None:
+        arguments = {"job_type": job_type, "data": stored, "key": key, "id": job_id, "alone": conn is None, **shared}
+        if flow_key is not None:
+            arguments["flow_key"] = flow_key
+        call = Call("enqueue", arguments, repeatable=True, is_frequent=True)
+        # With a key or an id of the caller's, the answer may be a job that was there before: such a call goes by itself.
+        is_new = conn is None and key is None and id is None
+        answer = (yield GatheredCall(call, enqueue_each, len(stored.obj)) if is_new else call)[0]
+    else:
+        arguments = {
+            "job_type": job_type,
+            "data": JsonTexts([stored]),
+            "unique": stored_mapping(rule, "unique"),
+            "keys": _unique_keys(context, rule, [data], None if key is None else [key]),
+            "flow_keys": None if flow_key is None else [flow_key],
+            "ids": None if job_id is None else Ids([job_id]),
+            "alone": conn is None,
+            **shared,
+        }
+        (answer,) = yield Call("enqueue_unique", arguments, repeatable=True)
     job: Job = Job(
         id=answer["id"],
         job_type=job_type,
         status="pending",
         data={} if data is None else data,
         key=key,
+        flow_key=flow_key,
         priority=answer["priority"],
         run_at=answer["run_at"],
         first_due_at=answer["run_at"],
@@ -96,7 +125,70 @@ def enqueue(
     # A job with the id that was made here is this call's own, even if it was sent twice because a reply was lost.
     if answer["created"] or (id is None and job.id == job_id):
         return job
-    return (yield from _existing(context, job, is_of_key=job.id != job_id))
+    existing = yield from _existing(context, job, is_of_key=job.id != job_id)
+    return dataclasses.replace(existing, conflict=answer.get("conflict"))
+
+
+_EACH: Final = {
+    "job_type": "job_types",
+    "data": "data",
+    "id": "ids",
+    "priority": "priorities",
+    "run_at": "run_ats",
+    "delay": "delays",
+    "max_attempts": "max_attempts",
+    "timeout": "timeouts",
+    "expires_at": "expires_ats",
+    "expires_in": "expires_ins",
+    "retry_policy": "retry_policies",
+    "meta": "metas",
+    "flow_key": "flow_keys",
+}
+"""The arguments of ``enqueue``, and those of ``enqueue_each`` that are lists of them."""
+
+_LISTS: Final[Mapping[str, type[list[Any]]]] = {
+    "id": Ids,
+    "data": JsonTexts,
+    "retry_policy": JsonTexts,
+    "meta": JsonTexts,
+}
+
+
+def enqueue_each(calls: Sequence[Call]) -> Plan[Sequence[list[Row] | None]]:
+    """Calls of ``enqueue`` for new jobs, as one call. If the database refuses some of them, the others are sent without these."""
+    added: dict[uuid.UUID, Row] = {}
+    pending = [list(calls)]
+    while pending:
+        some = pending.pop()
+        try:
+            rows: list[Row] = yield Call("enqueue_each", _arguments_of_each(some))
+        except psycopg.Error as error:
+            if not _is_about_some(error):
+                break
+            half = len(some) // 2
+            pending += [part for part in (some[half:], some[:half]) if len(part) > 1]
+        else:
+            added.update((id, row) for row in rows for id in row["ids"])
+    ids = (call.arguments["id"] for call in calls)
+    return [[{**added[id], "id": id, "created": True}] if id in added else None for id in ids]
+
+
+def _arguments_of_each(calls: Sequence[Call]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"alone": True}
+    for one, many in _EACH.items():
+        values = [call.arguments.get(one) for call in calls]
+        if any(value is not None for value in values):
+            arguments[many] = _LISTS.get(one, list)(values)
+    return arguments
+
+
+def _is_about_some(error: psycopg.Error) -> bool:
+    """Whether fewer calls may succeed: not if the server is away, is read-only, or lacks the function."""
+    if is_cut_short(error):
+        return True
+    return not isinstance(
+        error, psycopg.OperationalError | psycopg.ProgrammingError | psycopg.InternalError | psycopg.NotSupportedError
+    )
 
 
 def _existing(context: Context, job: Job, *, is_of_key: bool) -> Plan[Job]:
@@ -124,6 +216,10 @@ def enqueue_many(
     expires_in: Seconds | None = None,
     retry_policy: Policy | Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
+    per: str | int | Callable[[Any], str | int] | None = None,
+    unique: UniqueOption | None = None,
+    debounce: Seconds | None = None,
+    throttle: Seconds | None = None,
     chunk_size: int | None = None,
     return_ids: bool = False,
     conn: Connection | None = None,
@@ -134,42 +230,58 @@ def enqueue_many(
     one transaction: a bad item enqueues nothing. With ``chunk_size`` each chunk is a transaction, and the
     ``InvalidItem`` that a bad item raises says how many were enqueued. ``key`` is called with each item; an item
     whose key a live job of the type has is skipped, and not counted. A bulk of 2,000 items or more with keys in one
-    transaction blocks other bulks with keys of its type until the transaction ends.
+    transaction blocks other bulks with keys of its type until the transaction ends. ``per`` is the flow key of
+    all jobs, or is called with each item.
+
+    ``unique``, ``debounce`` and ``throttle`` are those of ``enqueue``; ``conflicts`` of the result counts what happened to
+    jobs that were there. Of items that are the same, the first one is added, and the rule applies to the others.
     """
     job_type = options.job_type(job_type)
     shared = _job_options(
         context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
     )
+    rule = _rule(context, job_type, unique, debounce, throttle, has_key=key is not None)
+    has_keys = key is not None or rule is not None
     size = BULK_SIZE if chunk_size is None else options.integer(chunk_size, "chunk_size", least=1, most=100_000)
     batch_size, source = BatchSize(size), _iterator(items)
-    enqueued, taken, ids = 0, 0, list[uuid.UUID]()
+    enqueued, taken, ids, conflicts = 0, 0, list[uuid.UUID](), Counter[Conflict]()
     if chunk_size is None:
         yield Begin()
     more = True
     while more:
         chunk = yield NextItems(source, size)
         more = bool(chunk)
-        if key is not None and chunk_size is None and not taken and len(chunk) == size:
+        if has_keys and chunk_size is None and not taken and len(chunk) == size:
             # There may be more chunks, and keys are sorted within a chunk only.
             yield from call("lock_type_for_bulk", job_type=job_type)
         committed = 0 if chunk_size is None else enqueued
+        data = JsonTexts([_item(context, job_type, item, taken + i, committed) for i, item in enumerate(chunk)])
+        keys = None if key is None else [_key(key, item, taken + i, committed) for i, item in enumerate(chunk)]
         arguments = {
             "job_type": job_type,
-            "data": JsonTexts([_item(context, job_type, item, taken + i, committed) for i, item in enumerate(chunk)]),
-            "keys": None if key is None else [_key(key, item, taken + i, committed) for i, item in enumerate(chunk)],
-            "return_ids": return_ids,
+            "data": data,
+            "flow_keys": _flow_keys(context, job_type, chunk, per),
+            "keys": keys if rule is None else _unique_keys(context, rule, chunk, keys),
+            **({"return_ids": return_ids} if rule is None else {"unique": stored_mapping(rule, "unique")}),
             **shared,
         }
+        call_of_chunk = Call("enqueue_many" if rule is None else "enqueue_unique", arguments)
         if chunk_size is None:
             # In one transaction, a chunk is prepared while the database writes the previous one.
-            rows = yield from _pipelined(Call("enqueue_many", arguments) if more else None)
+            rows = yield from _pipelined(call_of_chunk if more else None)
         else:
-            rows = yield from _in_batches(batch_size, arguments, divisible=conn is None)
+            rows = yield from _in_batches(batch_size, call_of_chunk, divisible=conn is None)
         for row in rows or ():
-            enqueued += row["enqueued"]
-            ids.extend(row["ids"] or ())
+            if rule is None:
+                enqueued += row["enqueued"]
+                ids.extend(row["ids"] or ())
+            elif row["created"]:
+                enqueued += 1
+                ids.append(row["id"])
+            else:
+                conflicts[row["conflict"]] += 1
         taken += len(chunk)
-    return EnqueuedCount(enqueued, ids if return_ids else None)
+    return EnqueuedCount(enqueued, ids if return_ids else None, conflicts)
 
 
 def _pipelined(next_call: Call | None) -> Plan[list[Row] | None]:
@@ -185,14 +297,14 @@ def _pipelined(next_call: Call | None) -> Plan[list[Row] | None]:
     return rows
 
 
-def _in_batches(batch_size: BatchSize, arguments: dict[str, Any], *, divisible: bool) -> Plan[list[Row]]:
+def _in_batches(batch_size: BatchSize, call: Call, *, divisible: bool) -> Plan[list[Row]]:
     """Enqueues a chunk, in several calls if the server cancels one. In the caller's transaction it cannot be split."""
-    left, rows = arguments, list[Row]()
+    left, rows = dict(call.arguments), list[Row]()
     while left["data"]:
         size = min(batch_size.size, len(left["data"])) if divisible else len(left["data"])
         some, rest = _split(left, size)
         try:
-            rows += yield Call("enqueue_many", some)
+            rows += yield Call(call.function, some)
         except psycopg.errors.QueryCanceled:
             batch_size.was_cut_short(size)
             if not divisible or size == 1:
@@ -204,11 +316,31 @@ def _in_batches(batch_size: BatchSize, arguments: dict[str, Any], *, divisible: 
 
 
 def _split(arguments: dict[str, Any], size: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    lists = {name: arguments[name] for name in ("data", "keys") if arguments[name] is not None}
+    lists = {name: arguments[name] for name in ("data", "keys", "flow_keys") if arguments[name] is not None}
     return (
         {**arguments, **{name: type(items)(items[:size]) for name, items in lists.items()}},
         {**arguments, **{name: type(items)(items[size:]) for name, items in lists.items()}},
     )
+
+
+def _flow_key(context: Context, job_type: str, data: Any, per: str | int | None) -> str | None:
+    """None: the database knows it, by the rules of the type."""
+    if per is not None:
+        return options.flow_key(per)
+    known = context.known.get(job_type)
+    if known is None or known.flow_key is None or (known.per is not None and context.codec is PLAIN):
+        return None
+    return known.flow_key(data or {})
+
+
+def _flow_keys(
+    context: Context, job_type: str, items: Sequence[Any], per: str | int | Callable[[Any], str | int] | None
+) -> list[str | None] | None:
+    if callable(per):
+        return [options.flow_key(per(item)) for item in items]
+    if items and _flow_key(context, job_type, items[0], per) is not None:
+        return [_flow_key(context, job_type, item, per) for item in items]
+    return None
 
 
 def _job_options(
@@ -224,6 +356,10 @@ def _job_options(
     retry_policy: Policy | Mapping[str, Any] | None,
     meta: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
+    known = context.known.get(job_type)
+    chosen = (priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta)
+    if all(each is None for each in chosen) and not (known and known.defaults):
+        return {}
     if expires_at is not None and expires_in is not None:
         raise InvalidOption("expires_at and expires_in exclude each other: pass one of them")
     given = {
@@ -236,9 +372,39 @@ def _job_options(
         "retry_policy": None if retry_policy is None else stored_mapping(as_data(retry_policy), "retry_policy"),
         "meta": None if meta is None else stored_mapping(meta, "meta"),
     }
-    if known := context.known.get(job_type):
+    if known:
         given.update((name, value) for name, value in known.defaults.items() if given[name] is None)
     return given
+
+
+def _rule(
+    context: Context,
+    job_type: str,
+    unique: UniqueOption | None,
+    debounce: Seconds | None,
+    throttle: Seconds | None,
+    *,
+    has_key: bool,
+) -> Rule | None:
+    """The unique rule of a call: its own, or else that of the handler."""
+    rule = unique_rule(unique, debounce, throttle, has_key=has_key)
+    if rule is None and unique is None and (known := context.known.get(job_type)):
+        rule = known.unique
+    if rule is not None and has_key != (rule["by"] == "key"):
+        raise InvalidOption(
+            f"jobs of type {job_type!r} are unique by their arguments here, and key= is given: pass unique='key' to make them"
+            " unique by it, or unique=False for the key alone"
+            if has_key
+            else f"jobs of type {job_type!r} are unique by their key: pass key="
+        )
+    return rule
+
+
+def _unique_keys(context: Context, rule: Rule, items: Sequence[Any], keys: list[str] | None) -> list[str] | None:
+    """The keys of the call, or hashes of arguments that the database cannot read. None: the database makes them."""
+    if keys is None and context.codec is not PLAIN:
+        return [digest({} if item is None else item, rule) for item in items]
+    return keys
 
 
 def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | AsyncIterator[Any]:

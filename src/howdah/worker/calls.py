@@ -15,9 +15,9 @@ from howdah.checks.context import Context
 from howdah.checks.values import stored_mapping, stored_text
 from howdah.db.adapters import Ids, JsonTexts, RawRows, Tokens, clamped
 from howdah.db.plan import Begin, Plan, Row, call, call_within, read, read_raw, write
-from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, Snoozed
+from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, NotBegun, Snoozed
 from howdah.model.claimed_job import claimed_job
-from howdah.model.codec import Unreadable
+from howdah.model.codec import PLAIN, Unreadable
 from howdah.model.job import Job
 
 ClaimRef: TypeAlias = tuple[uuid.UUID, int]
@@ -87,7 +87,9 @@ class Demand(NamedTuple):
     batch_size: int
     start: int
     ahead_types: Sequence[str] | None = None
-    """The types that may be claimed without being started at once."""
+    """The types of which jobs may be claimed that no slot is free for."""
+    start_ahead: bool = False
+    """Whether the claim starts those too: each begins within milliseconds."""
 
     def at_most(self, size: int) -> Demand:
         return self._replace(batch_size=min(self.batch_size, size), start=min(self.start, size))
@@ -99,6 +101,8 @@ class Claim(NamedTuple):
     jobs: list[Job]
     cut: bool
     """There are more, but the next one may not be claimed ahead of its start."""
+    started: int
+    """So many, of the first ones, were started because slots are free for them. Others that run were started ahead."""
 
 
 def claim_ref(job: Job) -> ClaimRef:
@@ -107,16 +111,20 @@ def claim_ref(job: Job) -> ClaimRef:
 
 def declare(context: Context, declarations: Sequence[Mapping[str, Any]]) -> Plan[None]:
     for first in range(0, len(declarations), DECLARED_AT_ONCE):
-        some = [_declared(each) for each in declarations[first : first + DECLARED_AT_ONCE]]
+        some = [_declared(context, each) for each in declarations[first : first + DECLARED_AT_ONCE]]
         yield from call("declare_types", types=Jsonb(some))
 
 
-def _declared(declaration: Mapping[str, Any]) -> dict[str, Any]:
+def _declared(context: Context, declaration: Mapping[str, Any]) -> dict[str, Any]:
     """The declaration of a type as JSON."""
     if (policy := declaration["retry_policy"]) is not None:
         stored_mapping(policy, "retry_policy")  # refuses what cannot be stored
     spans = {name: f"{v.total_seconds():.6f} s" for name, v in declaration.items() if isinstance(v, timedelta)}
-    return {**declaration, **spans}
+    rule = declaration["unique_rule"]
+    if rule is not None and context.codec is not PLAIN:
+        # SQL cannot read the arguments.
+        rule = {**rule, "hashed_by": "client"}
+    return {**declaration, **spans, "unique_rule": rule}
 
 
 def register(context: Context, incarnation: uuid.UUID, *, schedules: Sequence[str] = (), **facts: Any) -> Plan[None]:
@@ -189,6 +197,7 @@ def claim(
     *,
     oldest: bool,
     suspects: bool,
+    lazily: bool = False,
 ) -> Plan[Claim]:
     """Claim jobs; ``oldest``: those that have waited longest; ``suspects``: also those that crashed a worker."""
     limits, ahead_types = demand.limits, None if oldest else demand.ahead_types
@@ -207,12 +216,14 @@ def claim(
         oldest=oldest,
         include_crashed=suspects,
         prefetch_types=None if ahead_types is None else list(ahead_types),
+        start_ahead=demand.start_ahead and not oldest,
+        lazily=lazily,
     )
     claimed, codec = ClaimedRows(wired, context.worker_id), context.codec
     jobs = [claimed_job(claimed, row, codec) for row in wired.take()]
     # Still pending: not claimed, but a sign that there is more.
     cut = bool(jobs) and jobs[-1].status == "pending"
-    return Claim(jobs[:-1] if cut else jobs, cut)
+    return Claim(jobs[:-1] if cut else jobs, cut, demand.start)
 
 
 def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:
@@ -378,9 +389,10 @@ def crash(context: Context, ended: Sequence[tuple[ClaimRef, Crashed]]) -> Plan[d
     )
 
 
-def release(context: Context, ended: Sequence[tuple[ClaimRef, Interrupted]]) -> Plan[dict[uuid.UUID, str]]:
+def release(context: Context, ended: Sequence[tuple[ClaimRef, Interrupted | NotBegun]]) -> Plan[dict[uuid.UUID, str]]:
+    interrupted = isinstance(ended[0][1], Interrupted)
     return _statuses(
-        (yield from call_within(LOCK_TIMEOUT, "release", **_fences([ref for ref, _ in ended]), interrupted=True))
+        (yield from call_within(LOCK_TIMEOUT, "release", **_fences([ref for ref, _ in ended]), interrupted=interrupted))
     )
 
 
@@ -391,6 +403,7 @@ _WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
     Cancelled: cancel,
     Crashed: crash,
     Interrupted: release,
+    NotBegun: release,
 }
 
 

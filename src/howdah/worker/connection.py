@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Sequence
 from typing import TypeVar
@@ -19,6 +20,11 @@ from howdah.db.database import AsyncConnection, Database
 from howdah.db.outage import Backoff, Locked, Outage, is_cut_short, is_temporary
 from howdah.db.plan import Plan
 from howdah.errors import DatabaseUnavailable
+
+log = logging.getLogger("howdah.worker")
+
+MOST_WARNINGS = 1_000
+"""How many warnings are remembered, so that none is logged by every sweep."""
 
 R = TypeVar("R")
 
@@ -38,6 +44,7 @@ class WorkerConnection:
         self._try_at = float("-inf")
         self.others: Sequence[WorkerConnection] = ()
         """The other connections of this worker. They stand in for this one while it is lost."""
+        self._warned: set[str] = set()
         self.generation = 0
         """Grows with each new connection. The locks of a session end with its connection."""
 
@@ -110,9 +117,19 @@ class WorkerConnection:
         async with self._lock:
             await self._drop()
 
+    def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Log a warning of the database, such as one of the sweep about a job, once."""
+        message = notice.message_primary or ""
+        if notice.severity_nonlocalized == "WARNING" and message not in self._warned:
+            if len(self._warned) >= MOST_WARNINGS:
+                self._warned.clear()
+            self._warned.add(message)
+            log.warning("the database warns: %s", message, extra={"event": "database_warning"})
+
     async def _connected(self) -> AsyncConnection:
         if self._conn is None or self._conn.closed:
             self._conn = await self._database.aconnect()
+            self._conn.add_notice_handler(self._on_notice)
             self.generation += 1
         return self._conn
 

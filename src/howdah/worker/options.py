@@ -27,6 +27,7 @@ class WorkerOptions:
     sweep: float
     poll: float
     fair_share: float
+    lazy_claims: bool
     max_leaked: int
     capture_logs: bool
     name: str
@@ -47,6 +48,7 @@ class WorkerOptions:
         sweep: Seconds = 5,
         poll: Seconds = 1,
         fair_share: float = 0,
+        lazy_claims: bool = False,
         max_leaked: int = 10,
         capture_logs: bool = True,
     ) -> Self:
@@ -64,6 +66,7 @@ class WorkerOptions:
             sweep=options.span(sweep, "sweep", positive=True).total_seconds(),
             poll=options.span(poll, "poll", positive=True).total_seconds(),
             fair_share=_share(fair_share),
+            lazy_claims=bool(lazy_claims),
             max_leaked=options.integer(max_leaked, "max_leaked", least=0),
             capture_logs=bool(capture_logs),
             name=options.name(name, "name", 100),

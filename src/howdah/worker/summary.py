@@ -12,7 +12,7 @@ class WorkerSummary:
 
     counts: by the way they ended: ``completed``, ``retried``, ``failed``, ``cancelled``, ``snoozed``, ``handed_back``;
         ``refused`` were no longer held by this worker when their handlers ended; ``interrupted`` are those of
-        ``handed_back`` that the worker stopped when it ended.
+        ``handed_back`` that the worker stopped when it ended; ``unwritten`` could not be written before it ended, and run again.
     shed: it ended because too many handlers did not. left_threads: some have not ended yet.
     replaced: it ended because another worker has its name.
     refused: it ended because the database refuses its login.
@@ -33,12 +33,12 @@ class WorkerSummary:
     @property
     def exit_code(self) -> int:
         """0: clean. 2: another worker has its name. 4: the database refuses its login. 6: the grace ran out, and
-        running jobs were handed back. 7: too many handlers did not end."""
+        running jobs were handed back, or ends could not be written. 7: too many handlers did not end."""
         if self.replaced:
             return 2
         if self.refused:
             return 4
-        return 7 if self.shed else 6 if self.interrupted else 0
+        return 7 if self.shed else 6 if self.interrupted or self.counts["unwritten"] else 0
 
     def __str__(self) -> str:
         words = {"retried": "to be tried again"}

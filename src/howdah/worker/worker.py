@@ -15,6 +15,7 @@ import dataclasses
 import gc
 import logging
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,9 @@ log = logging.getLogger("howdah.worker")
 
 FENCE_AT = 0.9
 """Of the lease: a worker whose heartbeats fail for so long stops its jobs before others may take them."""
+
+NAMED = 5
+"""How many jobs a log line names."""
 
 Resources = Mapping[str | type, Any]
 
@@ -228,6 +232,7 @@ class Worker:
         await self._fence.pause(min(self.options.lease / 20, 0.5))
         dispatcher, heartbeat = self._dispatcher, self._heartbeat
         dispatcher.hand_back_hoarded()
+        dispatcher.note_begun()
         if dispatcher.leaked:
             dispatcher.shed_if_needed()
         if self._outage.refused is not None and not self.summary.refused:
@@ -266,7 +271,21 @@ class Worker:
         await self._heartbeat.stopped()
         await self._within(5, self._claims.run(calls.leave(self.context, self._heartbeat.incarnation)))
         self.summary.left_threads = self._dispatcher.leaked > 0
+        self._count_unwritten([job.id for job in self._dispatcher.held.values()])
         log.info("%s", self.summary, extra={"event": "stopped", "worker_id": self.worker_id})
+
+    def _count_unwritten(self, ids: Sequence[uuid.UUID]) -> None:
+        """Jobs whose ends, or whose return, could not be written in time."""
+        if not ids:
+            return
+        self.summary.counts["unwritten"] = len(ids)
+        named = ", ".join(map(str, ids[:NAMED])) + (f" and {len(ids) - NAMED} more" if len(ids) > NAMED else "")
+        log.error(
+            "%s could not be written, and will run again when the lease has passed: %s",
+            "the end of 1 job" if len(ids) == 1 else f"the ends of {len(ids)} jobs",
+            named,
+            extra={"event": "unwritten"},
+        )
 
     async def _let_finish(self) -> None:
         """Let running handlers finish within the grace, and stop the rest."""
@@ -275,7 +294,8 @@ class Worker:
         await asyncio.wait({finished, hurried}, timeout=self.options.grace, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if left := self._dispatcher.stop_runs("shutdown"):
-            log.warning("%d handlers are stopped, and their jobs handed back", left, extra={"event": "grace_over"})
+            are = "1 handler is stopped, and its job" if left == 1 else f"{left} handlers are stopped, and their jobs"
+            log.warning("%s handed back", are, extra={"event": "grace_over"})
         await finished
 
     async def _within(self, seconds: float, *awaited: Awaitable[Any]) -> None:
@@ -287,9 +307,7 @@ class Worker:
         for task in late:
             task.cancel()
         if late:
-            log.error(
-                "not everything could be written in time: the other jobs return to the queue when the lease has passed"
-            )
+            log.error("not everything could be written in time")
         for task in done:
             if not task.cancelled() and (error := task.exception()):
                 log.error("while stopping: %s", describe(error))

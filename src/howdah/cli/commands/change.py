@@ -1,4 +1,5 @@
-"""``howdah cancel``, ``retry``, ``pause`` and ``resume``: change jobs and types, and print the outcome."""
+"""``howdah cancel``, ``retry``, ``delete``, ``reprioritise``, ``reschedule``, ``pause`` and ``resume``: change jobs and types, and
+print the outcome."""
 
 from __future__ import annotations
 
@@ -12,13 +13,19 @@ from rich.text import Text
 
 from howdah.checks import options
 from howdah.cli.arguments.connect import open_queue
+from howdah.cli.arguments.datetimes import full, parse_datetime
+from howdah.cli.arguments.duration import parse_duration
+from howdah.cli.arguments.priority import CHOICES, describe_priority, parse_priority
+from howdah.cli.arguments.selection import add_filters, check_choice, selection_of
 from howdah.cli.command import Command
-from howdah.cli.render.output import plain, print_json, say, text
+from howdah.cli.render.output import answers, plain, plural, print_json, remark, remarks, say, table, text
 from howdah.errors import InvalidInput, JobNotFound
 from howdah.model.job import Job, Status
+from howdah.model.results import ChangedCount
 from howdah.queue import JobQueue
+from howdah.verbs.selection import OnChanged, Selection, SelectionVerb
 
-# cancel and retry
+# Verbs of jobs, by their ids or by filters
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,64 +38,57 @@ class Change:
     outcome: str
 
 
-def _add_ids(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="+", help="the job's id; - reads ids from standard input")
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb with its arguments, for one job and for many."""
+
+    name: SelectionVerb
+    change: Callable[[JobQueue, uuid.UUID], bool]
+    outcome: Callable[[Job, bool], str]
+    change_all: Callable[[Selection, OnChanged], ChangedCount]
+    done: str
+    """What has become of the jobs: "cancelled"."""
+    why_not: str = ""
+    """Why jobs that match may be unchanged."""
 
 
-def _add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_ids(parser)
-    parser.add_argument("--reason", metavar="TEXT", help="why, to be kept with the job")
+def _add_ids_and_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", metavar="ID", nargs="*", help="the job's id; - reads ids from standard input")
+    add_filters(parser)
 
 
-def _cancel(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace, verb: Verb) -> int:
+    check_choice(args)
     with open_queue(args) as queue:
-        return _change_all(args, queue, lambda job_id: queue.cancel(job_id, args.reason), _cancel_outcome)
+        if args.ids:
+            return _change_each(args, queue, verb)
+        selection = selection_of(queue, args)
+        return _count(args, selection, verb) if args.dry_run else _change_selected(args, selection, verb)
 
 
-def _retry(args: argparse.Namespace) -> int:
-    with open_queue(args) as queue:
-        return _change_all(args, queue, queue.retry, _retry_outcome)
+# By their ids
 
 
-def _cancel_outcome(job: Job, changed: bool) -> str:
-    if changed:
-        return "cancelled" if job.status == "cancelled" else "is running, and was asked to stop"
-    return f"has ended as {job.status}" if job.ended else "was asked to stop already"
-
-
-def _retry_outcome(job: Job, changed: bool) -> str:
-    if changed:
-        return "is pending again, with all its attempts"
-    if job.ended:
-        return f"stays {job.status}: a live job has its key {job.key!r}"
-    return f"has not ended: it is {job.status}"
-
-
-def _change_all(
-    args: argparse.Namespace,
-    queue: JobQueue,
-    change: Callable[[uuid.UUID], bool],
-    describe: Callable[[Job, bool], str],
-) -> int:
+def _change_each(args: argparse.Namespace, queue: JobQueue, verb: Verb) -> int:
     # All ids are checked first, so that a typo in one changes none.
     wanted = [options.job_id(each) for each in _ids(args.ids)]
     all_changed = True
     for job_id in wanted:
-        result = _change_one(queue, job_id, change, describe)
+        result = _change_one(queue, job_id, verb)
         all_changed &= result.changed
         _print_change(result, as_json=args.json)
     return 0 if all_changed else 1
 
 
-def _change_one(
-    queue: JobQueue, job_id: uuid.UUID, change: Callable[[uuid.UUID], bool], describe: Callable[[Job, bool], str]
-) -> Change:
+def _change_one(queue: JobQueue, job_id: uuid.UUID, verb: Verb) -> Change:
     try:
-        changed = change(job_id)
+        changed = verb.change(queue, job_id)
+        if changed and verb.name == "delete":
+            return Change(job_id, changed=True, status=None, outcome=verb.done)
         job = queue.get(job_id)
     except JobNotFound:
         return Change(job_id, changed=False, status=None, outcome="not found")
-    return Change(job_id, changed, job.status, describe(job, changed))
+    return Change(job_id, changed, job.status, verb.outcome(job, changed))
 
 
 def _print_change(change: Change, *, as_json: bool) -> None:
@@ -113,35 +113,254 @@ def _ids_from_stdin() -> list[str]:
         raise InvalidInput("standard input is not text in UTF-8") from error
 
 
+# By filters
+
+
+def _count(args: argparse.Namespace, selection: Selection, verb: Verb) -> int:
+    count = selection.count(verb.name)
+    groups = sorted(count.groups.items())
+    if args.json:
+        listed = [{"type": job_type, "status": status, "jobs": jobs} for (job_type, status), jobs in groups]
+        print_json({"verb": verb.name, "dry_run": True, "jobs": count, "groups": listed})
+        return 0
+    if groups:
+        made = table("type", "status", "jobs", right=("jobs",))
+        for (job_type, status), jobs in groups:
+            made.add_row(text(job_type, "bold"), text(status), text(f"{jobs:,}"))
+        answers().print(made)
+    say(f"{plural(count, 'job')} would be {verb.done}; nothing was changed")
+    return 0
+
+
+def _change_selected(args: argparse.Namespace, selection: Selection, verb: Verb) -> int:
+    with remarks().status(f"{verb.name} …") as status:
+        changed = verb.change_all(selection, lambda so_far: status.update(f"{so_far:,} jobs {verb.done}"))
+    if args.json:
+        print_json({"verb": verb.name, "dry_run": False, "changed": int(changed), **vars(changed)})
+    else:
+        _print_changed(changed, verb)
+    return 1 if changed.unchanged or changed.skipped else 0
+
+
+def _print_changed(changed: ChangedCount, verb: Verb) -> None:
+    say(f"{plural(changed - changed.asked, 'job')} {verb.done}")
+    if changed.asked:
+        say(f"{plural(changed.asked, 'running job')} asked to stop")
+    if changed.unchanged:
+        remark(f"{plural(changed.unchanged, 'job')} not changed: {verb.why_not}")
+    if changed.skipped:
+        remark(f"{plural(changed.skipped, 'job')} skipped, in use by another transaction: run the command again")
+
+
+# cancel
+
+
+def _add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_ids_and_filters(parser)
+    parser.add_argument("--reason", metavar="TEXT", help="why, to be kept with the job")
+
+
+def _cancel(args: argparse.Namespace) -> int:
+    return _run(
+        args,
+        Verb(
+            "cancel",
+            lambda queue, job_id: queue.cancel(job_id, args.reason),
+            _cancel_outcome,
+            lambda selection, on_progress: selection.cancel(args.reason, on_progress=on_progress),
+            "cancelled",
+            "they were asked to stop before",
+        ),
+    )
+
+
+def _cancel_outcome(job: Job, changed: bool) -> str:
+    if changed:
+        return "cancelled" if job.status == "cancelled" else "is running, and was asked to stop"
+    return f"has ended as {job.status}" if job.ended else "was asked to stop already"
+
+
 CANCEL = Command(
     name="cancel",
     summary="cancel jobs",
     story="""
         A waiting job is cancelled at once. A running job is asked to stop, and is cancelled when its handler has ended; if
-        it completes first, it stays completed. Exits with 1 and the reason if a job was not changed.
+        it completes first, it stays completed. With filters instead of ids, jobs are changed a thousand at a time, each thousand
+        in a transaction of its own; a job that another transaction has locked is skipped. Exits with 1 and the reason if
+        a job was not changed.
     """,
     examples=(
         ("howdah cancel 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
         ("howdah cancel ID ID ID --reason 'customer left'", "several, with a reason that is kept"),
-        ("howdah list --all --ids --type old --status pending | howdah cancel -", "all that match"),
+        ("howdah cancel --type old --status pending --dry-run", "how many there are of a type"),
+        ("howdah cancel --type old --status pending", "all of these"),
     ),
     add_arguments=_add_cancel_arguments,
     run=_cancel,
 )
+
+
+# retry
+
+
+def _retry(args: argparse.Namespace) -> int:
+    return _run(
+        args,
+        Verb(
+            "retry",
+            lambda queue, job_id: queue.retry(job_id),
+            _retry_outcome,
+            lambda selection, on_progress: selection.retry(on_progress=on_progress),
+            "made pending again",
+            "live jobs have their keys",
+        ),
+    )
+
+
+def _retry_outcome(job: Job, changed: bool) -> str:
+    if changed:
+        return "is pending again, with all its attempts"
+    if job.ended:
+        return f"stays {job.status}: a live job has its key {job.key!r}"
+    return f"has not ended: it is {job.status}"
+
 
 RETRY = Command(
     name="retry",
     summary="retry ended jobs",
     story="""
         A failed, cancelled or completed job becomes pending again under the same id, with all its attempts. Its earlier
-        errors are kept. Exits with 1 and the reason if a job was not changed.
+        errors are kept. With filters instead of ids, these are the failed jobs, unless --status names others; they are changed
+        a thousand at a time, each thousand in a transaction of its own, and a job that another transaction has locked is
+        skipped. Exits with 1 and the reason if a job was not changed.
     """,
     examples=(
         ("howdah retry 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
+        ("howdah retry --type mail --error timeout --dry-run", "how many have failed with such an error"),
+        ("howdah retry --type mail --error timeout", "all of these"),
         ("howdah list --all --ids --status failed --since 1h | howdah retry -", "all that failed in the last hour"),
     ),
-    add_arguments=_add_ids,
+    add_arguments=_add_ids_and_filters,
     run=_retry,
+)
+
+
+# delete
+
+
+def _delete(args: argparse.Namespace) -> int:
+    return _run(
+        args,
+        Verb(
+            "delete",
+            lambda queue, job_id: queue.delete(job_id),
+            _delete_outcome,
+            lambda selection, on_progress: selection.delete(on_progress=on_progress),
+            "deleted",
+        ),
+    )
+
+
+def _delete_outcome(job: Job, changed: bool) -> str:
+    return "deleted" if changed else f"is {job.status}: cancel it first"
+
+
+DELETE = Command(
+    name="delete",
+    summary="delete jobs that wait or have ended",
+    story="""
+        A job is deleted with its events, and cannot be brought back. A running job is not deleted: cancel it first. Ended jobs
+        are deleted by themselves after the retention time, at no cost; this is for jobs that must go earlier. With filters
+        instead of ids, jobs are deleted a thousand at a time, each thousand in a transaction of its own; a job that another
+        transaction has locked is skipped. Exits with 1 and the reason if a job was not deleted.
+    """,
+    examples=(
+        ("howdah delete 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
+        ("howdah delete --type report --status completed --older-than 1d --dry-run", "how many there are"),
+        ("howdah delete --type report --status completed --older-than 1d", "all of these"),
+    ),
+    add_arguments=_add_ids_and_filters,
+    run=_delete,
+)
+
+
+# reprioritise and reschedule
+
+
+def _pending_outcome(changed_to: Callable[[Job], str]) -> Callable[[Job, bool], str]:
+    return lambda job, changed: changed_to(job) if changed else f"is not pending: it is {job.status}"
+
+
+def _add_reprioritise_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("priority", metavar=CHOICES, type=parse_priority, help="the new priority")
+    _add_ids_and_filters(parser)
+
+
+def _reprioritise(args: argparse.Namespace) -> int:
+    return _run(
+        args,
+        Verb(
+            "reprioritise",
+            lambda queue, job_id: queue.reprioritise(job_id, args.priority),
+            _pending_outcome(lambda job: f"has priority {describe_priority(job.priority)}"),
+            lambda selection, on_progress: selection.reprioritise(args.priority, on_progress=on_progress),
+            f"set to priority {describe_priority(args.priority)}",
+        ),
+    )
+
+
+REPRIORITISE = Command(
+    name="reprioritise",
+    summary="set the priority of pending jobs",
+    story="""
+        The higher priority is claimed first. With filters instead of ids, jobs are changed a thousand at a time, each thousand in a
+        transaction of its own; a job that another transaction has locked is skipped. Exits with 1 and the reason if a job was
+        not changed.
+    """,
+    examples=(
+        ("howdah reprioritise 150 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
+        ("howdah reprioritise backfill --type reindex_page", "all pending jobs of a type"),
+    ),
+    add_arguments=_add_reprioritise_arguments,
+    run=_reprioritise,
+)
+
+
+def _add_reschedule_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_ids_and_filters(parser)
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument("--run-at", metavar="WHEN", type=parse_datetime, help="due at this time (default: now)")
+    when.add_argument("--delay", metavar="DURATION", type=parse_duration, help="due after so long")
+
+
+def _reschedule(args: argparse.Namespace) -> int:
+    due = {"run_at": args.run_at, "delay": args.delay}
+    return _run(
+        args,
+        Verb(
+            "reschedule",
+            lambda queue, job_id: queue.reschedule(job_id, **due),
+            _pending_outcome(lambda job: f"is due {full(job.run_at)}"),
+            lambda selection, on_progress: selection.reschedule(**due, on_progress=on_progress),
+            "rescheduled",
+        ),
+    )
+
+
+RESCHEDULE = Command(
+    name="reschedule",
+    summary="set when pending jobs are due",
+    story="""
+        Without --run-at or --delay, jobs are due now. With filters instead of ids, jobs are changed a thousand at a time, each
+        thousand in a transaction of its own; a job that another transaction has locked is skipped. Exits with 1 and the reason if
+        a job was not changed.
+    """,
+    examples=(
+        ("howdah reschedule 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "run one job now"),
+        ("howdah reschedule --type report --delay 2h", "postpone all pending jobs of a type"),
+    ),
+    add_arguments=_add_reschedule_arguments,
+    run=_reschedule,
 )
 
 
@@ -150,6 +369,7 @@ RETRY = Command(
 
 def _add_type(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("type", metavar="TYPE", help="the type of jobs")
+    parser.add_argument("--per", metavar="KEY", help="only jobs of this flow key, such as a customer")
 
 
 def _add_pause_arguments(parser: argparse.ArgumentParser) -> None:
@@ -159,21 +379,21 @@ def _add_pause_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _pause(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        changed = queue.pause(args.type, args.because)
+        changed = queue.pause(args.type, args.because, per=args.per)
     return _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
 
 
 def _resume(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        changed = queue.resume(args.type)
+        changed = queue.resume(args.type, per=args.per)
     return _answer(args, changed, paused=False, outcome="resumed" if changed else "was not paused")
 
 
 def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> int:
     if args.json:
-        print_json({"type": args.type, "paused": paused, "changed": changed})
+        print_json({"type": args.type, "per": args.per, "paused": paused, "changed": changed})
     else:
-        say(f"{args.type} {outcome}")
+        say(f"{args.type}{'' if args.per is None else f' of {args.per}'} {outcome}")
     return 0
 
 
@@ -187,6 +407,7 @@ PAUSE = Command(
     examples=(
         ("howdah pause send_invoice", "stop sending invoices"),
         ("howdah pause send_invoice --because 'mail server moves, Ann'", "and say why"),
+        ("howdah pause send_invoice --per acme", "only those of one flow key"),
     ),
     add_arguments=_add_pause_arguments,
     run=_pause,

@@ -123,7 +123,7 @@ def _identity(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, obje
         yield "place", describe_waiting(job, place) or None
     if job.last_error:
         yield "last error", first_line(job.last_error)
-    for name in ("key", "order_key", "parent_id", "workflow_id"):
+    for name in ("key", "flow_key", "order_key", "parent_id", "workflow_id"):
         yield name.replace("_", " "), getattr(job, name)
     for name in ("events_count", "crashes", "interruptions"):
         yield name.replace("_", " "), getattr(job, name) or None

@@ -42,6 +42,7 @@ _SETTINGS: Final = (
     "sweep",
     "poll",
     "fair_share",
+    "lazy_claims",
     "max_leaked",
     "capture_logs",
     "name",
@@ -104,6 +105,12 @@ def _add_rhythm(group: argparse._ArgumentGroup) -> None:
         metavar="0…1",
         type=float,
         help="share of jobs taken by age instead of priority, so that low priorities run too (default: 0)",
+    )
+    group.add_argument(
+        "--lazy-claims",
+        action="store_const",
+        const=True,
+        help="claims do not wait for the disk: jobs start sooner, and may run twice if PostgreSQL crashes",
     )
 
 

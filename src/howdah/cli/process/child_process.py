@@ -102,12 +102,20 @@ class ChildProcess:
     def note_end(self, status: int) -> None:
         """Called when it has ended. A signal is a negative status, as in subprocess."""
         assert self._process is not None
+        if status < 0:
+            self._kill_group()
         self._process.returncode = status
         self._process = None
         self.code = 128 - status if status < 0 else status
         if self.ready_pipe is not None:
             os.close(self.ready_pipe)
         self.ready_pipe, self.ready, self.kill_at = None, False, None
+
+    def _kill_group(self) -> None:
+        """It was killed, and could not end what it had started: a handler in a child process would run on beside its next run."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left, or none of ours
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def start_again(self, *, at_once: bool = False) -> float:
         """Plans a restart, after a delay that grows with each early end. Returns the delay."""

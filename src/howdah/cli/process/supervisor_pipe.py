@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import signal
 import threading
 from collections.abc import MutableMapping
 from typing import Final, Self
+
+log = logging.getLogger("howdah.worker")
 
 VARIABLE: Final = "HOWDAH_SUPERVISED"
 READY: Final = b"ready\n"
@@ -58,6 +61,7 @@ class SupervisorPipe:
 
     def _wait_for_the_end(self, patience: float) -> None:
         os.read(self.lifeline, 1)
+        log.warning("the supervisor is gone: stopping", extra={"event": "supervisor_gone"})
         os.kill(os.getpid(), signal.SIGTERM)
         # No supervisor is left to kill it.
         threading.Event().wait(patience)

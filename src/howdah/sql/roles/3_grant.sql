@@ -43,7 +43,9 @@ GRANT USAGE ON SCHEMA howdah TO howdah_producer, howdah_worker, howdah_viewer, h
 GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_viewer, howdah_operator;
 
 -- To add jobs. The column status is left out: a producer must not end jobs.
-GRANT EXECUTE ON FUNCTION howdah.enqueue, howdah.enqueue_many, howdah.lock_type_for_bulk TO howdah_producer, howdah_worker;
+GRANT EXECUTE ON FUNCTION
+    howdah.enqueue, howdah.enqueue_each, howdah.enqueue_many, howdah.enqueue_unique, howdah.lock_type_for_bulk
+TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
 -- To run them.
@@ -84,26 +86,33 @@ GRANT SELECT (
     completed_at, attempts, max_attempts
 ) ON howdah.jobs TO howdah_viewer, howdah_operator;
 GRANT SELECT ON
-    howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details,
+    howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details, howdah.limits,
     howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION
-    howdah.timestamp_in, howdah.queue_position, howdah.read_events, howdah.add_watcher, howdah.remove_watcher, howdah.stream_position
+    howdah.timestamp_in, howdah.queue_position, howdah.read_events, howdah.add_watcher, howdah.remove_watcher, howdah.stream_position,
+    howdah.count_selected
 TO howdah_viewer, howdah_operator;
 
 -- To operate.
 GRANT EXECUTE ON FUNCTION
     howdah.cancel,
+    howdah.change_selected,
+    howdah.delete_jobs,
     howdah.delete_schedule,
     howdah.pause_schedule,
+    howdah.pause_key,
     howdah.pause_type,
     howdah.reprioritise,
     howdah.reschedule,
     howdah.resume_schedule,
+    howdah.resume_key,
     howdah.resume_type,
     howdah.retry,
-    howdah.run_schedule
+    howdah.run_schedule,
+    howdah.set_limit,
+    howdah.set_weight
 TO howdah_operator;
 GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions, max_payload_bytes)
     ON howdah.settings TO howdah_operator;

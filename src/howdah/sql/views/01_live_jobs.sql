@@ -29,8 +29,9 @@ SELECT
     run_at,
     first_due_at,
     CASE
-        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN key
-        WHEN key IS NOT NULL THEN '[redacted]'
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT'))
+        THEN coalesce(key, CASE WHEN starts_with(unique_key, 'key:') THEN substr(unique_key, 5) END)
+        WHEN key IS NOT NULL OR starts_with(unique_key, 'key:') THEN '[redacted]'
     END AS key,
     order_key,
     timeout,
@@ -73,7 +74,12 @@ SELECT
         WHEN status = 'running' AND progress_report -> 'token' = to_jsonb(token) AND progress_report -> 'stalls' >= '1' AND progress_report -> 'stalls' <= '100000000000'
         THEN to_timestamp((progress_report -> 'stalls')::float8)
     END AS stalls_at,
-    concat_ws(' ', ctid, xmin) AS version
+    concat_ws(' ', ctid, xmin) AS version,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN flow_key
+        WHEN flow_key <> '' THEN '[redacted]'
+        ELSE flow_key
+    END AS flow_key
 FROM howdah.live;
 COMMENT ON VIEW howdah.live_jobs IS
     'Jobs that have not ended, as in job_details, without reading the archive. version changes with each change of the job.';

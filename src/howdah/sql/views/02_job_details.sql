@@ -67,7 +67,12 @@ SELECT
     END AS meta,
     finished_at,
     progress_report,
-    stalls_at
+    stalls_at,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN flow_key
+        WHEN flow_key <> '' THEN '[redacted]'
+        ELSE flow_key
+    END AS flow_key
 FROM (
     SELECT
         id,
@@ -89,7 +94,7 @@ FROM (
         token,
         run_at,
         first_due_at,
-        key,
+        coalesce(key, CASE WHEN starts_with(unique_key, 'key:') THEN substr(unique_key, 5) END) AS key,
         order_key,
         timeout,
         deadline_at,
@@ -110,7 +115,8 @@ FROM (
         CASE
             WHEN status = 'running' AND progress_report -> 'token' = to_jsonb(token) AND progress_report -> 'stalls' >= '1' AND progress_report -> 'stalls' <= '100000000000'
             THEN to_timestamp((progress_report -> 'stalls')::float8)
-        END AS stalls_at
+        END AS stalls_at,
+        flow_key
     FROM howdah.live
     UNION ALL
     SELECT
@@ -133,7 +139,7 @@ FROM (
         token,
         run_at,
         first_due_at,
-        key,
+        coalesce(key, CASE WHEN starts_with(unique_key, 'key:') THEN substr(unique_key, 5) END) AS key,
         order_key,
         timeout,
         NULL::timestamptz,
@@ -151,7 +157,8 @@ FROM (
         meta,
         finished_at,
         progress_report,
-        NULL::timestamptz
+        NULL::timestamptz,
+        flow_key
     FROM howdah.archive
 ) AS job;
 COMMENT ON VIEW howdah.job_details IS 'Every job, live or archived, with all its columns.';

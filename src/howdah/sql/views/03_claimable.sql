@@ -21,16 +21,33 @@ SELECT
 FROM howdah.live AS j
 WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_timestamp() AND (expires_at IS NULL OR expires_at > statement_timestamp())
     AND NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.paused_at IS NOT NULL)
-    -- Of an ordered type, the first job that fell due, if none is held.
+    -- Of an ordered key, the first job that fell due, if none is held.
     AND (order_key IS NULL OR (
         id = (
             SELECT o.id FROM howdah.live AS o
-            WHERE o.job_type = j.job_type AND o.order_key = j.order_key AND o.first_due_at <= statement_timestamp()
+            WHERE o.job_type = j.job_type AND o.flow_key = j.flow_key AND o.status = 'pending' AND o.first_due_at <= statement_timestamp()
             ORDER BY o.priority DESC, o.first_due_at, o.id
             LIMIT 1
         )
         AND NOT EXISTS (
-            SELECT FROM howdah.live AS h WHERE h.job_type = j.job_type AND h.status IN ('claimed', 'running')
+            SELECT FROM howdah.live AS h
+            WHERE h.job_type = j.job_type AND h.flow_key = j.flow_key AND h.status IN ('claimed', 'running')
+        )
+    ))
+    -- Of a key or a type with a limit, those for which there is room.
+    AND (flow_key IS NULL OR NOT EXISTS (
+        SELECT FROM howdah.types AS t
+        LEFT JOIN howdah.flow_keys AS k ON k.job_type = t.job_type AND k.flow_key = j.flow_key
+        WHERE t.job_type = j.job_type AND (
+            k.paused_at IS NOT NULL
+            OR coalesce(k.max_running, t.key_limit, CASE WHEN t.per IS NOT NULL THEN t.declared_limit END) <= (
+                SELECT count(*) FROM howdah.live AS h
+                WHERE h.job_type = j.job_type AND h.flow_key = j.flow_key AND h.status IN ('claimed', 'running')
+            )
+            OR coalesce(t.type_limit, CASE WHEN t.per IS NULL THEN t.declared_limit END) <= (
+                SELECT count(*) FROM howdah.live AS h
+                WHERE h.job_type = j.job_type AND h.flow_key IS NOT NULL AND h.status IN ('claimed', 'running')
+            )
         )
     ));
 COMMENT ON VIEW howdah.claimable IS

@@ -19,14 +19,15 @@ SELECT
     CASE WHEN first_due_at OPERATOR(pg_catalog.<>) run_at THEN first_due_at END AS first_due_at,
     CASE
         WHEN events_count OPERATOR(pg_catalog.>) 0 OR interruptions OPERATOR(pg_catalog.>) 0 OR pg_catalog.num_nonnulls(
-            last_error, key, order_key, deadline_at, expires_at, cancel_requested_at, checkpoint, errors, retry_policy,
-            parent_id, workflow_id, meta, progress_report
+            last_error, key, flow_key, order_key, deadline_at, expires_at, cancel_requested_at, checkpoint, errors, retry_policy,
+            parent_id, workflow_id, meta, unique_key, progress_report
         ) OPERATOR(pg_catalog.>) 0
         THEN pg_catalog.jsonb_build_object(
             'events_count', events_count,
             'interruptions', interruptions,
             'last_error', last_error,
-            'key', key,
+            'key', coalesce(key, CASE WHEN pg_catalog.starts_with(unique_key, 'key:') THEN pg_catalog.substr(unique_key, 5) END),
+            'flow_key', flow_key,
             'order_key', order_key,
             'deadline_at', deadline_at,
             'expires_at', expires_at,
@@ -53,5 +54,7 @@ FROM howdah.claim(
     p_limits => %(limits)s,
     p_oldest => %(oldest)s,
     p_include_crashed => %(include_crashed)s,
-    p_prefetch_types => %(prefetch_types)s
+    p_prefetch_types => %(prefetch_types)s,
+    p_start_ahead => %(start_ahead)s,
+    p_lazily => %(lazily)s
 )

@@ -78,7 +78,7 @@ class Reconciler(Service):
             return
         run = self._dispatcher.runs.get(id(job))
         if run is None:
-            self._dispatcher.take_from_line(job)
+            self._dispatcher.take_from_line(job, still_held=state.state == "cancel")
         elif state.state == "cancel":
             run.cancel(job)
         else:

@@ -50,7 +50,7 @@ STANDSTILL = 0.05
 SHORT_NAP = 0.01
 LINGER = 0.005
 """Seconds between looks, while jobs arrive so often that each would have to wake a sleeper."""
-EMPTY_LOOKS = 5
+EMPTY_LOOKS = 1
 """In a row, after which the claimer sleeps again."""
 LARGEST_CLAIM = 100_000
 """The database's limit."""
@@ -82,7 +82,9 @@ class SleepLocks:
         if self._is_refused:
             return
         self._is_refused = True
-        named = ", ".join(f"pid {row['pid']} of role {row['role']} ({row['application']})" for row in holders)
+        named = ", ".join(
+            f"pid {row['pid']} of role {row['role']}{_in_brackets(row['application'])}" for row in holders
+        )
         remedy = f" End it: SELECT pg_terminate_backend({holders[0]['pid']});" if holders else ""
         log.warning(
             "%s holds an advisory lock that sleeping workers share: this one polls, every %g s at least, which costs latency"
@@ -92,6 +94,10 @@ class SleepLocks:
             remedy,
             extra={"event": "sleep_refused"},
         )
+
+
+def _in_brackets(application: str) -> str:
+    return f" ({application})" if application else ""
 
 
 class Claimer(Service):
@@ -238,6 +244,7 @@ class Claimer(Service):
                             cursors,
                             oldest=oldest,
                             suspects=self._dispatcher.suspects.has_room,
+                            lazily=self._options.lazy_claims,
                         )
                     )
                     break

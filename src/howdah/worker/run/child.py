@@ -1,8 +1,8 @@
 """The main program of a child process: imports the handler, runs one job at a time, and returns its ending.
 
 It exchanges JSON with its worker over a pipe. Nothing is imported by a name from a job: the worker sends the place of a
-handler that is registered with it. The child ends when the pipe is closed, so that it never outlives its worker. It
-ignores the signals that a terminal or a service manager sends to the whole process group: the worker decides when it ends.
+handler that is registered with it. The child ends with its worker: by the kernel on Linux (``parent_death``), and when the pipe is
+closed. It ignores the signals that a terminal or a service manager sends to the whole process group: the worker decides when it ends.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from howdah.standard_streams import open_closed_ones
 from howdah.worker.calls import ClaimRef, NewEvent, claim_ref
 from howdah.worker.progress.tracker import LeftOut, Tracker, Unwritten
 from howdah.worker.run import endings, log_capture
+from howdah.worker.run.parent_death import die_with_worker
 from howdah.worker.run.run import Run, RunServices
 
 log = logging.getLogger("howdah.worker")
@@ -88,6 +89,7 @@ class Stopped(BaseException):
 
 def main(pipe: Connection, module: str, begin: Callable[[], None] | None) -> None:
     """Run the child. It is ready once it has imported the module that its worker will probably need."""
+    die_with_worker()
     open_closed_ones()
     forks.keep_channel(pipe)
     if begin is not None:

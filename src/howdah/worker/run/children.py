@@ -25,8 +25,8 @@ from howdah.db.database import Database
 from howdah.errors import HowdahError
 from howdah.handlers import outcome
 from howdah.handlers.handler import Handler
-from howdah.handlers.outcome import Crashed, Ending, Interrupted
-from howdah.model.job import Job
+from howdah.handlers.outcome import Crashed, Ending, Failed, Interrupted
+from howdah.model.job import Job, why_unreadable
 from howdah.worker.run.child import STOP_SIGNAL, Assignment, Flushed, Reports, main, packed
 from howdah.worker.run.run import Run
 
@@ -57,7 +57,8 @@ class Children:
         self._database = database
         self._begin = begin
         self._context = multiprocessing.get_context("spawn")
-        # Its own thread: handlers may use all threads of the loop's executor.
+        # Its own thread: handlers may use all threads of the loop's executor. All children are started in it, and it must live for
+        # as long as they do: Linux kills a child when the thread ends that started it.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "howdah-children")
         self._idle: list[Child] = []
         self._all: set[Child] = set()
@@ -77,6 +78,9 @@ class Children:
 
     async def run(self, run: Run, child: Child) -> Ending:
         """Run a job in a reserved child. Returns its ending."""
+        reason = why_unreadable(run.jobs[0])
+        if reason is not None:
+            return Failed(reason, give_up=True)
         return await child.perform(self._assignment(run), run)
 
     def _take_idle(self) -> Child | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import threading
 import uuid
@@ -124,7 +125,9 @@ class Completer:
         """Wait until the reports of a job are written, unless the job is locked. Return whether they are."""
         if threading.get_ident() != self._thread:
             flushed = self.aflush(tracker, ends=ends)
-            return asyncio.run_coroutine_threadsafe(flushed, self._loop).result()
+            # In a context of its own: what the driver logs meanwhile is not the handler's.
+            flushing = contextvars.Context().run(asyncio.run_coroutine_threadsafe, flushed, self._loop)
+            return flushing.result()
         # The loop is blocked until this returns.
         if not ends:
             return tracker.ref not in self._buffer or self._buffer.write_now(tracker, self._database.run)

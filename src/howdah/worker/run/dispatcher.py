@@ -1,8 +1,12 @@
 """The dispatcher: holds the jobs of a worker from their claim until their end is written.
 
     arrived ──→ waiting ──→ starting ──→ running ──→ ended ──→ written
-       └─ already started by the claim ──→─┘
+       │           └─ started ahead ────→─┤
+       ├─ started, because a slot is free ─┘
        └─ a suspect ──→ in line for a child process of its own
+
+A job that its claim started ahead waits for a slot as others do, and begins without a write. The database does not know
+when. So a call that takes longer than expected is noted there while it runs.
 
 In all of this the database decides: every write contains the token of the claim, and one that is too late changes nothing.
 """
@@ -22,7 +26,7 @@ from howdah.checks.context import Context
 from howdah.db.database import Database
 from howdah.db.outage import Backoff
 from howdah.handlers.handler import AnyHandler
-from howdah.handlers.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted
+from howdah.handlers.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted, NotBegun
 from howdah.model.codec import PLAIN
 from howdah.model.failure import describe, loggable
 from howdah.model.job import Job, why_unreadable
@@ -46,6 +50,10 @@ log = logging.getLogger("howdah.worker")
 
 LAUNCHES_IN_A_TURN = 100
 """Runs that are launched in one turn of the loop. More would keep everything else on it waiting."""
+MOST_IN_THREADS = 1_000
+"""Calls that may wait for a thread, if their handlers are quick: a thread that is done takes the next one by itself."""
+NOTED_AFTER = 0.5
+"""Seconds of a call, after which the database is told that a job which its claim started ahead has begun."""
 MOST_UNWRITTEN = 5_000
 """Endings that may wait to be written before nothing more is claimed."""
 
@@ -82,8 +90,12 @@ class Dispatcher:
         self.groups = slot_groups(handlers.values(), options)
         self.throughput = ThroughputMeter()
         self.suspects = Suspects(max(1, min(4, options.children)), self._start_suspect)
+        self._launching: set[SlotGroup] = set()
+        """Groups of which more calls can be made, in the next turn of the loop."""
         self._to_launch: deque[tuple[SlotGroup, Sequence[Job]]] = deque()
-        self._completer = Completer(database, connection, context, self._on_written, lambda: bool(self._to_launch))
+        """Calls of jobs that were started because slots are free."""
+        more_comes = lambda: bool(self._launching or self._to_launch)  # noqa: E731
+        self._completer = Completer(database, connection, context, self._on_written, more_comes)
         self._database = database
         self._context = context
         self._options = options
@@ -103,6 +115,8 @@ class Dispatcher:
         self._no_runs.set()
         for group in self.groups:
             group.on_time = functools.partial(self._fill_soon, group)
+            if group.kind == "thread" and not middleware and not isinstance(group, BatchGroup):
+                group.reach = max(group.slots, MOST_IN_THREADS)
 
     # For the claimers
 
@@ -127,7 +141,7 @@ class Dispatcher:
         # A handler may have enqueued jobs of any other type. That matters only if the worker drains the queue.
         for group in self.groups if drain else (self._group_by_type[handler.name],):
             group.activity += 1
-            if drain or handler.ordered:
+            if drain or handler.has_flow:
                 group.look.set()
         if drain:
             self.check_drained()
@@ -143,26 +157,31 @@ class Dispatcher:
         group.take(jobs, claim, by_age=by_age)
         begun: list[Job] = []
         suspects: list[Job] = []
+        waiting: list[Job] = []
+        started = {id(job) for job in claim.jobs[: claim.started] if job.status == "running"}
         for job in jobs:
             self.held[claim_ref(job)] = job
             if job.crashes:
                 suspects.append(job)
-            elif job.status == "running":
+            elif id(job) in started:
                 begun.append(job)
             else:
-                group.wait(job, first=by_age)
+                waiting.append(job)
+        group.wait(waiting, first=by_age)
         if begun:
             self._launch_soon(group, [begun] if isinstance(group, BatchGroup) else [[job] for job in begun])
         for job in suspects:
             if self.closed or not self.suspects.add(group, job):
-                self._hand_back(group, [job])
+                self._hand_back(group, [job], NotBegun())
         self._fill_soon(group)
 
     def _can_be_read(self, job: Job) -> bool:
         reason = why_unreadable(job)
         if reason is not None:
             self.held[claim_ref(job)] = job
-            self._completer.end(job, Failed(reason, delay=UNREADABLE_DELAY))
+            # A codec may lack a key that another worker has. What Python itself cannot read, no worker can.
+            for_good = self._context.codec is PLAIN
+            self._completer.end(job, Failed(reason, delay=None if for_good else UNREADABLE_DELAY, give_up=for_good))
         return reason is None
 
     # Jobs start
@@ -179,14 +198,29 @@ class Dispatcher:
         for handler in handlers:
             self._job_ended(handler)
         for group in groups:
-            if not group.waiting or self.closed or self.suspects.alone:
-                continue
-            starting = group.next_calls()
+            self._launching.discard(group)
+            if group.waiting and not (self.closed or self.suspects.alone):
+                self._fill(group)
+
+    def _fill(self, group: SlotGroup) -> None:
+        """Call handlers with jobs that were started ahead, and start others, as far as there are slots."""
+        starting: list[Sequence[Job]] = []
+        launched = 0
+        while launched < LAUNCHES_IN_A_TURN and (call := group.next_call()):
             if group.in_children:
-                for (job,) in starting:
-                    self._spawn(self._start_in_child(group, job))
-            elif starting:
-                self._spawn(self._start(group, starting))
+                self._spawn(self._start_in_child(group, call[0]))
+            elif call[0].status == "running":
+                launched += 1
+                self._launch(group, call, noted=False)
+            else:
+                starting.append(call)
+        if starting:
+            self._spawn(self._start(group, starting))
+        if launched == LAUNCHES_IN_A_TURN:
+            self._launching.add(group)
+            self._fill_soon(group)
+        if launched:
+            group.room.set()
 
     async def _start(self, group: SlotGroup, starting: Sequence[Sequence[Job]]) -> None:
         begun = await self._completer.start([job for jobs in starting for job in jobs])
@@ -242,22 +276,24 @@ class Dispatcher:
             self._leave_slot(group, job)
             self._gone(group, job)
 
-    def _launch(self, group: SlotGroup, jobs: Sequence[Job], child: Child | None = None) -> None:
+    def _launch(self, group: SlotGroup, jobs: Sequence[Job], child: Child | None = None, *, noted: bool = True) -> None:
         if self.closed or (self.suspects.alone and self.suspects.alone != jobs[0].id):
             if child is not None:
                 self._children.put_back(child)
             self._refuse(group, jobs)
             return
-        run = Run(group.handlers[jobs[0].job_type], jobs, self._services)
+        run = Run(group.handlers[jobs[0].job_type], jobs, self._services, noted=noted)
         for job in jobs:
             self.runs[id(job)] = run
         self._no_runs.clear()
         Invocation(self._executor, run, child).start()
+        if run.began is not None:
+            group.call_began(run.began)
 
     def _refuse(self, group: SlotGroup, jobs: Sequence[Job]) -> None:
         """Hand back jobs that arrived, or were started, when the worker was already stopping."""
         self._leave_slot(group, jobs[0])
-        self._hand_back(group, jobs)
+        self._hand_back(group, jobs, Interrupted())
 
     def _leave_slot(self, group: SlotGroup, job: Job) -> None:
         if job.crashes:
@@ -296,12 +332,14 @@ class Dispatcher:
         """Called when the handler of a run returned, raised or was abandoned."""
         run.close()
         group = self._group_by_type[run.handler.name]
-        seconds = time.monotonic() - run.started
+        seconds = run.seconds
+        if run.took is not None and run.began is not None:
+            group.call_began(run.began)  # in a thread
         self._leave_slot(group, run.jobs[0])
-        group.release(run.jobs, seconds)
+        group.release(run.jobs, None if run.began is None else seconds)
         for job, ending in zip(run.jobs, made, strict=True):
             del self.runs[id(job)]
-            if ending is None or isinstance(ending, Interrupted):
+            if ending is None or isinstance(ending, Interrupted | NotBegun):
                 self.throughput.released(job)
                 if ending is not None and run.reason == "shutdown":
                     self.summary.counts["interrupted"] += 1
@@ -379,12 +417,18 @@ class Dispatcher:
         claims = [group.last_claim for group in self.groups if group.last_claim is not None]
         since = None if not claims else timedelta(seconds=time.monotonic() - max(claims))
         measured = self.throughput.snapshot()
-        return {"running": len(self.runs), "since_claim": since, "leaked": self.leaked, "throughput": measured}
+        waiting = sum(max(group.busy - group.slots, 0) for group in self.groups)
+        running = max(len(self.runs) - waiting, 0)
+        return {"running": running, "since_claim": since, "leaked": self.leaked, "throughput": measured}
 
-    def take_from_line(self, job: Job) -> None:
-        """A waiting job was cancelled, or taken from this worker."""
+    def take_from_line(self, job: Job, *, still_held: bool) -> None:
+        """A waiting job was cancelled, or taken from this worker. One that was started ahead is still held."""
         group = self._group_by_type[job.job_type]
-        if group.take_waiting(lambda other: other.id == job.id):
+        if not group.take_waiting(lambda other: other.id == job.id):
+            return
+        if still_held:
+            self._hand_back(group, [job], NotBegun())
+        else:
             self._gone(group, job)
 
     def start_no_more(self) -> None:
@@ -397,25 +441,43 @@ class Dispatcher:
         """Hand back what has not been started."""
         self._hand_back_line()
         for group, job in self.suspects.clear():
-            self._hand_back(group, [job])
+            self._hand_back(group, [job], NotBegun())
 
     def hand_back_hoarded(self) -> None:
         """Hand back jobs that were claimed ahead of others that turned out to be slow: other workers may run them sooner."""
         for group in self.groups:
-            if group.waiting and group.is_stuck():
-                self._hand_back(group, group.take_waiting())
+            if (group.waiting or group.busy > group.slots) and group.is_stuck():
+                self._hand_back_line_of(group)
+
+    def note_begun(self) -> None:
+        """Tell the database of jobs that were started ahead, and have run for longer than expected."""
+        late = [run for run in self.runs.values() if not run.noted and run.seconds >= NOTED_AFTER]
+        if late:
+            self._spawn(self._note_begun(late))
+
+    async def _note_begun(self, runs: Sequence[Run]) -> None:
+        begun = await self._completer.start([job for run in runs for job in run.jobs])
+        for run in runs:
+            run.noted = run.jobs[0].id in begun
 
     def _hand_back_line(self) -> None:
         while self._to_launch:
             self._refuse(*self._to_launch.popleft())
         for group in self.groups:
-            self._hand_back(group, group.take_waiting())
+            self._hand_back_line_of(group)
 
-    def _hand_back(self, group: SlotGroup, jobs: Sequence[Job]) -> None:
+    def _hand_back_line_of(self, group: SlotGroup) -> None:
+        self._hand_back(group, group.take_waiting(), NotBegun())
+        if group.busy > group.slots:  # calls wait for a thread, too
+            for run in [run for run in self.runs.values() if run.began is None]:
+                if run.handler.name in group.handlers:
+                    run.withdraw()
+
+    def _hand_back(self, group: SlotGroup, jobs: Sequence[Job], ending: Interrupted | NotBegun) -> None:
         group.release(jobs)
         for job in jobs:
             self.throughput.released(job)
-            self._completer.end(job, Interrupted())
+            self._completer.end(job, ending)
 
     def fence(self) -> None:
         """Let go of everything, before other workers may take it."""

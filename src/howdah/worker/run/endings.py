@@ -25,6 +25,7 @@ from howdah.handlers.outcome import (
     Fail,
     Failed,
     Interrupted,
+    NotBegun,
     Outcome,
     Retry,
     Snooze,
@@ -156,7 +157,7 @@ def counted_as(ending: Ending, status: str | None) -> str:
             return "retried"
         case Snoozed() if status == "pending":
             return "snoozed"
-        case Interrupted() if status == "pending":
+        case Interrupted() | NotBegun() if status == "pending":
             return "handed_back"
         case _:
             return status
@@ -164,7 +165,7 @@ def counted_as(ending: Ending, status: str | None) -> str:
 
 def log_ending(job: Job, ending: Ending, status: str | None, *, is_private: bool) -> None:
     """Log how a job ended, without its arguments; if values are encrypted, also without its error."""
-    if status is None and not isinstance(ending, Interrupted):
+    if status is None and not isinstance(ending, Interrupted | NotBegun):
         log.warning(
             "the end of %s %s came too late and changed nothing: the job was no longer held by this worker",
             job.job_type,

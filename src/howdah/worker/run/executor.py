@@ -12,11 +12,12 @@ import asyncio
 import contextvars
 import functools
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from howdah.errors import InvalidArguments
-from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted
+from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted, NotBegun
 from howdah.model.failure import describe, traceback_of
 from howdah.model.job import Job
 from howdah.worker.run import endings, log_capture
@@ -88,11 +89,13 @@ class Invocation:
         run, loop = self.run, self._executor.loop
         run.on_stop = self._stop
         if (timeout := run.timeout) is not None:
-            self._timers.append(loop.call_later(timeout, run.stop, "timed out"))
+            self._timers.append(loop.call_later(timeout, self._time_passed, timeout))
         if run.handler.kind == "thread" and self.child is None and not self._executor.middleware:
             # Nothing of it is on the loop: it needs no task.
             self._start_in_thread(contextvars.copy_context())
-        elif CAN_BE_EAGER and loop.get_task_factory() is None:
+            return
+        run.began = time.monotonic()
+        if CAN_BE_EAGER and loop.get_task_factory() is None:
             # Its first step is taken at once: a handler that never waits costs the loop nothing. A longer name would cost
             # more than all the rest; log_capture knows the run of a task.
             name, work = run.handler.name, self._run()
@@ -107,13 +110,14 @@ class Invocation:
         try:
             arguments = self.run.arguments()
             self._bound = True
+            self.run.on_withdraw = self._withdraw
             self._call_in_thread(arguments, self._on_result, context)
         except BaseException as error:  # noqa: BLE001
             # As in _run: also an error of a type's own conversion concerns its job alone.
             self._on_result(None, error)
 
     def _call_in_thread(self, arguments: dict[str, Any], on_result: OnResult, context: contextvars.Context) -> None:
-        function = functools.partial(self.run.handler.function, **arguments)
+        function = functools.partial(_timed, self.run, arguments)
         self._thread = self._executor.threads.call(function, on_result, context, self.run.handler.name)
 
     async def _run(self) -> None:
@@ -215,7 +219,7 @@ class Invocation:
     def _finish(self, made: Sequence[Ending | None]) -> None:
         run = self.run
         self.done = True
-        run.on_stop = None
+        run.on_stop = run.on_withdraw = None
         for timer in self._timers:
             timer.cancel()
         if run.by_handler or run.lost or run.reason == "lost":
@@ -229,7 +233,25 @@ class Invocation:
 
     # Stopping it
 
+    def _time_passed(self, timeout: float) -> None:
+        """The timeout has passed since the call was made. It counts from its beginning."""
+        began = self.run.began
+        left = timeout if began is None else began + timeout - time.monotonic()
+        if left > 0:
+            self._timers.append(self._executor.loop.call_later(left, self._time_passed, timeout))
+        else:
+            self.run.stop("timed out")
+
+    def _withdraw(self) -> bool:
+        """Take the call back if it still waits for a thread."""
+        if self.done or self._thread is None or not self._thread.withdraw():
+            return False
+        self._finish([Interrupted() if self.run.noted else NotBegun()] * len(self.run.jobs))
+        return True
+
     def _stop(self, reason: StopReason) -> None:
+        if self.run.on_withdraw is not None and self._withdraw():
+            return
         leeway = LEEWAY[reason]
         if self.child is not None:
             leeway = CHILD_LEEWAY if reason == "cancelled" else leeway
@@ -259,6 +281,15 @@ class Invocation:
             self.child.kill()
         if self._task is not None and (self._thread is not None or self.child is not None):
             self._task.cancel()
+
+
+def _timed(run: Run, arguments: dict[str, Any]) -> Any:
+    """Call the handler in its thread."""
+    run.began = began = time.monotonic()
+    try:
+        return run.handler.function(**arguments)
+    finally:
+        run.took = time.monotonic() - began
 
 
 def _wrapped(middleware: Middleware, inner: Next) -> Next:

@@ -104,19 +104,25 @@ class Run:
         "_only",
         "_trackers",
         "asked",
+        "began",
         "by_handler",
         "cancelled",
         "handler",
         "jobs",
         "lost",
+        "noted",
         "on_stop",
+        "on_withdraw",
         "reason",
         "resources",
         "services",
-        "started",
+        "took",
     )
 
-    def __init__(self, handler: Handler[Any, Any], jobs: Sequence[Job], services: RunServices) -> None:
+    def __init__(
+        self, handler: Handler[Any, Any], jobs: Sequence[Job], services: RunServices, *, noted: bool = True
+    ) -> None:
+        """noted: the database knows that the jobs have begun. Otherwise their claim started them ahead."""
         self.handler = handler
         self.jobs = jobs
         self.services = services
@@ -130,7 +136,13 @@ class Run:
         """The jobs that the handler completed itself."""
         self.on_stop: Callable[[StopReason], None] | None = None
         """Stops the call, while that is possible."""
-        self.started = time.monotonic()
+        self.on_withdraw: Callable[[], bool] | None = None
+        """Takes the call back if it waits for a thread."""
+        self.noted = noted
+        self.began: float | None = None
+        """When the handler was called, by the monotonic clock."""
+        self.took: float | None = None
+        """How long the handler ran, if a thread measured that: the loop would measure its own delay too."""
         self._trackers: dict[uuid.UUID, Tracker] = {}
         self._only: Tracker | None = None
         self._closed = False
@@ -177,6 +189,18 @@ class Run:
         self.cancelled = True
         if self.on_stop is not None:
             self.on_stop(reason)
+
+    def withdraw(self) -> None:
+        """Take the call back, unless it has begun."""
+        if self.on_withdraw is not None:
+            self.on_withdraw()
+
+    @property
+    def seconds(self) -> float:
+        """How long the handler has run."""
+        if self.took is not None:
+            return self.took
+        return 0.0 if self.began is None else time.monotonic() - self.began
 
     def is_cancelled(self, job: Job) -> bool:
         return self.cancelled or job.id in self.asked

@@ -8,12 +8,11 @@ of the worker look at or change.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import Any
+from datetime import datetime
 
 from howdah.handlers.handler import AnyHandler
 from howdah.model.job import Job
@@ -21,9 +20,15 @@ from howdah.worker.calls import Claim, Demand
 from howdah.worker.options import WorkerOptions
 
 AHEAD = 0.1
-"""Seconds of work that may wait here, claimed but not started. More would hoard jobs and delay urgent ones."""
-MOST_IN_HAND = 1_000
-"""Jobs that run or wait. With so many slots nothing waits: a job that its claim starts costs one write less."""
+"""Seconds of work that may wait here. More would hoard jobs and delay urgent ones."""
+MOST_IN_HAND = 2_000
+"""Jobs that run or wait. With so many slots nothing waits."""
+INSTANT = 0.001
+"""Seconds on average, up to which jobs that wait here are started by their claim: each write costs more than such a job."""
+AHEAD_STARTED = 0.02
+"""Seconds of their work that may wait here. What users see as running begins within milliseconds."""
+MOST_NOTED = 100
+"""Jobs of such types that a claim notes as begun: so many begin in one turn of the loop."""
 
 
 class SlotGroup:
@@ -36,8 +41,13 @@ class SlotGroup:
         self.kind = handlers[0].kind
         self.in_children = self.kind == "process"
         """Each job waits for a child process that is ready: none is started by its claim."""
+        self.reach = slots
+        """Calls that may be made at once. Threads take calls in turn, so that more of them than there are slots may be in their line."""
         self.busy = 0
-        self.waiting: list[tuple[tuple[Any, ...], Job]] = []
+        """Calls that have been made, and have not ended."""
+        self._line: deque[Job] = deque()
+        self._first: deque[Job] = deque()
+        """Jobs that begin before the line: they have waited longest."""
         self.on_time: Callable[[], None] = lambda: None
         """Called when the waiting jobs have waited long enough."""
         self.undeclared: Set[str] = frozenset()
@@ -61,12 +71,17 @@ class SlotGroup:
         self._bound: set[str] = set()
         """The types of which the last claim asked for fewer jobs than there was room for."""
         self._ahead = 0
-        self._last_start = 0.0
+        self._last_begin = 0.0
 
     def wake(self, bucket: int | None = None) -> None:
         """There may be a job to claim, of a type in this bucket."""
         if bucket is None or not self.buckets or bucket in self.buckets:
             self.look.set()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for a slot: claimed, or started ahead by their claim."""
+        return len(self._line) + len(self._first)
 
     # What to claim
 
@@ -76,7 +91,7 @@ class SlotGroup:
         As many jobs as there are free slots, and, while all of them are quick, some more that wait here. No type gets a
         smaller share than the others, unless its handler has a limit: that would break the order.
         """
-        waiting = len(self.waiting)
+        waiting = self.waiting + max(self.busy - self.slots, 0)
         free = max(self.slots - self.busy - waiting, 0)
         # Many at once: a claim for each job that has left the line would cost more than the job.
         room = free + (self._ahead - waiting if waiting <= self._ahead // 2 else 0)
@@ -91,21 +106,29 @@ class SlotGroup:
         size = max(asked.values())
         quick = [name for name in asked if self._quick(name)] if size > free else None
         start = 0 if self.in_children else min(free, size)
-        return Demand(list(asked), list(asked.values()) if min(asked.values()) < room else None, size, start, quick)
+        start_ahead = not self.in_children and self._are_instant(asked if quick is None else quick)
+        if start_ahead:
+            start = min(start, MOST_NOTED)
+        limits_asked = list(asked.values()) if min(asked.values()) < room else None
+        return Demand(list(asked), limits_asked, size, start, quick, start_ahead)
 
     def is_stuck(self) -> bool:
         """Whether waiting jobs that were expected to be quick have waited for long. Then none is claimed ahead."""
-        if self.busy < self.slots or time.monotonic() - self._last_start < 5 * AHEAD:
+        if self.busy < self.slots or time.monotonic() - self._last_begin < 5 * AHEAD:
             return False
         self._ahead = 0
         return True
 
     def _quick(self, name: str) -> int:
-        """How many jobs of a type, beyond the slots, make about AHEAD seconds of work; 0 if that is unknown or they are slow."""
+        """How many jobs of a type, beyond the slots, may wait here; 0 if it is unknown how long they take, or they are slow."""
         seconds = self._seconds.get(name)
         if seconds is None or seconds > AHEAD or self.handlers[name].concurrency is not None:
             return 0
-        return max(min(int(self.slots * AHEAD / max(seconds, 1e-6)), MOST_IN_HAND) - self.slots, 0)
+        ahead = AHEAD_STARTED if seconds < INSTANT else AHEAD
+        return max(min(int(self.slots * ahead / max(seconds, 1e-6)), MOST_IN_HAND) - self.slots, 0)
+
+    def _are_instant(self, names: Iterable[str]) -> bool:
+        return all(self._seconds.get(name, INSTANT) < INSTANT for name in names)
 
     def _limit(self, handler: AnyHandler, free: int, room: int) -> int:
         """All the room, or what the handler's own concurrency leaves of the free slots."""
@@ -140,24 +163,36 @@ class SlotGroup:
                 seconds = None
         self.room.set()
 
-    def wait(self, job: Job, *, first: bool = False) -> None:
-        """Put a job into the line."""
-        heapq.heappush(self.waiting, ((not first, -job.priority, job.run_at, job.id, job.token), job))
+    def wait(self, jobs: Sequence[Job], *, first: bool = False) -> None:
+        """Put the jobs of a claim into the line. Both are in the order in which jobs begin."""
+        line = self._first if first else self._line
+        if line and jobs and _place(jobs[0]) < _place(line[-1]):
+            ordered = sorted([*line, *jobs], key=_place)
+            line.clear()
+            line.extend(ordered)
+        else:
+            line.extend(jobs)
 
-    def next_calls(self) -> list[Sequence[Job]]:
-        """The calls of handlers that can be made with the waiting jobs. Their slots are taken."""
-        calls: list[Sequence[Job]] = []
-        self._last_start = time.monotonic()
-        while self.waiting and self.busy < self.slots:
-            calls.append([heapq.heappop(self.waiting)[1]])
-            self.busy += 1
-        return calls
+    def next_call(self) -> Sequence[Job] | None:
+        """The jobs of the next call of a handler. Its slot is taken. None: no job waits, or no slot is free."""
+        line = self._first or self._line
+        if not line or self.busy >= (self.reach if line[0].status == "running" else self.slots):
+            return None
+        self.busy += 1
+        return (line.popleft(),)
+
+    def call_began(self, when: float) -> None:
+        """A handler was called."""
+        self._last_begin = when
 
     def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
         """Take jobs out of the line."""
-        taken = [job for _, job in self.waiting if which(job)]
-        self.waiting = [entry for entry in self.waiting if not which(entry[1])]
-        heapq.heapify(self.waiting)
+        taken: list[Job] = []
+        for line in (self._first, self._line):
+            taken += [job for job in line if which(job)]
+            left = [job for job in line if not which(job)]
+            line.clear()
+            line.extend(left)
         return taken
 
 
@@ -172,28 +207,27 @@ class BatchGroup(SlotGroup):
         self._alarm: asyncio.TimerHandle | None = None
 
     def demand(self, most: int) -> Demand | None:
-        free = 0 if self.busy >= self.slots else min(self.batch.size - len(self.waiting), most)
+        free = 0 if self.busy >= self.slots else min(self.batch.size - self.waiting, most)
         if free <= 0 or not self.undeclared.isdisjoint(self.handlers):
             return None
         # Without a wait the claim itself makes the batch, and starts it in the same write.
         start = free if not self.batch.wait and not self.waiting else 0
         return Demand(list(self.handlers), None, free, start)
 
-    def wait(self, job: Job, *, first: bool = False) -> None:
-        super().wait(job, first=first)
-        if self._since is None:
+    def wait(self, jobs: Sequence[Job], *, first: bool = False) -> None:
+        super().wait(jobs, first=first)
+        if jobs and self._since is None:
             self._since = time.monotonic()
             self._alarm = asyncio.get_running_loop().call_later(self.batch.wait, self.on_time)
 
-    def next_calls(self) -> list[Sequence[Job]]:
-        calls: list[Sequence[Job]] = []
-        while self.waiting and self.busy < self.slots and self._is_time():
-            size = min(self.batch.size, len(self.waiting))
-            self.busy += 1
-            calls.append([heapq.heappop(self.waiting)[1] for _ in range(size)])
-            if not self.waiting:
-                self._reset()
-        return calls
+    def next_call(self) -> Sequence[Job] | None:
+        if not self.waiting or self.busy >= self.slots or not self._is_time():
+            return None
+        self.busy += 1
+        call = [(self._first or self._line).popleft() for _ in range(min(self.batch.size, self.waiting))]
+        if not self.waiting:
+            self._reset()
+        return call
 
     def is_stuck(self) -> bool:
         return False
@@ -205,7 +239,7 @@ class BatchGroup(SlotGroup):
         return taken
 
     def _is_time(self) -> bool:
-        full = len(self.waiting) >= self.batch.size
+        full = self.waiting >= self.batch.size
         return full or (self._since is not None and time.monotonic() - self._since >= self.batch.wait * 0.999)
 
     def _reset(self) -> None:
@@ -213,6 +247,11 @@ class BatchGroup(SlotGroup):
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+
+
+def _place(job: Job) -> tuple[int, datetime, uuid.UUID]:
+    """Jobs begin in this order."""
+    return -job.priority, job.run_at, job.id
 
 
 def slot_groups(handlers: Iterable[AnyHandler], options: WorkerOptions) -> list[SlotGroup]:

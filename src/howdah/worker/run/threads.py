@@ -211,6 +211,14 @@ class ThreadCall:
             self._is_over = True
             return not self.abandoned
 
+    def withdraw(self) -> bool:
+        """Take the call back. False if it has begun."""
+        with self._lock:
+            if self._has_begun or self.abandoned:
+                return False
+            self.abandoned = True
+            return True
+
     def abandon(self) -> bool:
         """Abandon the thread, and let another take its place. False if the call has ended meanwhile."""
         with self._lock:

@@ -118,7 +118,7 @@ class Show:
         self._board.special = workload.enqueue_all(self._queue, self._jobs)
         self._look()
         enqueued = sum(kind.count or 0 for kind in self._board.kinds)
-        self._board.add(f"{enqueued:,} jobs are enqueued, the urgent ones last")
+        self._board.add(f"{enqueued:,} jobs are enqueued, the urgent ones last; a schedule adds more")
 
     def _start_workers(self) -> None:
         names = {self._workers.start(f"demo-{number}").name for number in range(1, WORKERS + 1)}

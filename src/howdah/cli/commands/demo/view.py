@@ -199,7 +199,9 @@ def conclusion(kinds: Sequence[Kind], made: Sequence[TypeSummary]) -> tuple[bool
     ended = f"{completed:,} completed, {failed} failed for good, {cancelled} cancelled"
     if missing or left:
         return False, f"{missing} of the enqueued jobs are missing, and {left} have not ended: {ended}."
-    return True, f"Nothing was lost: all {total:,} jobs have ended, {ended}."
+    scheduled = sum(each.jobs for kind, each in zip(kinds, made, strict=True) if not kind.count)
+    from_schedule = f" ({total - scheduled:,} enqueued, {scheduled} by the schedule)" if scheduled else ""
+    return True, f"Nothing was lost: all {total:,} jobs{from_schedule} have ended, {ended}."
 
 
 def _summary(kind: Kind, jobs: Sequence[Job], began: datetime | None) -> TypeSummary:

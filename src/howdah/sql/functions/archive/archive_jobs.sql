@@ -18,7 +18,9 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_types varchar[];
-    v_ordered_types varchar[];
+    v_flow_types varchar[];
+    v_key_types varchar[];
+    v_flow_keys text[];
 BEGIN
     WITH ended AS MATERIALIZED (
         SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
@@ -31,14 +33,15 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, progress_report
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
-            current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta,
-            CASE WHEN progress_report IS NOT NULL THEN howdah.with_seq(progress_report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END
+            current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta, unique_key,
+            CASE WHEN progress_report IS NOT NULL THEN howdah.with_seq(progress_report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END,
+            flow_key
         FROM deleted
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
@@ -60,13 +63,16 @@ BEGIN
             jsonb_strip_nulls(jsonb_build_object('cause', coalesce(p_cause, ended_as), 'error', nullif(error, p_cause)))
         FROM deleted WHERE progress_report IS NOT NULL AND NOT p_noted
     )
-    SELECT array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE order_key IS NOT NULL)
-    INTO v_types, v_ordered_types
+    SELECT
+        array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE flow_key IS NOT NULL),
+        array_agg(job_type) FILTER (WHERE order_key IS NOT NULL), array_agg(flow_key) FILTER (WHERE order_key IS NOT NULL)
+    INTO v_types, v_flow_types, v_key_types, v_flow_keys
     FROM deleted;
     PERFORM howdah.notify_watchers(v_types);
-    IF v_ordered_types IS NOT NULL THEN
-        -- The next job of an ordered type may start.
-        PERFORM howdah.notify_workers(v_ordered_types);
+    IF v_flow_types IS NOT NULL THEN
+        -- A key, or a limit, has room again.
+        PERFORM howdah.notify_workers(v_flow_types);
+        PERFORM howdah.end_rests(v_key_types, v_flow_keys) WHERE v_key_types IS NOT NULL;
     END IF;
 END
 $$;

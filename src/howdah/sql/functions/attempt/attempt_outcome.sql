@@ -8,13 +8,17 @@
 --   lease passed   the sweep (unregistered holder)      claimed, running  spent     now, or failed
 --   recovered      a plain client                       claimed, running  spent     now, or failed
 --   worker died    the sweep, or a plain client         running           spent     now, or failed; crashes + 1
+--   worker died    the sweep, or a plain client         started ahead     refunded  now; interruptions + 1
 --   worker died    the sweep, or a plain client         claimed           refunded  now
 --   crashed        its worker (a child process died)    running           spent     now, or failed; crashes + 1
 --   cancelled      its worker                           claimed, running  spent     cancelled
 --   released       its worker                           claimed           refunded  now
+--   released       its worker                           started ahead     refunded  now
 --   interrupted    its worker, at the end of the grace  running           refunded  now, a bounded number of times
 --   interrupted    its worker, at the end of the grace  claimed           refunded  now
 --   snoozed        its worker                           running           refunded  at the time that it asked for
+--
+-- Started ahead is a running job of which no started_at is noted: it waits in its worker, or has just begun.
 --
 -- A job whose cancellation was requested ends as cancelled, whatever the cause. There is no row if the cause does not fit the status.
 -- It has no search_path of its own, so that the planner can inline it. Callers pin theirs.
@@ -45,23 +49,33 @@ AS $$
         counted.interruptions,
         CASE WHEN p_cause <> 'cancelled' AND message.error IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'attempt', p_job.attempts, 'token', p_job.token, 'at', howdah.clock(), 'worker', p_job.worker_id,
-            'started_at', p_job.started_at, 'kind', p_cause, 'error', message.error, 'traceback', left(p_traceback, 1000000)
+            'started_at', howdah.begun_at(p_job.status, p_job.started_at, p_job.claimed_at), 'kind', p_cause, 'error', message.error, 'traceback', left(p_traceback, 1000000)
         )) END,
         -- No event for a job that was released before it started, or that put itself off.
         CASE WHEN decided.status <> 'pending'
                 OR (p_cause NOT IN ('released', 'snoozed') AND NOT (verdict.refunded AND p_job.status = 'claimed'))
         THEN jsonb_strip_nulls(jsonb_build_object(
-            'cause', p_cause, 'worker', p_job.worker_id, 'started_at', p_job.started_at, 'error', message.error
+            'cause', p_cause, 'worker', p_job.worker_id, 'started_at', howdah.begun_at(p_job.status, p_job.started_at, p_job.claimed_at), 'error', message.error
         )) END
     FROM (
         SELECT
-            p_job.crashes + CASE WHEN p_cause IN ('worker died', 'crashed') AND p_job.status = 'running' THEN 1 ELSE 0 END AS crashes,
-            p_job.interruptions + CASE WHEN p_cause = 'interrupted' AND p_job.status = 'running' THEN 1 ELSE 0 END AS interruptions
+            p_job.crashes + CASE
+                WHEN p_cause IN ('worker died', 'crashed') AND p_job.status = 'running' AND NOT known.may_not_have_begun THEN 1 ELSE 0
+            END AS crashes,
+            p_job.interruptions + CASE
+                WHEN (p_cause = 'interrupted' AND p_job.status = 'running') OR known.may_not_have_begun THEN 1 ELSE 0
+            END AS interruptions,
+            known.may_not_have_begun
+        FROM (
+            -- Once only: from then on, the job is noted before it begins. Otherwise a job that kills its workers would never be found.
+            SELECT p_cause = 'worker died' AND p_job.status = 'running' AND p_job.started_at IS NULL
+                AND p_job.interruptions = 0 AND p_job.attempts < p_job.max_attempts AS may_not_have_begun
+        ) AS known
     ) AS counted
     CROSS JOIN howdah.settings AS s
     LEFT JOIN howdah.types AS t ON t.job_type = p_job.job_type
     CROSS JOIN LATERAL (
-        SELECT p_cause IN ('released', 'snoozed')
+        SELECT p_cause IN ('released', 'snoozed') OR counted.may_not_have_begun
             OR (p_cause IN ('worker died', 'interrupted') AND p_job.status = 'claimed')
             OR (p_cause = 'interrupted' AND counted.interruptions <= s.max_interruptions) AS refunded
     ) AS verdict
@@ -80,7 +94,7 @@ AS $$
     ) AS occurred
     CROSS JOIN LATERAL (
         SELECT CASE
-            WHEN p_cause = 'worker died' AND p_job.status = 'running' THEN
+            WHEN p_cause = 'worker died' AND p_job.status = 'running' AND NOT counted.may_not_have_begun THEN
                 format('worker %s died while it ran the job (worker died %s)', p_job.worker_id, occurred.in_words)
             WHEN p_cause = 'crashed' THEN
                 format('%s (worker died %s)', coalesce(left(p_error, 1000000), 'the process that ran the job died'), occurred.in_words)
@@ -101,7 +115,7 @@ AS $$
     ) AS message
     WHERE CASE p_cause
         WHEN 'crashed' THEN p_job.status = 'running'
-        WHEN 'released' THEN p_job.status = 'claimed'
+        WHEN 'released' THEN p_job.status = 'claimed' OR (p_job.status = 'running' AND p_job.started_at IS NULL)
         WHEN 'snoozed' THEN p_job.status = 'running'
         WHEN 'timed out' THEN p_job.status = 'running'
         WHEN 'stalled' THEN p_job.status = 'running'

@@ -17,6 +17,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_completed uuid[];
+    v_flow_types varchar[];
 BEGIN
     IF pg_column_size(p_results) > 65536 THEN
         PERFORM howdah.check_size(p_results, 'a result');
@@ -30,14 +31,15 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, progress_report
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key
         )
         SELECT
-            id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, howdah.clock(),
+            id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, howdah.begun_at(status, started_at, claimed_at), howdah.clock(),
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, 100, events_count, job_type, 'completed', data, key, order_key, worker_id,
-            current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta,
-            CASE WHEN progress_report IS NOT NULL THEN (howdah.with_seq(progress_report, 1) - 'eta') || '{"percent": 100}' END
+            current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta, unique_key,
+            CASE WHEN progress_report IS NOT NULL THEN (howdah.with_seq(progress_report, 1) - 'eta') || '{"percent": 100}' END,
+            flow_key
         FROM deleted
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
@@ -48,15 +50,18 @@ BEGIN
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
             howdah.clock(), id, token, howdah.seq_of(progress_report) + 1, attempts, job_type, 'status', 'completed',
-            jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', started_at))
+            jsonb_strip_nulls(jsonb_build_object('cause', 'completed', 'worker', worker_id, 'started_at', howdah.begun_at(status, started_at, claimed_at)))
         FROM deleted WHERE progress_report IS NOT NULL
     ), notified AS MATERIALIZED (
         SELECT howdah.notify_watchers(array_agg(job_type)) FROM counted
     )
-    SELECT array_agg(done.id) INTO v_completed FROM (
-        -- The next job of an ordered type may start. (At most one of each type is held, so this happens for few.)
-        SELECT id, CASE WHEN order_key IS NOT NULL THEN howdah.notify_workers(ARRAY[job_type]) END FROM deleted
-    ) AS done CROSS JOIN notified;
+    SELECT array_agg(deleted.id), array_agg(DISTINCT deleted.job_type) FILTER (WHERE deleted.flow_key IS NOT NULL)
+    INTO v_completed, v_flow_types
+    FROM deleted CROSS JOIN notified;
+    IF v_flow_types IS NOT NULL THEN
+        -- A key, or a limit, has room again.
+        PERFORM howdah.notify_workers(v_flow_types);
+    END IF;
     RETURN QUERY SELECT unnest(v_completed);
     IF cardinality(v_completed) IS DISTINCT FROM cardinality(p_ids) THEN
         -- A client repeats a call whose reply was lost: what this very claim has completed counts as completed.

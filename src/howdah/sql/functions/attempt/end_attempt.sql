@@ -30,6 +30,8 @@ DECLARE
     v_crashes int[];
     v_interruptions int[];
     v_notes jsonb[];
+    v_flow_keys text[];
+    v_ordered boolean[];
 BEGIN
     WITH claim AS MATERIALIZED (
         SELECT DISTINCT ON (c.id, c.token) c.*
@@ -53,9 +55,12 @@ BEGIN
         array_agg(e.refund),
         array_agg(e.crashes),
         array_agg(e.interruptions),
-        array_agg(e.note || jsonb_build_object('attempt', (held.job).attempts, 'token', (held.job).token))
-    INTO v_ids, v_job_types, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes
+        array_agg(e.note || jsonb_build_object('attempt', (held.job).attempts, 'token', (held.job).token)),
+        array_agg(howdah.flow_key_of(t.keyed, t.per, (held.job).data, (held.job).flow_key)),
+        array_agg(t.ordered)
+    INTO v_ids, v_job_types, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes, v_flow_keys, v_ordered
     FROM held
+    LEFT JOIN howdah.types AS t ON t.job_type = (held.job).job_type
     CROSS JOIN LATERAL howdah.attempt_outcome(
         held.job, p_cause, held.error, held.traceback, held.run_at, coalesce(held.give_up, false)
     ) AS e;
@@ -71,8 +76,11 @@ BEGIN
             interruptions = v.interruptions,
             last_error = coalesce(v.error, j.last_error),
             errors = howdah.with_error(j.errors, v.entry),
-            -- The type may have become ordered, or unordered, while the job was held.
-            order_key = (SELECT '' FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.ordered),
+            -- The rules of the type may have changed while the job was held.
+            flow_key = v.flow_key,
+            order_key = CASE WHEN v.ordered THEN v.flow_key END,
+            line = CASE WHEN v.status = 'pending' THEN howdah.line_of(v.flow_key, v.run_at) END,
+            started_at = CASE WHEN p_cause = 'released' THEN j.started_at ELSE howdah.begun_at(j.status, j.started_at, j.claimed_at) END,
             worker_id = NULL,
             claimed_at = NULL,
             lease = NULL,
@@ -81,8 +89,9 @@ BEGIN
             generation = NULL,
             progress_report = CASE WHEN v.note IS NULL THEN j.progress_report ELSE howdah.with_seq(coalesce(j.progress_report, '{}'), 1) - 'eta' END,
             own_write = NOT j.own_write
-        FROM unnest(v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes)
-            AS v (id, status, error, entry, run_at, refund, crashes, interruptions, note)
+        FROM unnest(
+            v_ids, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes, v_flow_keys, v_ordered
+        ) AS v (id, status, error, entry, run_at, refund, crashes, interruptions, note, flow_key, ordered)
         WHERE j.id = ANY (v_ids) AND j.id = v.id
         RETURNING j.id, j.job_type, j.progress_report, v.status AS next_status, v.run_at AS next_run_at, v.note
     )
@@ -101,8 +110,9 @@ BEGIN
     HAVING count(*) > 0;
     PERFORM howdah.notify_watchers(v_job_types);
     PERFORM howdah.notify_workers(array_agg(DISTINCT v.job_type))
-    FROM unnest(v_job_types, v_statuses, v_run_ats) AS v (job_type, status, run_at)
-    WHERE v.status = 'pending' AND v.run_at <= howdah.clock() + interval '2 seconds'
+    FROM unnest(v_job_types, v_statuses, v_run_ats, v_flow_keys) AS v (job_type, status, run_at, flow_key)
+    -- Its key, or a limit, has room again.
+    WHERE v.flow_key IS NOT NULL OR (v.status = 'pending' AND v.run_at <= howdah.clock() + interval '2 seconds')
     HAVING count(*) > 0;
 
     RETURN QUERY

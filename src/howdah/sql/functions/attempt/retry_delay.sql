@@ -12,17 +12,19 @@ BEGIN
         -- Not an error: a sweep ends many jobs at once, and one job with an invalid policy must not stop it. See check_options.
         RETURN NULL;
     END IF;
-    v_delay := (p_policy ->> 'delay')::float8;
-    v_max := coalesce((p_policy ->> 'max')::float8, 3600);
-    v_jitter := coalesce((p_policy ->> 'jitter')::float8, 0);
+    -- Rounded to a millionth: a smaller number may be one that no float8 can hold, or whose product with another one is.
+    v_delay := round((p_policy ->> 'delay')::numeric, 6);
+    v_max := coalesce(round((p_policy ->> 'max')::numeric, 6), 3600);
+    v_jitter := coalesce(round((p_policy ->> 'jitter')::numeric, 6), 0);
     v_seconds := CASE p_policy ->> 'kind'
         WHEN 'none' THEN 0
         WHEN 'fixed' THEN v_delay
         WHEN 'linear' THEN v_delay * p_attempts
         -- The exponent is capped because 2^1024 is an error, not a long time.
-        WHEN 'exponential' THEN v_delay * power(coalesce((p_policy ->> 'factor')::float8, 2), least(greatest(p_attempts - 1, 0), 60))
+        WHEN 'exponential' THEN
+            v_delay * power(coalesce(round((p_policy ->> 'factor')::numeric, 6), 2)::float8, least(greatest(p_attempts, 1) - 1, 60))
     END;
-    v_seconds := least(v_seconds, v_max);
+    v_seconds := least(greatest(v_seconds, 0), v_max);
     RETURN make_interval(secs => least(v_seconds * (1 + v_jitter * (random() - 0.5) * 2), v_max));
 END
 $$;

@@ -24,7 +24,7 @@ DECLARE
 BEGIN
     IF p_lanes IS NULL OR p_wanted < 1 THEN
         RETURN v_picked;
-    ELSIF EXISTS (SELECT FROM unnest(p_lanes) AS l WHERE l.ordered OR l.max_jobs < p_wanted) THEN
+    ELSIF EXISTS (SELECT FROM unnest(p_lanes) AS l WHERE l.max_jobs < p_wanted) THEN
         RETURN howdah.claim_one_by_one(p_lanes, p_wanted, p_include_crashed);
     END IF;
 
@@ -43,7 +43,7 @@ BEGIN
                     CASE WHEN known.covers THEN v_known_run_at ELSE l.run_at END AS run_at,
                     CASE WHEN known.covers THEN v_known_id ELSE l.id END AS id
                 FROM unnest(p_lanes, v_chunks) WITH ORDINALITY
-                    AS l (job_type, priority, run_at, id, ordered, max_jobs, chunk, number)
+                    AS l (job_type, priority, run_at, id, keyed, max_jobs, chunk, number)
                 CROSS JOIN LATERAL (SELECT (l.run_at, l.id) <= (v_known_run_at, v_known_id) AS covers) AS known
             ) AS l
         ), sample AS MATERIALIZED (

@@ -2,8 +2,7 @@
 -- and are merged by waiting time alone.
 CREATE OR REPLACE FUNCTION howdah.claim_oldest(
     p_job_types varchar[],
-    p_mosts int[],
-    p_ordered_types varchar[],
+    p_limits int[],
     p_wanted int,
     p_include_crashed boolean
 ) RETURNS uuid[]
@@ -15,7 +14,7 @@ DECLARE
 BEGIN
     WITH RECURSIVE lane AS (
         SELECT named.job_type, named.max_jobs, 2147483648 AS priority, NULL::timestamptz AS run_at, NULL::uuid AS id
-        FROM unnest(p_job_types, p_mosts) AS named (job_type, max_jobs)
+        FROM unnest(p_job_types, p_limits) AS named (job_type, max_jobs)
         UNION ALL
         SELECT lane.job_type, lane.max_jobs, head.priority, head.run_at, head.id
         FROM lane
@@ -27,13 +26,8 @@ BEGIN
             LIMIT 1
         ) AS head
     )
-    SELECT array_agg(ROW(l.job_type, l.priority, l.run_at, l.id, l.ordered, l.max_jobs)::howdah.lane_head) INTO v_lanes
-    FROM (
-        SELECT lane.job_type, lane.priority::int, lane.run_at, lane.id, false AS ordered, lane.max_jobs
-        FROM lane WHERE lane.run_at <= howdah.clock()
-        UNION ALL
-        SELECT h.*, true, 1 FROM howdah.ordered_heads(p_ordered_types) AS h WHERE p_ordered_types IS NOT NULL
-    ) AS l;
+    SELECT array_agg(ROW(lane.job_type, lane.priority::int, lane.run_at, lane.id, false, lane.max_jobs)::howdah.lane_head) INTO v_lanes
+    FROM lane WHERE lane.run_at <= howdah.clock();
     RETURN howdah.claim_level(v_lanes, p_wanted, p_include_crashed);
 END
 $$;

@@ -12,12 +12,12 @@ AS $$
 BEGIN
     RETURN (
         WITH RECURSIVE named AS MATERIALIZED (
-            SELECT DISTINCT n.job_type, coalesce(t.ordered, false) AS ordered
+            SELECT DISTINCT n.job_type, coalesce(t.keyed, false) AS keyed
             FROM unnest(p_job_types) AS n (job_type)
             LEFT JOIN howdah.types AS t ON t.job_type = n.job_type
             WHERE t.paused_at IS NULL
         ), lane AS (
-            SELECT named.job_type, 2147483648 AS priority, 0 AS steps FROM named WHERE NOT named.ordered
+            SELECT named.job_type, 2147483648 AS priority, 0 AS steps FROM named WHERE NOT named.keyed
             UNION ALL
             SELECT lane.job_type, head.priority, lane.steps + 1
             FROM lane
@@ -29,25 +29,6 @@ BEGIN
                 LIMIT 1
             ) AS head
             WHERE lane.steps < 100
-        ), ordered_head AS (
-            SELECT named.job_type, 2147483648 AS priority, NULL::timestamptz AS first_due_at, NULL::timestamptz AS run_at
-            FROM named WHERE named.ordered
-            UNION ALL
-            SELECT head.job_type, step.priority, step.first_due_at, step.run_at
-            FROM ordered_head AS head
-            CROSS JOIN LATERAL (
-                SELECT
-                    j.priority::bigint AS priority, j.first_due_at,
-                    CASE WHEN j.status = 'pending' AND j.attempts < j.max_attempts
-                        THEN greatest(j.run_at, j.first_due_at)
-                    END AS run_at
-                FROM howdah.live AS j
-                WHERE j.job_type = head.job_type AND j.order_key = '' AND j.priority < head.priority
-                ORDER BY j.priority DESC, j.first_due_at, j.id
-                LIMIT 1
-            ) AS step
-            -- All jobs after a head that was due before wait for that head, not for a time.
-            WHERE head.first_due_at IS NULL OR head.first_due_at > howdah.clock()
         )
         SELECT least(
             min(next.run_at) - howdah.clock(),
@@ -65,7 +46,24 @@ BEGIN
                 LIMIT 1
             ) AS soonest
             UNION ALL
-            SELECT ordered_head.run_at FROM ordered_head
+            SELECT soonest.run_at
+            FROM named
+            CROSS JOIN LATERAL (
+                (
+                    SELECT j.run_at FROM howdah.live AS j
+                    WHERE j.line = 'later' AND j.status = 'pending' AND j.job_type = named.job_type
+                    ORDER BY j.run_at
+                    LIMIT 1
+                )
+                UNION ALL
+                (
+                    SELECT k.rests_until FROM howdah.flow_keys AS k
+                    WHERE k.job_type = named.job_type AND k.rests_until > howdah.clock()
+                    ORDER BY k.rests_until
+                    LIMIT 1
+                )
+            ) AS soonest
+            WHERE named.keyed
         ) AS next
         WHERE next.run_at > howdah.clock() AND next.run_at < 'infinity'
     );
@@ -73,6 +71,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.next_due IS
     'The time until the first job of these types that is not due yet becomes due; NULL if there is none, or if all wait for'
-    ' other jobs. Paused types do not count, and of an ordered type only the job that may be next does. At most a second for a type with'
+    ' other jobs. Paused types and keys do not count. At most a second for a type with'
     ' a hundred priorities or more: then only the highest are looked at.';
 REVOKE ALL ON FUNCTION howdah.next_due FROM PUBLIC;

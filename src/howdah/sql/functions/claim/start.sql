@@ -18,16 +18,18 @@ BEGIN
     RETURN QUERY
     UPDATE howdah.live AS j SET
         status = 'running',
-        started_at = howdah.clock(),
+        started_at = CASE WHEN j.status = 'running' THEN j.claimed_at ELSE howdah.clock() END,
         deadline_at = howdah.clock() + j.timeout,
         lease_until = howdah.lease_clock() + j.lease,
         own_write = NOT j.own_write
     FROM unnest(p_ids, p_tokens) AS begun (id, token)
     WHERE j.id = ANY (p_ids) AND j.id = begun.id AND j.token = begun.token
         -- Not the predicate of the index of held jobs: these must be found by their ids.
-        AND j.status NOT IN ('pending', 'running')
+        AND j.status <> 'pending' AND (j.status <> 'running' OR j.started_at IS NULL)
     RETURNING j.id;
 END
 $$;
-COMMENT ON FUNCTION howdah.start IS 'Marks claimed jobs as running. Returns the ids that it changed: only those may be run.';
+COMMENT ON FUNCTION howdah.start IS
+    'Marks claimed jobs as running, and notes that jobs which their claim started ahead have begun. Returns the ids that it changed: only'
+    ' those may be run.';
 REVOKE ALL ON FUNCTION howdah.start FROM PUBLIC;

@@ -14,7 +14,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     p_parent_id uuid DEFAULT NULL,
     p_workflow_id uuid DEFAULT NULL,
     p_expires_in interval DEFAULT NULL,
-    p_alone boolean DEFAULT false
+    p_alone boolean DEFAULT false,
+    p_flow_key text DEFAULT NULL
 ) RETURNS TABLE (
     id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
     timeout interval, expires_at timestamptz, retry_policy jsonb
@@ -32,10 +33,19 @@ DECLARE
     v_is_new boolean := p_id IS NULL;
     v_id uuid;
 BEGIN
-    PERFORM howdah.check_job_type(p_job_type);
-    PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
+    -- Every enqueue comes here, and most calls of these checks would find nothing. They are repeated inline, to save the calls.
+    IF p_job_type IS NULL OR p_job_type = '' OR length(p_job_type) > 50 OR p_job_type ~ '[[:cntrl:]]' THEN
+        PERFORM howdah.check_job_type(p_job_type);
+    END IF;
+    IF num_nonnulls(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in) > 0 THEN
+        PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
+    END IF;
     IF p_key IS NOT NULL THEN
         PERFORM howdah.check_keys(ARRAY[p_key]);
+    END IF;
+    IF p_flow_key IS NOT NULL THEN
+        PERFORM howdah.check_keys(ARRAY[p_flow_key], 'flow key');
+        PERFORM howdah.use_keys(ARRAY[p_job_type]);
     END IF;
     IF p_meta IS NOT NULL THEN
         PERFORM howdah.check_meta(p_meta);
@@ -53,30 +63,32 @@ BEGIN
             -- No conflict is possible here, and ON CONFLICT would cost WAL.
             INSERT INTO howdah.live AS j (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
-                timeout, expires_at, retry_policy, meta, parent_id, workflow_id
+                timeout, expires_at, retry_policy, meta, parent_id, workflow_id, flow_key, line
             )
             SELECT
                 v_new_id, p_job_type, coalesce(p_data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
-                job.max_attempts, p_key, job.order_key, job.timeout, job.expires_at, job.retry_policy,
-                p_meta, p_parent_id, p_workflow_id
+                job.max_attempts, p_key, CASE WHEN job.ordered THEN flow.key END, job.timeout, job.expires_at, job.retry_policy,
+                p_meta, p_parent_id, p_workflow_id, flow.key, howdah.line_of(flow.key, job.run_at)
             FROM howdah.with_type_defaults(
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
+            CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, p_data, p_flow_key) AS key) AS flow
             RETURNING
                 j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
             INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
         ELSE
             INSERT INTO howdah.live AS j (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
-                timeout, expires_at, retry_policy, meta, parent_id, workflow_id
+                timeout, expires_at, retry_policy, meta, parent_id, workflow_id, flow_key, line
             )
             SELECT
                 v_new_id, p_job_type, coalesce(p_data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
-                job.max_attempts, p_key, job.order_key, job.timeout, job.expires_at, job.retry_policy,
-                p_meta, p_parent_id, p_workflow_id
+                job.max_attempts, p_key, CASE WHEN job.ordered THEN flow.key END, job.timeout, job.expires_at, job.retry_policy,
+                p_meta, p_parent_id, p_workflow_id, flow.key, howdah.line_of(flow.key, job.run_at)
             FROM howdah.with_type_defaults(
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
+            CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, p_data, p_flow_key) AS key) AS flow
             ON CONFLICT DO NOTHING
             RETURNING
                 j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy

@@ -11,7 +11,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue_many(
     p_retry_policy jsonb DEFAULT NULL,
     p_meta jsonb DEFAULT NULL,
     p_return_ids boolean DEFAULT false,
-    p_expires_in interval DEFAULT NULL
+    p_expires_in interval DEFAULT NULL,
+    p_flow_keys text[] DEFAULT NULL
 ) RETURNS TABLE (enqueued bigint, ids uuid[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -30,20 +31,25 @@ BEGIN
     IF pg_column_size(p_data) > 65536 THEN
         PERFORM howdah.check_size(p_data, 'the data of a job');
     END IF;
+    IF p_flow_keys IS NOT NULL THEN
+        PERFORM howdah.check_keys(array_remove(p_flow_keys, NULL), 'flow key');
+        PERFORM howdah.use_keys(ARRAY[p_job_type]);
+    END IF;
     IF p_keys IS NULL THEN
         WITH added AS (
             INSERT INTO howdah.live (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout,
-                expires_at, retry_policy, meta
+                expires_at, retry_policy, meta, flow_key, line
             )
             SELECT
                 (v_high || to_hex(v_low + item.place))::uuid, p_job_type, coalesce(item.data, '{}'), job.priority,
-                job.run_at, job.run_at, howdah.clock(), job.max_attempts, job.order_key, job.timeout,
-                job.expires_at, job.retry_policy, p_meta
+                job.run_at, job.run_at, howdah.clock(), job.max_attempts, CASE WHEN job.ordered THEN flow.key END, job.timeout,
+                job.expires_at, job.retry_policy, p_meta, flow.key, howdah.line_of(flow.key, job.run_at)
             FROM howdah.with_type_defaults(
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
-            CROSS JOIN unnest(p_data) WITH ORDINALITY AS item (data, place)
+            CROSS JOIN unnest(p_data, p_flow_keys) WITH ORDINALITY AS item (data, flow_key, place)
+            CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, item.data, item.flow_key) AS key) AS flow
             RETURNING id
         )
         SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
@@ -56,16 +62,17 @@ BEGIN
         WITH added AS (
             INSERT INTO howdah.live (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key, timeout,
-                expires_at, retry_policy, meta
+                expires_at, retry_policy, meta, flow_key, line
             )
             SELECT
                 (v_high || to_hex(v_low + item.place))::uuid, p_job_type, coalesce(item.data, '{}'), job.priority,
-                job.run_at, job.run_at, howdah.clock(), job.max_attempts, item.key, job.order_key, job.timeout,
-                job.expires_at, job.retry_policy, p_meta
+                job.run_at, job.run_at, howdah.clock(), job.max_attempts, item.key, CASE WHEN job.ordered THEN flow.key END, job.timeout,
+                job.expires_at, job.retry_policy, p_meta, flow.key, howdah.line_of(flow.key, job.run_at)
             FROM howdah.with_type_defaults(
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
-            CROSS JOIN unnest(p_data, p_keys) WITH ORDINALITY AS item (data, key, place)
+            CROSS JOIN unnest(p_data, p_keys, p_flow_keys) WITH ORDINALITY AS item (data, key, flow_key, place)
+            CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, item.data, item.flow_key) AS key) AS flow
             -- By key, because two bulks that insert the same keys in different orders would deadlock.
             ORDER BY item.key, item.place
             ON CONFLICT DO NOTHING

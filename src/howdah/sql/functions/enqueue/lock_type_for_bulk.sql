@@ -5,8 +5,8 @@
 -- A transaction that already holds such a lock, for this type or another, does not wait for a second one. Two transactions that each
 -- hold one and wait for another could deadlock though they have no key in common.
 --
--- Any login can take such a lock, by its number. A bulk that holds it also writes to the table of jobs, which no outsider can do. So
--- this waits as long as a holder writes to it, and for a minute at most.
+-- Any login can take such a lock, by its number. A bulk that holds it also writes to the table of jobs, or of unique keys, which no
+-- outsider can do. So this waits as long as a holder writes to one of them, and for a minute at most.
 CREATE OR REPLACE FUNCTION howdah.lock_type_for_bulk(p_job_type varchar, p_shared boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -51,7 +51,7 @@ BEGIN
             AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
         HAVING NOT bool_or(EXISTS (
             SELECT FROM pg_catalog.pg_locks AS w
-            WHERE w.virtualtransaction = l.virtualtransaction AND w.relation = 'howdah.live'::regclass
+            WHERE w.virtualtransaction = l.virtualtransaction AND w.relation IN ('howdah.live'::regclass, 'howdah.uniques'::regclass)
                 AND w.mode = 'RowExclusiveLock' AND w.granted
         ));
         IF v_holders IS NOT NULL OR clock_timestamp() >= v_give_up_at THEN

@@ -11,8 +11,8 @@ CREATE OR REPLACE FUNCTION howdah.with_type_defaults(
     p_expires_in interval,
     p_retry_policy jsonb
 ) RETURNS TABLE (
-    priority int, run_at timestamptz, max_attempts int, order_key text, timeout interval, expires_at timestamptz,
-    retry_policy jsonb
+    priority int, run_at timestamptz, max_attempts int, timeout interval, expires_at timestamptz, retry_policy jsonb,
+    keyed boolean, per text, ordered boolean
 )
 LANGUAGE sql STABLE
 AS $$
@@ -20,10 +20,12 @@ AS $$
         coalesce(p_priority, t.priority, 100),
         due.at,
         coalesce(p_max_attempts, t.max_attempts, 3),
-        CASE WHEN t.ordered THEN '' END,
         coalesce(p_timeout, t.timeout),
         coalesce(p_expires_at, due.at + coalesce(p_expires_in, t.expires_in)),
-        coalesce(p_retry_policy, t.retry_policy)
+        coalesce(p_retry_policy, t.retry_policy),
+        t.keyed,
+        t.per,
+        t.ordered
     FROM (SELECT coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) AS at) AS due
     LEFT JOIN howdah.types AS t ON t.job_type = p_job_type
 $$;

@@ -18,7 +18,7 @@ BEGIN
     END IF;
     v_from := greatest(v_job.run_at, howdah.clock());
     -- Up to a limit the jobs are counted one by one; an exact number beyond it would cost more than it is worth.
-    IF v_job.order_key IS NULL THEN
+    IF v_job.flow_key IS NULL THEN
         SELECT count(*) INTO ahead FROM (
             SELECT FROM howdah.live AS j
             WHERE j.status = 'pending' AND j.attempts < j.max_attempts AND j.job_type = v_job.job_type
@@ -30,18 +30,18 @@ BEGIN
             LIMIT 100001
         ) AS before;
     ELSE
-        -- In the order in which they first fell due: a job that backs off keeps its place, and a held job comes first.
+        -- Those of its key, in the order in which they first fell due: a job that backs off keeps its place, and held jobs come first.
         SELECT count(*), greatest(v_from, max(before.run_at)) INTO ahead, v_from FROM (
             SELECT j.run_at FROM howdah.live AS j
-            WHERE j.job_type = v_job.job_type AND j.order_key = v_job.order_key AND j.status = 'pending'
+            WHERE j.job_type = v_job.job_type AND j.flow_key = v_job.flow_key AND j.status = 'pending'
                 AND j.priority > v_job.priority AND j.first_due_at <= v_from
             UNION ALL
             SELECT j.run_at FROM howdah.live AS j
-            WHERE j.job_type = v_job.job_type AND j.order_key = v_job.order_key AND j.status = 'pending'
+            WHERE j.job_type = v_job.job_type AND j.flow_key = v_job.flow_key AND j.status = 'pending'
                 AND j.priority = v_job.priority AND (j.first_due_at, j.id) < (v_job.first_due_at, v_job.id)
             UNION ALL
             SELECT j.run_at FROM howdah.live AS j
-            WHERE j.job_type = v_job.job_type AND j.order_key = v_job.order_key AND j.status IN ('claimed', 'running')
+            WHERE j.job_type = v_job.job_type AND j.flow_key = v_job.flow_key AND j.status IN ('claimed', 'running')
             LIMIT 100001
         ) AS before;
     END IF;
@@ -49,7 +49,7 @@ BEGIN
     ahead := least(ahead, 100000);
     SELECT
         count(*), sum(p.per_second) FILTER (WHERE p.per_second >= 0),
-        CASE WHEN v_job.order_key IS NULL THEN sum(greatest(w.capacity::bigint - w.running, 0)) END
+        CASE WHEN v_job.flow_key IS NULL THEN sum(greatest(w.capacity::bigint - w.running, 0)) END
     INTO v_workers, per_second, v_free
     FROM howdah.workers AS w
     CROSS JOIN LATERAL (SELECT howdah.number_in(w.throughput -> v_job.job_type -> 'per_second') AS per_second) AS m
@@ -58,19 +58,20 @@ BEGIN
         SELECT CASE WHEN m.per_second > 0 THEN greatest(m.per_second, 1e-300)::float8 WHEN m.per_second = 0 THEN 0 END AS per_second
     ) AS p
     WHERE w.heartbeat_at >= howdah.lease_clock() - w.lease AND v_job.job_type = ANY (w.job_types);
-    because := CASE
+    because := coalesce(CASE WHEN v_job.flow_key IS NOT NULL THEN howdah.flow_obstacle(v_job) END, CASE
         WHEN v_from = 'infinity' THEN 'it waits for other jobs'
         WHEN EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = v_job.job_type AND t.paused_at IS NOT NULL)
         THEN 'its type is paused'
         WHEN v_workers = 0 THEN 'no live worker handles this type'
         WHEN ahead > 0 AND coalesce(per_second, 0) = 0 THEN 'no worker has measured the throughput of this type yet'
         WHEN NOT exact THEN 'there are too many jobs before it to count'
-    END;
+    END);
     IF because IS NULL THEN
         -- Free slots start that many jobs at once; only the others wait for running jobs to end.
-        starts_at := v_from + make_interval(secs => least(
+        -- A time that was chosen may be the last that there is: nothing can be added to it.
+        starts_at := greatest(v_from, least(v_from, timestamptz '290000-01-01') + make_interval(secs => least(
             CASE WHEN ahead = 0 THEN 0 ELSE greatest(ahead - coalesce(v_free, 0), 0) / greatest(per_second, 1e-9) END, 3e9
-        ));
+        )));
     END IF;
     RETURN NEXT;
 END

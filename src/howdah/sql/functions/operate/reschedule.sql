@@ -10,14 +10,22 @@ DECLARE
     v_due timestamptz := coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock());
     v_ids uuid[];
     v_job_types varchar[];
+    v_flow_types varchar[];
+    v_flow_keys text[];
 BEGIN
     WITH changed AS (
-        UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due, own_write = NOT j.own_write
+        UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due, line = howdah.line_of(j.flow_key, v_due), own_write = NOT j.own_write
         -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
         WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
-        RETURNING j.id, j.job_type
+        RETURNING j.id, j.job_type, j.flow_key
     )
-    SELECT array_agg(id), array_agg(DISTINCT job_type) INTO v_ids, v_job_types FROM changed;
+    SELECT
+        array_agg(id), array_agg(DISTINCT job_type), array_agg(job_type) FILTER (WHERE flow_key IS NOT NULL),
+        array_agg(flow_key) FILTER (WHERE flow_key IS NOT NULL)
+    INTO v_ids, v_job_types, v_flow_types, v_flow_keys FROM changed;
+    IF v_flow_types IS NOT NULL THEN
+        PERFORM howdah.end_rests(v_flow_types, v_flow_keys);
+    END IF;
     IF v_job_types IS NOT NULL AND v_due <= howdah.clock() + interval '2 seconds' THEN
         PERFORM howdah.notify_workers(v_job_types);
     END IF;

@@ -11,33 +11,42 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_asked uuid[] := p_ids;
     v_ids uuid[];
     v_job_types varchar[];
 BEGIN
+    IF EXISTS (SELECT FROM howdah.archive AS a WHERE a.id = ANY (p_ids) AND a.unique_key IS NOT NULL) THEN
+        v_asked := howdah.retryable(p_ids);
+    END IF;
     WITH ended AS MATERIALIZED (
-        SELECT a.* FROM howdah.archive AS a WHERE a.id = ANY (p_ids) ORDER BY a.id FOR UPDATE
+        SELECT a.* FROM howdah.archive AS a WHERE a.id = ANY (v_asked) ORDER BY a.id FOR UPDATE
     ), revived AS (
         INSERT INTO howdah.live (
             id, token, run_at, first_due_at, created_at, expires_at, timeout, parent_id, workflow_id,
             priority, attempts, max_attempts, crashes, interruptions, progress, events_count, job_type, status,
-            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, progress_report
+            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, line
         )
         SELECT
             id, howdah.next_token(token), howdah.clock(), howdah.clock(), created_at, NULL, timeout, parent_id,
             workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
-            data, key, (SELECT '' FROM howdah.types AS t WHERE t.job_type = ended.job_type AND t.ordered),
-            NULL, last_error, errors, checkpoint, retry_policy, meta,
+            data, key, CASE WHEN flow.ordered THEN flow.its_key END,
+            NULL, last_error, errors, checkpoint, retry_policy, meta, unique_key,
             -- The progress of the earlier run does not apply to the new one; its history (points) stays.
             CASE WHEN progress_report IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
                 'seq', howdah.seq_of(progress_report) + 1, 'points', progress_report -> 'points', 'step', progress_report -> 'step'
-            )) END
+            )) END,
+            flow.its_key, howdah.line_of(flow.its_key, howdah.clock())
         FROM ended
+        CROSS JOIN LATERAL (
+            SELECT howdah.flow_key_of(t.keyed, t.per, ended.data, ended.flow_key) AS its_key, t.ordered
+            FROM (SELECT) AS it LEFT JOIN howdah.types AS t ON t.job_type = ended.job_type
+        ) AS flow
         -- A live job may have taken its key: then the ended one stays where it is.
         ON CONFLICT DO NOTHING
         RETURNING id, job_type, token, progress_report
     ), deleted AS (
         DELETE FROM howdah.archive AS a USING revived
-        WHERE a.id = ANY (p_ids) AND a.id = revived.id
+        WHERE a.id = ANY (v_asked) AND a.id = revived.id
     ), noted AS (
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
@@ -54,5 +63,5 @@ END
 $$;
 COMMENT ON FUNCTION howdah.retry IS
     'Makes ended jobs pending again under the same id, with no attempts spent and the old errors kept. Returns the jobs that it changed;'
-    ' a job whose key a live job has taken is left as it is.';
+    ' a job whose key, or unique key, a live job has taken is left as it is.';
 REVOKE ALL ON FUNCTION howdah.retry FROM PUBLIC;

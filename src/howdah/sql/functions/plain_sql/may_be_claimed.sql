@@ -8,20 +8,22 @@ DECLARE
 BEGIN
     IF p_job.run_at > v_now OR p_job.expires_at <= v_now THEN
         RETURN false;
-    ELSIF p_job.order_key IS NOT NULL THEN
+    ELSIF EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job.job_type AND t.paused_at IS NOT NULL) THEN
+        RETURN false;
+    ELSIF p_job.flow_key IS NOT NULL THEN
         BEGIN
-            IF p_job.id = ANY (howdah.claim_ordered(p_job.job_type, true)) THEN
+            IF howdah.flow_room(p_job.job_type, 1, '{}') > 0 AND howdah.key_allows(p_job) THEN
                 RETURN true;
             END IF;
-            -- Releases the row of the type that claim_ordered has locked: the transaction of the client may take long.
+            -- Releases the rows of the type and the key that these have locked: the transaction of the client may take long.
             RAISE EXCEPTION USING ERRCODE = 'JQ000';
         EXCEPTION
             WHEN SQLSTATE 'JQ000' THEN
                 RETURN false;
         END;
     END IF;
-    RETURN NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job.job_type AND t.paused_at IS NOT NULL);
+    RETURN true;
 END
 $$;
-COMMENT ON FUNCTION howdah.may_be_claimed IS 'Whether a pending job is due, its type is not paused, and its order allows it. Internal.';
+COMMENT ON FUNCTION howdah.may_be_claimed IS 'Whether a pending job is due, its type is not paused, and its key allows it. Internal.';
 REVOKE ALL ON FUNCTION howdah.may_be_claimed FROM PUBLIC;

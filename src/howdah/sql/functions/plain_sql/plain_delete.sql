@@ -14,9 +14,9 @@ BEGIN
     END IF;
     DELETE FROM howdah.events AS e WHERE e.job_id = ANY (ARRAY(SELECT g.id FROM gone AS g));
     PERFORM howdah.notify_watchers(array_agg(DISTINCT gone.job_type)) FROM gone HAVING count(*) > 0;
-    -- The next job of an ordered type may start.
+    -- A key, or a limit, has room again.
     PERFORM howdah.notify_workers(array_agg(t.job_type)) FROM howdah.types AS t
-    WHERE t.ordered AND t.job_type IN (SELECT gone.job_type FROM gone) HAVING count(*) > 0;
+    WHERE t.keyed AND t.job_type IN (SELECT gone.job_type FROM gone) HAVING count(*) > 0;
     RETURN NULL;
 END
 $$;

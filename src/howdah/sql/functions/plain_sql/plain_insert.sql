@@ -17,7 +17,7 @@ BEGIN
     INSERT INTO howdah.live (
         id, job_type, priority, status, data, progress, current_stage, events_count, worker_id, claimed_at, created_at, started_at,
         completed_at, attempts, max_attempts, last_error, token, run_at, first_due_at, lease, lease_until, deadline_at, expires_at,
-        timeout, order_key, retry_policy
+        timeout, retry_policy, flow_key, order_key, line
     )
     SELECT
         m.*, CASE WHEN m.status = 'pending' THEN 0 ELSE 1 END,
@@ -27,9 +27,11 @@ BEGIN
         CASE WHEN m.status IN ('claimed', 'running') THEN howdah.lease_clock() + interval '10 minutes' END,
         CASE WHEN m.status = 'running' THEN howdah.clock() + howdah.clamp_interval(t.timeout) END,
         howdah.clock() + howdah.clamp_interval(t.expires_in), howdah.clamp_interval(t.timeout),
-        CASE WHEN t.ordered AND m.status IN ('pending', 'claimed', 'running') THEN '' END, t.retry_policy
+        t.retry_policy, flow.key, CASE WHEN t.ordered AND m.status IN ('pending', 'claimed', 'running') THEN flow.key END,
+        CASE WHEN m.status = 'pending' THEN howdah.line_of(flow.key, howdah.clock()) END
     FROM moved AS m
-    LEFT JOIN howdah.types AS t ON t.job_type = m.job_type;
+    LEFT JOIN howdah.types AS t ON t.job_type = m.job_type
+    CROSS JOIN LATERAL (SELECT howdah.flow_key_of(t.keyed, t.per, m.data, NULL) AS key) AS flow;
     -- Checked after the INSERT, because that may have waited for the very transaction that ended a job of this id.
     v_existing := howdah.has_ended(v_ids);
     IF v_existing IS NOT NULL THEN

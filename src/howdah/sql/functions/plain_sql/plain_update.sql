@@ -28,7 +28,8 @@ BEGIN
         RAISE EXCEPTION 'the id of a job cannot be changed' USING ERRCODE = 'JQ005';
     ELSIF NEW.job_type IS DISTINCT FROM OLD.job_type THEN
         PERFORM howdah.check_job_type(NEW.job_type);
-        NEW.order_key := (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered);
+        NEW.flow_key := NULL;
+        NEW := howdah.with_flow(NEW);
     END IF;
     IF pg_column_size(NEW.data) > 65536 AND NEW.data IS DISTINCT FROM OLD.data THEN
         PERFORM howdah.check_size(ARRAY[NEW.data], 'data');
@@ -66,6 +67,7 @@ BEGIN
     END IF;
 
     IF v_is_held THEN
+        NEW.line := NULL;
         IF v_was_held AND (
             NEW.attempts <> OLD.attempts OR NEW.worker_id IS DISTINCT FROM coalesce(OLD.worker_id, NEW.worker_id)
             OR (OLD.status = 'running' AND NEW.status = 'claimed')
@@ -108,7 +110,9 @@ BEGIN
     NEW.lease_until := NULL;
     NEW.deadline_at := NULL;
     NEW.generation := NULL;
-    v_note := jsonb_build_object('cause', NEW.status, 'worker', OLD.worker_id, 'started_at', OLD.started_at);
+    v_note := jsonb_build_object(
+        'cause', NEW.status, 'worker', OLD.worker_id, 'started_at', howdah.begun_at(OLD.status, OLD.started_at, OLD.claimed_at)
+    );
     IF NEW.status IN ('pending', 'failed') THEN
         v_cause := CASE
             WHEN NEW.status = 'failed' OR v_names_error THEN 'failed'
@@ -130,8 +134,9 @@ BEGIN
         NEW.run_at := v_outcome.run_at;
         NEW.attempts := greatest(NEW.attempts - v_outcome.refund, 0);
         NEW.crashes := v_outcome.crashes;
+        NEW.interruptions := v_outcome.interruptions;
         NEW.errors := howdah.with_error(OLD.errors, v_outcome.entry);
-        NEW.order_key := (SELECT '' FROM howdah.types AS t WHERE t.job_type = NEW.job_type AND t.ordered);
+        NEW := howdah.with_flow(NEW);
         IF v_cause <> 'failed' THEN
             NEW.last_error := coalesce(v_outcome.error, NEW.last_error);
         END IF;

@@ -27,7 +27,8 @@ BEGIN
             run_at = least(j.run_at, howdah.clock()),
             first_due_at = least(j.first_due_at, howdah.clock()),
             claimed_at = least(j.claimed_at - v_back, howdah.clock()),
-            started_at = CASE WHEN j.started_at IS NOT NULL THEN least(j.started_at - v_back, howdah.clock()) END,
+            -- An earlier one is not a matter of the clock, and may be the first time of all, of which nothing can be subtracted.
+            started_at = CASE WHEN j.started_at > p_now THEN least(j.started_at - v_back, howdah.clock()) ELSE j.started_at END,
             cancel_requested_at = CASE WHEN j.cancel_requested_at IS NOT NULL THEN least(j.cancel_requested_at, howdah.clock()) END,
             lease_until = CASE WHEN j.lease_until IS NOT NULL THEN least(j.lease_until - v_back, p_now + j.lease) END,
             deadline_at = CASE WHEN j.deadline_at IS NOT NULL THEN least(j.deadline_at - v_back, p_now + j.timeout) END,
@@ -57,6 +58,11 @@ EXCEPTION
     -- A backlog too large to be moved within statement_timeout stays where it is, and the sweep continues.
     WHEN query_canceled THEN
         NULL;
+    WHEN others THEN
+        IF howdah.is_passing(SQLSTATE) THEN
+            RAISE;
+        END IF;
+        RAISE WARNING 'the times of jobs and workers could not follow the clock: %', SQLERRM;
 END
 $$;
 COMMENT ON FUNCTION howdah.follow_clock IS

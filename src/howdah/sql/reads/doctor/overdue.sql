@@ -18,8 +18,9 @@ WITH now AS MATERIALIZED (
         UNION ALL
         SELECT 'lease', j.lease_until WHERE j.status IN ('claimed', 'running') AND j.lease_until < now.lease_clock
         UNION ALL
-        SELECT 'deadline', coalesce(j.deadline_at, j.started_at + t.timeout)
-        WHERE j.status = 'running' AND coalesce(j.deadline_at, j.started_at + t.timeout) < now.clock
+        -- Not the sum of any started_at and the timeout: a plain client can write times that are almost out of range.
+        SELECT 'deadline', coalesce(j.deadline_at, least(j.started_at, now.clock) + t.timeout)
+        WHERE j.status = 'running' AND coalesce(j.deadline_at < now.clock, j.started_at < now.clock - t.timeout)
         UNION ALL
         SELECT 'cancel', j.cancel_requested_at
         WHERE j.status = 'running' AND j.cancel_requested_at < now.clock - now.cancel_grace

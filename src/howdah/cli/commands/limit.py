@@ -1,0 +1,106 @@
+"""``howdah limit``: how many jobs run at once over all workers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from howdah.cli.arguments.connect import open_queue
+from howdah.cli.command import Command
+from howdah.cli.render.output import answers, plain, print_json, remark, say, table, text
+from howdah.errors import InvalidInput
+from howdah.model.results import Limit
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("type", metavar="TYPE", nargs="?", help="the type of jobs; without it, all limits are shown")
+    parser.add_argument(
+        "running", metavar="N", nargs="?", help="how many may run at once; none: reset to the handler's limit"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--per", metavar="KEY", help="of one flow key, such as a customer")
+    which.add_argument("--each-key", action="store_true", help="of each flow key")
+    which.add_argument("--group", metavar="NAME", help="of a group of types: howdah limit --group smtp 10")
+    parser.add_argument(
+        "--weight", metavar="N", type=int, help="with --per: how many jobs this key gives for each one of the others"
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    job_type, running = (None, args.type) if args.group is not None else (args.type, args.running)
+    if args.group is not None and args.running is not None:
+        raise InvalidInput("a limit is for a type or for a group: howdah limit --group NAME N")
+    if args.weight is not None and (job_type is None or args.per is None):
+        raise InvalidInput("a weight is for one flow key of a type: howdah limit TYPE --per KEY --weight N")
+    with open_queue(args) as queue:
+        if running is not None:
+            queue.set_limit(_number(running), job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
+        if args.weight is not None:
+            queue.set_weight(str(job_type), args.per, args.weight)
+        limits = [each for each in queue.limits() if _matches(each, job_type, args)]
+    if args.json:
+        print_json([plain(each) for each in limits])
+    elif limits:
+        _print_table(limits)
+    elif running is not None:
+        say("there is no limit any more")
+    else:
+        remark("there are no limits: howdah limit TYPE N sets one")
+    return 0
+
+
+def _number(value: str) -> int | None:
+    if value == "none":
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        raise InvalidInput(f"{value!r} is neither a number of jobs nor none") from None
+
+
+def _matches(limit: Limit, job_type: str | None, args: argparse.Namespace) -> bool:
+    if args.group is not None:
+        return bool(limit.group == args.group)
+    return job_type is None or limit.job_type == job_type
+
+
+def _print_table(limits: Sequence[Limit]) -> None:
+    console = answers()
+    made = table(
+        "of",
+        "key",
+        "limit",
+        "running",
+        "weight",
+        "set by",
+        right=("limit", "running", "weight"),
+        flexible=("of", "key"),
+    )
+    for each in limits:
+        made.add_row(
+            text(each.job_type if each.group is None else f"group {each.group}", "bold"),
+            text("each" if each.each_key else each.flow_key or ""),
+            text("" if each.max_running is None else f"{each.max_running:,}"),
+            text("" if each.running is None else f"{each.running:,}"),
+            text("" if each.weight is None else f"{each.weight:,}"),
+            text("paused" if each.paused_at else "operator" if each.by_operator else "handler"),
+        )
+    console.print(made)
+
+
+COMMAND = Command(
+    name="limit",
+    summary="show or set how many jobs run at once",
+    story="""
+        A limit holds over all workers. It applies instead of the one that the handler declares, until it is reset, and to
+        jobs that wait already. Jobs that run go on. With no number, the limits are shown.
+    """,
+    examples=(
+        ("howdah limit", "all limits, and how many jobs run within each"),
+        ("howdah limit send_invoice 3 --each-key", "of each customer, if the handler has per='customer'"),
+        ("howdah limit --group smtp 50", "of all types in a group"),
+        ("howdah limit send_invoice none", "the handler's limit again"),
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

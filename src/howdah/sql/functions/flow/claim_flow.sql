@@ -1,0 +1,101 @@
+-- Keys in turn, not jobs: from the key after the last one that this session gave a job of, round the ring of all keys with a ready job. So a
+-- key with a million jobs does not delay one with ten, and the cost depends on the keys that can give a job, not on the backlog.
+-- Where the ring was left off is kept in a setting of the session. It is a hint: without it, the ring begins with the first key.
+CREATE OR REPLACE FUNCTION howdah.claim_flow(
+    p_job_type varchar, p_priority int, p_wanted int, p_picked uuid[], p_include_crashed boolean
+) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_found uuid[] := '{}';
+    v_new uuid[];
+    v_room int := howdah.flow_room(p_job_type, p_wanted, p_picked);
+    v_left int := v_room;
+    v_turns jsonb := coalesce(nullif(current_setting('jobqueue.turns', true), ''), '{}');
+    v_ring text := 'howdah.live'::regclass::oid || '/' || p_job_type;
+    -- Behind a key comes the first text that is greater than it.
+    v_start text := coalesce(v_turns ->> v_ring, '');
+    v_from text;
+    v_until text;
+    v_keys text[];
+    v_turn text;
+    v_budget int;
+BEGIN
+    IF v_room < 1 THEN
+        RETURN v_found;
+    END IF;
+    -- Keys with jobs behind, whose rest is over.
+    v_keys := ARRAY(
+        SELECT k.flow_key FROM howdah.flow_keys AS k
+        WHERE k.job_type = p_job_type AND k.rests_until <= howdah.clock()
+        ORDER BY k.rests_until
+        LIMIT least(v_room + 10, 100)
+    );
+    IF v_keys <> '{}' THEN
+        v_found := howdah.claim_keys(p_job_type, p_priority, v_keys, v_left, p_picked, '{}', p_include_crashed);
+        v_left := v_room - cardinality(v_found);
+    END IF;
+    FOR v_round IN 1 .. 8 LOOP
+        v_from := v_start;
+        v_until := NULL;
+        v_new := '{}';
+        v_budget := 20000;
+        WHILE v_left > 0 AND v_budget > 0 LOOP
+            WITH RECURSIVE walk AS (
+                (
+                    SELECT j.flow_key, 1 AS steps FROM howdah.live AS j
+                    WHERE j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
+                        AND j.job_type = p_job_type AND j.priority = p_priority AND j.flow_key >= v_from
+                        AND j.flow_key < v_until IS NOT FALSE
+                    ORDER BY j.flow_key
+                    LIMIT 1
+                )
+                UNION ALL
+                SELECT step.flow_key, walk.steps + 1
+                FROM walk
+                CROSS JOIN LATERAL (
+                    SELECT j.flow_key FROM howdah.live AS j
+                    WHERE j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
+                        AND j.job_type = p_job_type AND j.priority = p_priority AND j.flow_key > walk.flow_key
+                    ORDER BY j.flow_key
+                    LIMIT 1
+                ) AS step
+                WHERE walk.steps < least(v_left + 8, 1000)
+            )
+            SELECT array_agg(walk.flow_key ORDER BY walk.steps) INTO v_keys FROM walk WHERE walk.flow_key < v_until IS NOT FALSE;
+            IF v_keys IS NULL THEN
+                -- Round the ring, once.
+                EXIT WHEN v_until IS NOT NULL OR v_start = '';
+                v_from := '';
+                v_until := v_start;
+                CONTINUE;
+            END IF;
+            v_budget := v_budget - cardinality(v_keys);
+            v_from := v_keys[cardinality(v_keys)] || chr(1);
+            v_new := v_new || howdah.claim_keys(
+                p_job_type, p_priority, v_keys, v_left, p_picked || v_found, v_found, p_include_crashed
+            );
+            v_left := v_room - cardinality(v_found) - cardinality(v_new);
+        END LOOP;
+        v_found := v_found || v_new;
+        -- Keys with more jobs than their share may give more.
+        EXIT WHEN v_new = '{}' OR v_left <= 0;
+    END LOOP;
+    IF v_found <> '{}' THEN
+        -- A key of some weight gets that many turns of a single job.
+        SELECT j.flow_key || CASE WHEN random() * coalesce(k.weight, 1) < 1 THEN chr(1) ELSE '' END INTO v_turn
+        FROM howdah.live AS j LEFT JOIN howdah.flow_keys AS k ON k.job_type = j.job_type AND k.flow_key = j.flow_key
+        WHERE j.id = v_found[cardinality(v_found)];
+        IF pg_column_size(v_turns) > 10000 THEN
+            v_turns := '{}';
+        END IF;
+        PERFORM set_config('jobqueue.turns', (v_turns || jsonb_build_object(v_ring, v_turn))::text, false);
+    END IF;
+    RETURN v_found;
+END
+$$;
+COMMENT ON FUNCTION howdah.claim_flow IS
+    'Locks the next jobs of a type with flow keys, of one priority, in turn between its keys and within all limits. p_picked: jobs that this'
+    ' claim has locked already. Part of claim.';
+REVOKE ALL ON FUNCTION howdah.claim_flow FROM PUBLIC;

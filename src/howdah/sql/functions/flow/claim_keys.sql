@@ -1,0 +1,152 @@
+-- The row of a key is the lock under which its held jobs are counted, by a new statement, which sees what the former holder of the lock has
+-- committed. So no two claims can exceed a limit, and nothing has to be counted down when a worker dies. A key that another claim is at
+-- is passed by.
+--
+-- If the head of an ordered key waits for its retry, the key rests: its ready jobs go behind, and claims pass it without a look until the
+-- rest is over. Jobs are behind only while their key has rests_until: both are written under the lock of the key.
+CREATE OR REPLACE FUNCTION howdah.claim_keys(
+    p_job_type varchar,
+    p_priority int,
+    p_keys text[],
+    p_wanted int,
+    p_picked uuid[],
+    p_seen uuid[],
+    p_include_crashed boolean
+) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_type howdah.types;
+    v_limit int;
+    v_keys text[];
+    v_limits int[];
+    v_weights int[];
+    v_rested text[];
+    v_resting text[];
+    v_heads uuid[];
+    v_waiting text[];
+    v_waiting_until timestamptz[];
+    v_found uuid[];
+    v_share int;
+BEGIN
+    SELECT * INTO v_type FROM howdah.types AS t WHERE t.job_type = p_job_type;
+    v_limit := howdah.limit_of_keys(v_type);
+    IF v_limit IS NOT NULL THEN
+        PERFORM howdah.add_keys(p_job_type, p_keys);
+    END IF;
+    WITH locked AS MATERIALIZED (
+        SELECT f.flow_key, f.max_running, f.weight, f.rests_until FROM howdah.flow_keys AS f
+        WHERE f.job_type = p_job_type AND f.flow_key = ANY (p_keys)
+        FOR UPDATE SKIP LOCKED
+    ), key AS (
+        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until
+        FROM unnest(p_keys) WITH ORDINALITY AS k (flow_key, place)
+        LEFT JOIN locked AS l ON l.flow_key = k.flow_key
+        WHERE l.flow_key IS NOT NULL OR (v_limit IS NULL AND NOT EXISTS (
+            SELECT FROM howdah.flow_keys AS f WHERE f.job_type = p_job_type AND f.flow_key = k.flow_key
+        ))
+    )
+    SELECT
+        array_agg(k.flow_key ORDER BY k.place) FILTER (WHERE k.is_awake),
+        array_agg(howdah.limit_of_keys(v_type, k.max_running) ORDER BY k.place) FILTER (WHERE k.is_awake),
+        array_agg(coalesce(k.weight, 1) ORDER BY k.place) FILTER (WHERE k.is_awake),
+        array_agg(k.flow_key) FILTER (WHERE k.is_awake AND k.rests_until IS NOT NULL),
+        array_agg(k.flow_key) FILTER (WHERE NOT k.is_awake)
+    INTO v_keys, v_limits, v_weights, v_rested, v_resting
+    FROM (SELECT *, (key.rests_until > howdah.clock()) IS NOT TRUE AS is_awake FROM key) AS k;
+
+    SELECT
+        array_agg(k.flow_key ORDER BY k.place), array_agg(k.room ORDER BY k.place), array_agg(k.weight ORDER BY k.place)
+    INTO v_keys, v_limits, v_weights
+    FROM (
+        SELECT k.flow_key, k.place, k.weight, k.max_running - coalesce(own.jobs, 0) - (
+            SELECT count(*) FROM (
+                SELECT FROM howdah.live AS j
+                WHERE j.job_type = p_job_type AND j.flow_key = k.flow_key AND j.status IN ('claimed', 'running')
+                LIMIT k.max_running
+            ) AS held
+        ) AS room
+        FROM unnest(v_keys, v_limits, v_weights) WITH ORDINALITY AS k (flow_key, max_running, weight, place)
+        LEFT JOIN (
+            SELECT j.flow_key, count(*) AS jobs FROM howdah.live AS j
+            WHERE j.id = ANY (p_picked) AND j.job_type = p_job_type GROUP BY j.flow_key
+        ) AS own ON own.flow_key = k.flow_key
+    ) AS k
+    WHERE k.room IS NULL OR k.room > 0;
+
+    IF v_type.ordered AND NOT v_type.order_skips THEN
+        SELECT
+            array_agg(head.id ORDER BY k.place) FILTER (WHERE head.run_at <= howdah.clock()),
+            array_agg(k.flow_key) FILTER (WHERE head.run_at > howdah.clock()),
+            -- Not longer than a minute: a head that is rescheduled or cancelled ends the rest, but a claim may not see that in time.
+            array_agg(least(head.run_at, howdah.clock() + interval '1 minute')) FILTER (WHERE head.run_at > howdah.clock())
+        INTO v_heads, v_waiting, v_waiting_until
+        FROM unnest(v_keys) WITH ORDINALITY AS k (flow_key, place)
+        CROSS JOIN LATERAL howdah.flow_head(p_job_type, k.flow_key) AS head;
+        v_found := ARRAY(
+            SELECT j.id FROM howdah.live AS j
+            -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
+            WHERE j.id = ANY (v_heads) AND j.status NOT IN ('claimed', 'running') AND j.attempts < j.max_attempts
+                AND j.run_at <= howdah.clock()
+                AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+                AND (p_include_crashed OR j.crashes = 0)
+            LIMIT p_wanted
+            FOR UPDATE SKIP LOCKED
+        );
+    ELSE
+        v_share := (p_wanted - 1) / greatest((SELECT sum(w.weight) FROM unnest(v_weights) AS w (weight)), 1) + 1;
+        v_found := ARRAY(
+            SELECT first.id
+            FROM unnest(v_keys, v_limits, v_weights) AS k (flow_key, room, weight)
+            CROSS JOIN LATERAL (
+                SELECT j.id FROM howdah.live AS j
+                WHERE j.status = 'pending' AND j.flow_key IS NOT NULL
+                    AND j.job_type = p_job_type AND j.flow_key = k.flow_key AND j.priority = p_priority
+                    AND j.line <> 'later' AND j.attempts < j.max_attempts AND j.run_at <= howdah.clock()
+                    AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
+                    AND (p_include_crashed OR j.crashes = 0)
+                    AND j.id <> ALL (p_seen)
+                ORDER BY j.first_due_at, j.id
+                LIMIT least(v_share::bigint * k.weight, k.room)
+                FOR UPDATE SKIP LOCKED
+            ) AS first
+            LIMIT p_wanted
+        );
+    END IF;
+
+    IF v_resting IS NOT NULL OR v_waiting IS NOT NULL THEN
+        UPDATE howdah.live AS j SET line = 'behind', own_write = NOT j.own_write
+        WHERE j.id = ANY (ARRAY(
+            SELECT r.id FROM unnest(v_resting || v_waiting) AS k (flow_key)
+            CROSS JOIN LATERAL (
+                SELECT r.id FROM howdah.live AS r
+                WHERE r.line = 'ready' AND r.status = 'pending' AND r.attempts < r.max_attempts
+                    AND r.job_type = p_job_type AND r.priority = p_priority AND r.flow_key = k.flow_key
+                LIMIT 1000
+                FOR UPDATE SKIP LOCKED
+            ) AS r
+        ));
+    END IF;
+    IF v_rested IS NOT NULL OR v_waiting IS NOT NULL THEN
+        UPDATE howdah.flow_keys AS f SET rests_until = k.until
+        FROM (
+            SELECT w.flow_key, w.until FROM unnest(v_waiting, v_waiting_until) AS w (flow_key, until)
+            UNION ALL
+            -- A key with jobs behind stays among those whose rest is over, and goes to their end.
+            SELECT r.flow_key, CASE WHEN EXISTS (
+                SELECT FROM howdah.live AS j
+                WHERE j.status = 'pending' AND j.flow_key IS NOT NULL AND j.job_type = p_job_type AND j.flow_key = r.flow_key
+                    AND j.line = 'behind' AND j.id <> ALL (v_found)
+            ) THEN howdah.clock() END
+            FROM unnest(v_rested) AS r (flow_key) WHERE r.flow_key = ANY (v_waiting) IS NOT TRUE
+        ) AS k (flow_key, until)
+        WHERE f.job_type = p_job_type AND f.flow_key = k.flow_key;
+    END IF;
+    RETURN v_found;
+END
+$$;
+COMMENT ON FUNCTION howdah.claim_keys IS
+    'Locks the next jobs of some keys, within their limits and orders: of each key as many as its weight says. p_picked: jobs that'
+    ' this claim has locked already; p_seen: those of them that these keys have given. Part of claim.';
+REVOKE ALL ON FUNCTION howdah.claim_keys FROM PUBLIC;

@@ -1,0 +1,42 @@
+CREATE OR REPLACE FUNCTION howdah.flow_obstacle(p_job howdah.live) RETURNS text
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE
+        WHEN k.paused_at IS NOT NULL THEN format('its key %L is paused', p_job.flow_key)
+        WHEN NOT t.ordered AND held.of_key >= howdah.limit_of_keys(t, k.max_running) THEN
+            format('%s of %s jobs of %s are running', held.of_key, howdah.limit_of_keys(t, k.max_running), whose.words)
+        WHEN held.of_type >= howdah.limit_of_type(t) THEN
+            format('%s of %s jobs of its type are running', held.of_type, howdah.limit_of_type(t))
+        ELSE (
+            SELECT format('%s of %s jobs of the group %s are running', g.held, g.max_running, g.name)
+            FROM (
+                SELECT g.name, g.max_running, (
+                    SELECT count(*) FROM howdah.types AS o JOIN howdah.live AS j ON j.job_type = o.job_type
+                    WHERE g.name = ANY (o.groups) AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
+                ) AS held
+                FROM howdah.flow_groups AS g WHERE g.name = ANY (t.groups)
+            ) AS g
+            WHERE g.held >= g.max_running
+            ORDER BY g.name
+            LIMIT 1
+        )
+    END
+    FROM howdah.types AS t
+    LEFT JOIN howdah.flow_keys AS k ON k.job_type = p_job.job_type AND k.flow_key = p_job.flow_key
+    CROSS JOIN LATERAL (
+        SELECT
+            (
+                SELECT count(*) FROM howdah.live AS j
+                WHERE j.job_type = p_job.job_type AND j.flow_key = p_job.flow_key AND j.status IN ('claimed', 'running')
+            ) AS of_key,
+            (
+                SELECT count(*) FROM howdah.live AS j
+                WHERE j.job_type = p_job.job_type AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
+            ) AS of_type
+    ) AS held
+    CROSS JOIN LATERAL (SELECT CASE WHEN p_job.flow_key = '' THEN 'its type' ELSE format('its key %L', p_job.flow_key) END AS words) AS whose
+    WHERE t.job_type = p_job.job_type
+$$;
+COMMENT ON FUNCTION howdah.flow_obstacle IS 'Which limit, or which pause of its key, keeps a pending job from running; NULL if none does. Internal.';
+REVOKE ALL ON FUNCTION howdah.flow_obstacle FROM PUBLIC;

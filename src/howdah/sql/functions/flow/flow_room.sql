@@ -1,0 +1,51 @@
+-- The limits of a type and of its groups are kept under the locks of their rows. Held jobs are counted by a new statement, which sees what
+-- the former holder of a lock has committed. A claim is short, so this waits for the locks, but not long.
+CREATE OR REPLACE FUNCTION howdah.flow_room(p_job_type varchar, p_wanted int, p_picked uuid[]) RETURNS int
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+AS $$
+DECLARE
+    v_limit int;
+    v_groups text[];
+    v_room int := p_wanted;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'claiming jobs with flow keys needs a READ COMMITTED transaction' USING
+            ERRCODE = 'JQ001', HINT = 'A stricter transaction cannot see what others have claimed since it began, and would exceed limits.';
+    END IF;
+    SELECT howdah.limit_of_type(t), t.groups INTO v_limit, v_groups FROM howdah.types AS t WHERE t.job_type = p_job_type;
+    IF v_limit IS NULL AND v_groups IS NULL THEN
+        RETURN p_wanted;
+    END IF;
+    BEGIN
+        PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND v_limit IS NOT NULL FOR NO KEY UPDATE;
+        PERFORM FROM howdah.flow_groups AS g WHERE g.name = ANY (v_groups) ORDER BY g.name FOR NO KEY UPDATE;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            RETURN 0;
+    END;
+    SELECT least(v_room, howdah.limit_of_type(t) - (
+        SELECT count(*) FROM howdah.live AS j
+        WHERE j.job_type = p_job_type AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
+    ) - (
+        SELECT count(*) FROM howdah.live AS j WHERE j.id = ANY (p_picked) AND j.job_type = p_job_type
+    ))
+    INTO v_room
+    FROM howdah.types AS t WHERE t.job_type = p_job_type;
+    SELECT least(v_room, min(g.max_running - (
+        SELECT count(*) FROM howdah.types AS t JOIN howdah.live AS j ON j.job_type = t.job_type
+        WHERE g.name = ANY (t.groups) AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
+    ) - (
+        SELECT count(*) FROM howdah.live AS j JOIN howdah.types AS t ON t.job_type = j.job_type
+        WHERE j.id = ANY (p_picked) AND g.name = ANY (t.groups)
+    )))
+    INTO v_room
+    FROM howdah.flow_groups AS g WHERE g.name = ANY (v_groups);
+    RETURN greatest(v_room, 0);
+END
+$$;
+COMMENT ON FUNCTION howdah.flow_room IS
+    'How many jobs of a type may be claimed now by the limits of the type and its groups, at most p_wanted. p_picked: jobs that this claim has'
+    ' locked already. Part of claim.';
+REVOKE ALL ON FUNCTION howdah.flow_room FROM PUBLIC;

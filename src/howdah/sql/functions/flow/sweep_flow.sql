@@ -1,0 +1,34 @@
+CREATE OR REPLACE FUNCTION howdah.sweep_flow() RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $$
+BEGIN
+    -- A producer could not mark the type: see use_keys.
+    PERFORM howdah.use_keys(array_agg(unmarked.job_type)) FROM (
+        WITH RECURSIVE walk AS (
+            (SELECT j.job_type FROM howdah.live AS j WHERE j.flow_key IS NOT NULL AND j.status = 'pending' ORDER BY j.job_type LIMIT 1)
+            UNION ALL
+            SELECT step.job_type FROM walk CROSS JOIN LATERAL (
+                SELECT j.job_type FROM howdah.live AS j
+                WHERE j.flow_key IS NOT NULL AND j.status = 'pending' AND j.job_type > walk.job_type ORDER BY j.job_type LIMIT 1
+            ) AS step
+        )
+        SELECT walk.job_type FROM walk LEFT JOIN howdah.types AS t ON t.job_type = walk.job_type WHERE t.keyed IS NOT TRUE
+    ) AS unmarked
+    HAVING count(*) > 0;
+    PERFORM howdah.apply_flow(t.job_type) FROM howdah.types AS t WHERE t.settling IS NOT NULL;
+    -- Keys without jobs and settings.
+    DELETE FROM howdah.flow_keys AS k WHERE k.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM howdah.flow_keys AS f
+        WHERE f.rests_until IS NULL AND num_nonnulls(f.max_running, f.weight, f.paused_at) = 0
+            AND NOT EXISTS (SELECT FROM howdah.live AS j WHERE j.flow_key IS NOT NULL AND j.status = 'pending' AND j.job_type = f.job_type AND j.flow_key = f.flow_key)
+            AND NOT EXISTS (SELECT FROM howdah.live AS j WHERE j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running') AND j.job_type = f.job_type AND j.flow_key = f.flow_key)
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+    ));
+END
+$$;
+COMMENT ON FUNCTION howdah.sweep_flow IS 'The part of the sweep for flow control. Internal.';
+REVOKE ALL ON FUNCTION howdah.sweep_flow FROM PUBLIC;

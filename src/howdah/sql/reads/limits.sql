@@ -1,0 +1,3 @@
+SELECT job_type, flow_key, group_name AS "group", each_key, max_running, weight, paused_at, paused_because, by_operator, running
+FROM howdah.limits
+ORDER BY job_type NULLS FIRST, "group", each_key, flow_key NULLS FIRST

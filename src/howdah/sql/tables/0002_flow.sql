@@ -1,0 +1,61 @@
+-- Flow control: jobs with a key run in the key's order, within limits, and in turn with other keys. All other jobs have NULL in the new
+-- columns, and are in none of the new indexes.
+
+ALTER TABLE howdah.types
+    ADD COLUMN keyed boolean NOT NULL DEFAULT false,
+    ADD COLUMN per text,
+    ADD COLUMN order_skips boolean NOT NULL DEFAULT false,
+    ADD COLUMN declared_limit int CHECK (declared_limit >= 1),
+    ADD COLUMN type_limit int CHECK (type_limit >= 0),
+    ADD COLUMN key_limit int CHECK (key_limit >= 0),
+    ADD COLUMN groups text[];
+COMMENT ON COLUMN howdah.types.keyed IS 'Its jobs have flow keys, and are claimed key by key: see claim_flow.';
+COMMENT ON COLUMN howdah.types.per IS 'The argument of a job that is its flow key, where the caller gives none.';
+COMMENT ON COLUMN howdah.types.order_skips IS 'While a job of an ordered key waits for its retry, the next one of the key may run.';
+COMMENT ON COLUMN howdah.types.declared_limit IS
+    'How many jobs the handler lets run at once over all workers: of each key if the type has per, otherwise of the type.';
+COMMENT ON COLUMN howdah.types.type_limit IS 'How many jobs of the type an operator lets run at once. It applies instead of declared_limit.';
+COMMENT ON COLUMN howdah.types.key_limit IS 'How many jobs of each key an operator lets run at once. It applies instead of declared_limit.';
+COMMENT ON COLUMN howdah.types.groups IS 'The groups to whose limits its jobs are subject, too: see flow_groups.';
+UPDATE howdah.types SET keyed = true, settling = '{}' WHERE ordered;
+
+CREATE TABLE howdah.flow_groups (
+    name text PRIMARY KEY,
+    max_running int NOT NULL CHECK (max_running >= 0)
+);
+COMMENT ON TABLE howdah.flow_groups IS 'Limits over several types: how many jobs of all types in a group run at once. The row is also its lock.';
+
+CREATE TABLE howdah.flow_keys (
+    job_type varchar(50) NOT NULL,
+    flow_key text COLLATE "C" NOT NULL,
+    max_running int CHECK (max_running >= 0),
+    weight int CHECK (weight BETWEEN 1 AND 1000),
+    paused_at timestamptz,
+    paused_because text,
+    rests_until timestamptz,
+    PRIMARY KEY (job_type, flow_key)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE howdah.flow_keys IS
+    'The keys that have a limit, an order or settings of their own. The row is the lock under which the held jobs of a key are counted. Claims'
+    ' add rows, and the sweep removes those of keys without jobs and settings.';
+COMMENT ON COLUMN howdah.flow_keys.rests_until IS
+    'Until then no job of the key can run: it is paused, or the head of its order waits for its retry. Its jobs are behind: see live.line.';
+CREATE INDEX flow_keys_rest ON howdah.flow_keys (job_type, rests_until) WHERE rests_until IS NOT NULL;
+
+ALTER TABLE howdah.live ADD COLUMN flow_key text COLLATE "C", ADD COLUMN line varchar(6);
+ALTER TABLE howdah.archive ADD COLUMN flow_key text COLLATE "C";
+COMMENT ON COLUMN howdah.live.flow_key IS 'The key of the job within its type, for order, limits and fairness. Empty if the type has one key for all.';
+COMMENT ON COLUMN howdah.live.line IS
+    'Where a job with a flow key waits: ready (claims look at its key), later (it was not due), or behind (its key rests). A claim passes only'
+    ' keys with a ready job and keys whose rest is over, however many others there are. NULL for a job without a flow key.';
+-- Keys in turn, within a priority.
+CREATE INDEX live_line ON howdah.live (job_type, priority DESC, flow_key)
+    WHERE line = 'ready' AND status = 'pending' AND attempts < max_attempts;
+CREATE INDEX live_later ON howdah.live (job_type, run_at) WHERE line = 'later' AND status = 'pending';
+-- The order of each key.
+CREATE INDEX live_flow ON howdah.live (job_type, flow_key, priority DESC, first_due_at, id)
+    WHERE flow_key IS NOT NULL AND status = 'pending';
+CREATE INDEX live_flow_held ON howdah.live (job_type, flow_key) WHERE flow_key IS NOT NULL AND status IN ('claimed', 'running');
+DROP INDEX howdah.live_order;
+-- A lane of a claim is a type without flow keys, or one with them.
+ALTER TYPE howdah.lane_head RENAME ATTRIBUTE ordered TO keyed;

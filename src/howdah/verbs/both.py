@@ -1,0 +1,54 @@
+"""A plan as two methods of a class: one that blocks, and one that is awaited."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from howdah.db.database import Database
+from howdah.db.plan import Plan
+
+C = TypeVar("C")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Runner(Protocol[C]):
+    """What has such methods: a database, and the first argument of its plans."""
+
+    _database: Database
+    _context: C
+
+
+Verb = Callable[Concatenate[Runner[C], P], R]
+
+
+def both(
+    plan: Callable[Concatenate[C, P], Plan[R]],
+) -> tuple[Verb[C, P, R], Verb[C, P, Coroutine[Any, Any, R]]]:
+    """A plan as two verbs: one that blocks and one that is awaited. Both run it on ``conn``, if that is given."""
+
+    @functools.wraps(plan)
+    def verb(self: Runner[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._database.run(plan(self._context, *args, **kwargs), kwargs.get("conn"))
+
+    @functools.wraps(plan)
+    async def averb(self: Runner[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._database.arun(plan(self._context, *args, **kwargs), kwargs.get("conn"))
+
+    return verb, averb
+
+
+def name_verbs(cls: type) -> None:
+    """Gives each verb of a class the name and the signature of a method, instead of those of its plan."""
+    for name, verb in vars(cls).items():
+        if hasattr(verb, "__wrapped__"):
+            plan = inspect.signature(verb.__wrapped__)
+            this, *others = plan.parameters.values()
+            verb.__signature__ = plan.replace(
+                parameters=[this.replace(name="self", annotation=this.empty), *others],
+                return_annotation=str(plan.return_annotation).removeprefix("Plan[").removesuffix("]"),
+            )
+            verb.__name__, verb.__qualname__ = name, f"{cls.__name__}.{name}"

@@ -1,0 +1,53 @@
+"""The verbs for limits and turns: how many jobs run at once over all workers."""
+
+from __future__ import annotations
+
+from howdah.checks import options
+from howdah.checks.context import Connection, Context
+from howdah.db.plan import Plan, call, read
+from howdah.model.results import Limit
+
+
+def set_limit(
+    context: Context,
+    running: int | None,
+    *,
+    job_type: str | None = None,
+    per: str | int | None = None,
+    each_key: bool = False,
+    group: str | None = None,
+    conn: Connection | None = None,
+) -> Plan[None]:
+    """Sets how many jobs run at once over all workers. It applies instead of the handler's ``limit``, and to jobs that wait
+    already; those that run go on.
+
+    running: None resets it: then the handler's limit applies again.
+    job_type: of the type; with ``per``, of one flow key of it; with ``each_key``, of each of its keys.
+    group: of all types whose handlers name the group.
+    """
+    yield from call(
+        "set_limit",
+        job_type=None if job_type is None else options.job_type(job_type),
+        flow_key=None if per is None else options.flow_key(per),
+        group=None if group is None else options.name(group, "group", options.MAX_KEY_LENGTH),
+        running=None if running is None else options.integer(running, "running", least=0),
+        each_key=bool(each_key),
+    )
+
+
+def set_weight(
+    context: Context, job_type: str, per: str | int, weight: int | None, *, conn: Connection | None = None
+) -> Plan[None]:
+    """Sets how many jobs a flow key gives when it is its turn, for each one that other keys give. None: one, as they do."""
+    yield from call(
+        "set_weight",
+        job_type=options.job_type(job_type),
+        flow_key=options.flow_key(per),
+        weight=None if weight is None else options.integer(weight, "weight", least=1, most=1000),
+    )
+
+
+def limits(context: Context, *, conn: Connection | None = None) -> Plan[list[Limit]]:
+    """All limits, weights and pauses of keys, and how many jobs run within each."""
+    rows = yield from read("limits")
+    return [Limit(**row) for row in rows]

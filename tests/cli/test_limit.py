@@ -1,0 +1,58 @@
+"""``howdah limit``: shows and sets how many jobs run at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from howdah import JobQueue
+from tests.cli.runner import howdah
+
+
+def test_it_sets_shows_and_resets_limits(dsn: str, queue: JobQueue) -> None:
+    assert howdah("limit", dsn=dsn).err == "there are no limits: howdah limit TYPE N sets one\n"
+    outcome = howdah("limit", "mail", "20", dsn=dsn)
+    assert (outcome.code, "20" in outcome.out, "operator" in outcome.out) == (0, True, True)
+    howdah("limit", "mail", "3", "--each-key", dsn=dsn)
+    howdah("limit", "mail", "5", "--per", "acme", "--weight", "2", dsn=dsn)
+    howdah("limit", "--group", "smtp", "50", dsn=dsn)
+    assert {
+        (each.job_type, each.flow_key, each.group, each.each_key, each.max_running, each.weight)
+        for each in queue.limits()
+    } == {
+        ("mail", None, None, False, 20, None),
+        ("mail", None, None, True, 3, None),
+        ("mail", "acme", None, False, 5, 2),
+        (None, None, "smtp", False, 50, None),
+    }
+    shown = json.loads(howdah("limit", "--group", "smtp", "--json", dsn=dsn).out)
+    assert [each["max_running"] for each in shown] == [50]
+    howdah("limit", "mail", "none", dsn=dsn)
+    assert 20 not in {each.max_running for each in queue.limits()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mail", "many"), "'many' is neither a number of jobs nor none"),
+        (("--group", "smtp", "mail", "5"), "a limit is for a type or for a group"),
+        (("mail", "--weight", "3"), "a weight is for one flow key of a type"),
+        (("mail", "-1"), ""),
+    ],
+)
+def test_what_makes_no_sense_is_refused(dsn: str, queue: JobQueue, arguments: tuple[str, ...], message: str) -> None:
+    outcome = howdah("limit", *arguments, dsn=dsn)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert queue.limits() == []
+
+
+def test_a_key_is_paused_and_resumed(dsn: str, queue: JobQueue) -> None:
+    queue.enqueue("mail", per="acme")
+    assert (
+        howdah("pause", "mail", "--per", "acme", "--because", "asked for it", dsn=dsn).out == "mail of acme is paused\n"
+    )
+    assert queue.claim(["mail"]) == []
+    assert howdah("resume", "mail", "--per", "acme", dsn=dsn).out == "mail of acme resumed\n"
+    assert len(queue.claim(["mail"])) == 1

@@ -1,0 +1,28 @@
+"""Handlers with flow keys: an order for each key, and a limit of each key, of the type and of a group."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from howdah import Fixed, Job, JobQueue
+from tests.worker.ledger import note
+
+queue = JobQueue()
+
+
+@queue.job(per="key", ordered=True, max_attempts=20, max_crashes=5, retry=Fixed(0.02))
+async def in_line(job: Job, key: str, number: int) -> None:
+    note("START", job)
+    await asyncio.sleep(random.uniform(0, 0.005))
+    if random.random() < 0.1:
+        note("FAIL", job)
+        raise RuntimeError("by chance")
+    note("END", job)
+
+
+@queue.job(per="key", limit=3, groups=["few"], max_attempts=20, max_crashes=5)
+async def limited(job: Job, key: str, number: int) -> None:
+    note("START", job)
+    await asyncio.sleep(random.uniform(0, 0.02))
+    note("END", job)
