@@ -213,12 +213,13 @@ def test_a_connection_that_stands_in_for_the_claimers_does_not_sleep_for_it(
 
     async def main() -> None:
         async with working(queue) as worker:
-            await until(lambda: sleepers(db))
+            await ended(queue, await work.aenqueue())
+            # The backend of the test before may still be ending.
+            await until(lambda: sleepers(db) == {pid_of(worker._claims)})
             (claiming,) = worker._claimers
             with monkeypatch.context() as meanwhile:
                 meanwhile.setattr(worker._database, "aconnect", no_room)
-                pids = list(sleepers(db))
-                db.execute("SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,))
+                db.execute("SELECT pg_terminate_backend(%s, 10000)", (pid_of(worker._claims),))
                 assert (await ended(queue, await work.aenqueue())).result == "done"
                 await until(lambda: claiming.group.empty_at == claiming.group.activity)
                 assert not worker._claims.is_open
