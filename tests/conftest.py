@@ -39,6 +39,7 @@ TABLES = (
     "settings",
     "flow_keys",
     "flow_groups",
+    "flow_buckets",
     "uniques",
 )
 # A choice for the versions between the newest and the oldest.

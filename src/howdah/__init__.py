@@ -50,6 +50,7 @@ from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job, Status
 from howdah.model.priority import Priority
 from howdah.model.progress import Point, Progress
+from howdah.model.rate import Rate
 from howdah.model.results import (
     ChangedCount,
     EnqueuedCount,
@@ -121,6 +122,7 @@ __all__ = [
     "PrunedSegment",
     "QueueClosed",
     "QueuePosition",
+    "Rate",
     "Recovered",
     "Resource",
     "Retry",

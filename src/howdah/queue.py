@@ -121,6 +121,7 @@ class JobQueue:
     reprioritise, areprioritise = both(operate.reprioritise)
     delete, adelete = both(operate.delete)
     set_limit, aset_limit = both(flow.set_limit)
+    set_rate, aset_rate = both(flow.set_rate)
     set_weight, aset_weight = both(flow.set_weight)
     limits, alimits = both(flow.limits)
     pause, apause = both(operate.pause)
@@ -330,9 +331,12 @@ class JobQueue:
         per: the flow key of a job: the name of an argument ("customer"), or a function of the arguments. Keys take turns: one
             with a million jobs does not delay another with ten.
         limit: how many jobs run at once over all workers: of each key with ``per``, otherwise of the type.
+        rate: how often jobs start over all workers, such as "50/s" or ``Rate(50, seconds=1, burst=10)``: of each key with
+            ``per``, otherwise of the type. cost: how many tokens of rates a job takes, one if not given.
         ordered: one job at a time, in order, across all workers: of each key with ``per``, otherwise of the type.
             order="skip": while a job waits for its retry, the next one runs; otherwise it waits, too.
-        groups: names of groups of types, which an operator can limit together (``queue.set_limit(group=…)``).
+        groups: names of groups of types, which an operator can limit together (``queue.set_limit(group=…)``,
+            ``queue.set_rate(group=…)``).
         pause_on_failure: an ordered type is paused when one of its jobs has failed for good.
         unique: True if its jobs are unique by all their arguments, or names of arguments, "key" for the key of the call, or
             a rule: ``Unique(…)``. debounce: each call postpones the pending job by so many seconds, with the data of the last

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from howdah import JobQueue
+from howdah import JobQueue, Rate
 from tests.cli.runner import howdah
 
 
@@ -32,6 +32,18 @@ def test_it_sets_shows_and_resets_limits(dsn: str, queue: JobQueue) -> None:
     assert 20 not in {each.max_running for each in queue.limits()}
 
 
+def test_it_sets_and_resets_rates(dsn: str, queue: JobQueue) -> None:
+    outcome = howdah("limit", "mail", "--rate", "50/s", "--burst", "10", dsn=dsn)
+    assert (outcome.code, "50/s" in outcome.out) == (0, True)
+    howdah("limit", "--group", "smtp", "5", "--rate", "100/min", dsn=dsn)
+    assert {(each.job_type, each.group, each.max_running, each.rate) for each in queue.limits()} == {
+        ("mail", None, None, Rate(50, 1, 10)),
+        (None, "smtp", 5, Rate(100, 60, 100)),
+    }
+    howdah("limit", "mail", "--rate", "none", dsn=dsn)
+    assert [each.group for each in queue.limits()] == ["smtp"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -39,6 +51,8 @@ def test_it_sets_shows_and_resets_limits(dsn: str, queue: JobQueue) -> None:
         (("--group", "smtp", "mail", "5"), "a limit is for a type or for a group"),
         (("mail", "--weight", "3"), "a weight is for one flow key of a type"),
         (("mail", "-1"), ""),
+        (("mail", "--rate", "often"), "a rate is a Rate(…), or a text such as"),
+        (("mail", "5", "--burst", "3"), "a burst is for a rate"),
     ],
 )
 def test_what_makes_no_sense_is_refused(dsn: str, queue: JobQueue, arguments: tuple[str, ...], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Flow keys: whatever happens to jobs, no limit is exceeded, each key keeps its order, and nothing waits for ever."""
+"""Flow keys: whatever happens to jobs, no limit or rate is exceeded, each key keeps its order, and nothing waits for ever."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from tests.conftest import Db
 
 KEYS = ("a", "b", "c")
 LIMIT = 2
+BURST, INTERVAL = 3, 5.0
+"""Of the rate: one token every five seconds."""
 RULES: dict[str, dict[str, Any]] = {
     "ordered": {"p_ordered": True},
     "skipping": {"p_ordered": True, "p_order_skips": True},
     "limited": {"p_limit": LIMIT},
+    "rated": {"p_rate": f"(1, {INTERVAL}, {BURST})"},
 }
 BEHIND_AND_AWAKE = """
 SELECT count(*) AS n FROM live AS j LEFT JOIN flow_keys AS k ON k.job_type = j.job_type AND k.flow_key = j.flow_key
@@ -31,7 +34,7 @@ SELECT flow_key, count(*) AS n FROM live WHERE status IN ('claimed', 'running') 
 keys = st.sampled_from(KEYS)
 operations = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), keys, st.sampled_from([100, 100, 200]), st.sampled_from([0, 0, 5])),
+        st.tuples(st.just("add"), keys, st.sampled_from([100, 100, 200]), st.sampled_from([0, 0, 5]), st.sampled_from([None, 2, 4])),
         st.tuples(st.just("claim"), st.integers(1, 5)),
         st.tuples(st.sampled_from(["complete", "fail", "release", "snooze"]), st.integers(0, 9)),
         st.tuples(st.sampled_from(["cancel", "reschedule", "reprioritise", "delete"]), st.integers(0, 20)),
@@ -44,25 +47,46 @@ operations = st.lists(
 )  # fmt: skip
 
 
+class Bucket:
+    """The tokens of a key, as the rate has them."""
+
+    def __init__(self, clock: TestClock) -> None:
+        self._clock, self._at, self._tokens = clock, clock.now, float(BURST)
+
+    def take(self, cost: int | None) -> None:
+        self._fill()
+        self._tokens -= min(cost or 1, BURST)
+        assert self._tokens > -0.001
+
+    def put(self, cost: int | None) -> None:
+        self._fill()
+        self._tokens = min(self._tokens + min(cost or 1, BURST), BURST)
+
+    def _fill(self) -> None:
+        passed, self._at = (self._clock.now - self._at).total_seconds(), self._clock.now
+        self._tokens = min(self._tokens + passed / INTERVAL, BURST)
+
+
 class World:
     """A queue with one type, and the jobs that are held."""
 
     def __init__(self, rule: str, db: Db, queue: JobQueue, clock: TestClock) -> None:
         self.rule, self.db, self.queue, self.clock = rule, db, queue, clock
         self.held: list[Job] = []
-        for table in ("live", "archive", "flow_keys", "types"):
+        self.buckets = {key: Bucket(clock) for key in KEYS}
+        for table in ("live", "archive", "flow_keys", "flow_buckets", "types"):
             db.execute(f"DELETE FROM {table}")
-        options = {"p_ordered": False, "p_order_skips": False, "p_limit": None, **RULES[rule]}
+        options = {"p_ordered": False, "p_order_skips": False, "p_limit": None, "p_rate": None, **RULES[rule]}
         db.execute(
             "SELECT declare_type('t', p_per => 'key', p_ordered => %(p_ordered)s, p_order_skips => %(p_order_skips)s,"
-            " p_limit => %(p_limit)s)",
+            " p_limit => %(p_limit)s, p_rate => %(p_rate)s::rate)",
             options,
         )
         queue.recover()
 
     def do(self, word: str, *arguments: Any) -> None:
         match word, *arguments:
-            case "add", key, priority, delay:
+            case "add", key, priority, delay, cost:
                 data = {"key": key}
                 self.queue.enqueue(
                     "t",
@@ -71,6 +95,7 @@ class World:
                     delay=delay,
                     retry_policy={"kind": "fixed", "delay": 20},
                     max_attempts=50,
+                    cost=cost,
                 )
             case "claim", count:
                 self.claim(count)
@@ -78,6 +103,7 @@ class World:
                 job = self.held.pop(place % len(self.held))
                 if word == "release":
                     self.queue.release(job)
+                    self.buckets[str(job.flow_key)].put(job.cost)
                 else:
                     self.queue.start(job)
                     {"complete": self.queue.complete, "fail": self.fail, "snooze": self.snooze}[word](job)
@@ -112,6 +138,9 @@ class World:
         ]
         jobs = self.queue.claim(["t"], count)
         self.held += jobs
+        if self.rule == "rated":
+            for job in jobs:
+                self.buckets[str(job.flow_key)].take(job.cost)
         if self.rule == "ordered":
             for job in jobs:
                 rivals = [other for other in due if other.flow_key == job.flow_key]
@@ -120,7 +149,7 @@ class World:
 
     def check(self) -> None:
         assert self.db.execute(BEHIND_AND_AWAKE).fetchone() == {"n": 0}
-        most = 1 if "limited" not in self.rule else LIMIT
+        most = {"limited": LIMIT, "rated": 1000}.get(self.rule, 1)
         held = {row["flow_key"]: row["n"] for row in self.db.execute(HELD)}
         assert max(held.values(), default=0) <= most
         assert held == Counter(job.flow_key for job in self.held)

@@ -116,8 +116,10 @@ def _interfere(caller: Caller) -> None:
     caller.resume("bulk")
     caller.set_limit(5, job_type="bulk")
     caller.set_limit(3, job_type="bulk", each_key=True)
+    caller.set_rate("100/s", job_type="bulk")
+    caller.set_rate("10/s", job_type="bulk", each_key=True)
     caller.set_weight("bulk", "acme", 2)
-    keyed = caller.enqueue("bulk", {"n": 1}, per="acme")
+    keyed = caller.enqueue("bulk", {"n": 1}, per="acme", cost=2)
     assert caller.pause("bulk", per="acme")
     assert caller.resume("bulk", per="acme")
     assert {limit.max_running for limit in caller.limits()} == {5, 3, None}
@@ -126,6 +128,7 @@ def _interfere(caller: Caller) -> None:
     assert caller.delete(keyed.id)
     for each_key in (False, True):
         caller.set_limit(None, job_type="bulk", each_key=each_key)
+        caller.set_rate(None, job_type="bulk", each_key=each_key)
     caller.recover()
     caller.recover_stale_jobs(3600)
     caller.prune(keep=3600)

@@ -49,7 +49,7 @@ FUNCTIONS = decided(
         OPERATOR,
         (
             "cancel change_selected delete_jobs delete_schedule pause_key pause_schedule pause_type reprioritise reschedule resume_key resume_schedule resume_type"
-            " retry run_schedule set_limit set_weight"
+            " retry run_schedule set_limit set_rate set_weight"
         ),
     ),
     (READERS, "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected"),
@@ -66,6 +66,8 @@ FUNCTIONS = decided(
             " end_attempt share_locks has_sleeper has_watcher release_worker recover_cause end_overdue overdue is_passing"
             " notify_watchers notify_workers with_error with_seq check_selection is_selected lock_selected selected_statuses selection_end add_keys claim_flow claim_flow_lanes claim_keys end_rests flow_head flow_heads"
             " flow_key_of flow_obstacle flow_room is_stray key_allows limit_of_keys limit_of_type line_of settle_flow sweep_flow use_keys with_flow"
+            " affordable apply_limit apply_rate check_cost check_limited check_rate has_tokens_at rate_in_words rate_of_keys rate_of_type"
+            " return_tokens spend_tokens tokens without_tokens"
             " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques"
         ),
     ),
@@ -82,7 +84,7 @@ RELATIONS = decided(
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_groups flow_keys schedules id_counter worker_generations uniques",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_buckets flow_groups flow_keys schedules id_counter worker_generations uniques",
     ),
 )
 COLUMNS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from howdah import Fixed, Job, JobQueue
+from howdah import Fixed, Job, JobQueue, Rate
 from tests.worker.ledger import note
 
 queue = JobQueue()
@@ -19,6 +19,10 @@ async def in_line(job: Job, key: str, number: int) -> None:
         note("FAIL", job)
         raise RuntimeError("by chance")
     note("END", job)
+
+
+@queue.job(per="key", rate=Rate(20, seconds=1, burst=5), groups=["all"], max_attempts=20, max_crashes=5)
+async def rated(job: Job, key: str) -> None: ...
 
 
 @queue.job(per="key", limit=3, groups=["few"], max_attempts=20, max_crashes=5)

@@ -6,13 +6,15 @@ import itertools
 from collections import defaultdict
 from pathlib import Path
 
-from howdah import JobQueue
+from howdah import JobQueue, Rate
+from tests.rates import check_rate
 from tests.size import FULL
 from tests.worker.ledger import Entry
 from tests.worker.processes import Fleet, until
 
 KEYS, EACH = (1_000, 100) if FULL else (20, 15)
 LIMITED = 2_000 if FULL else 200
+RATED = 1_000 if FULL else 100
 
 
 def test_each_key_keeps_its_order_through_failures_and_deaths(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
@@ -64,3 +66,21 @@ def test_no_limit_is_exceeded_and_a_killed_worker_frees_its_room(dsn: str, queue
                 most[key] = max(most[key], len(at_once[key]))
         assert max(itertools.chain([0], (most[key] for key in most if key != "all"))) <= 3
         assert most["all"] <= 7
+
+
+def test_no_rate_is_exceeded_and_workers_look_again_when_there_are_tokens(
+    dsn: str, queue: JobQueue, tmp_path: Path
+) -> None:
+    queue.set_rate(Rate(50, seconds=1, burst=10), group="all")
+    with Fleet(dsn, tmp_path, "handlers_flow") as fleet:
+        # They would not look again for an hour.
+        workers = fleet.start_all("one", "two", "three", poll=3600)
+        queue.enqueue_many("rated", ({"key": f"key {n % 4}"} for n in range(RATED)))
+        until(lambda: queue.stats()["rated"].completed >= RATED // 3, "a third is done")
+        workers[0].kill()
+        fleet.await_drained()
+        rows = fleet.jobs()
+    assert {job["status"] for job in rows} == {"completed"}
+    check_rate([job["claimed_at"] for job in rows], 50, 10)
+    for key in range(4):
+        check_rate([job["claimed_at"] for job in rows if job["data"]["key"] == f"key {key}"], 20, 5)

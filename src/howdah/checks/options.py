@@ -127,6 +127,11 @@ def flow_key(value: object, option: str = "per") -> str:
     return name(value, option, MAX_KEY_LENGTH) if value != "" else ""
 
 
+def cost(value: object) -> int:
+    """Tokens of a rate."""
+    return integer(value, "cost", least=1, most=1_000_000)
+
+
 def job_id(value: JobOrId) -> uuid.UUID:
     if isinstance(value, Job):
         return value.id

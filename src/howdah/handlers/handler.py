@@ -22,6 +22,7 @@ from howdah.handlers.arguments import Arguments, Result
 from howdah.handlers.retry import Retries, RetryRule, retries
 from howdah.handlers.unique import UniqueOption, unique_rule
 from howdah.model.job import Job
+from howdah.model.rate import RateOption, parsed_rate
 from howdah.model.results import EnqueuedCount
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Handler(Generic[P, R]):
         order: Literal["wait", "skip"] = "wait",
         per: str | Callable[[Mapping[str, Any]], str | int] | None = None,
         limit: int | None = None,
+        rate: RateOption | None = None,
+        cost: int | None = None,
         groups: Sequence[str] = (),
         pause_on_failure: bool = False,
         max_crashes: int | None = None,
@@ -95,6 +98,7 @@ class Handler(Generic[P, R]):
         self.limit = None if limit is None else options.integer(limit, "limit", least=1)
         if self.ordered and self.limit is not None:
             raise InvalidOption("jobs of an ordered handler run one at a time already: leave limit out")
+        self.rate = None if rate is None else parsed_rate(rate)
         if isinstance(groups, str):
             raise InvalidOption(f"groups is a list of names: groups=[{groups!r}]")
         self.groups = sorted({options.name(group, "a group", options.MAX_KEY_LENGTH) for group in groups})
@@ -115,6 +119,8 @@ class Handler(Generic[P, R]):
             "limit": self.limit,
             "order_skips": order == "skip",
             "groups": self.groups or None,
+            "rate": None if self.rate is None else self.rate.stored,
+            "cost": None if cost is None else options.cost(cost),
         }
         if process and not self.is_importable:
             raise InvalidOption(
@@ -208,7 +214,7 @@ class Handler(Generic[P, R]):
     @property
     def has_flow(self) -> bool:
         """Whether an ended job may make room for others of its type, at any worker."""
-        return self.ordered or self.per is not None or self.limit is not None or bool(self.groups)
+        return self.ordered or bool(self.groups) or any(rule is not None for rule in (self.per, self.limit, self.rate))
 
     def flow_key(self, data: Mapping[str, Any]) -> str:
         """The flow key of a job with these arguments."""

@@ -127,6 +127,7 @@ class Job(Generic[T_co]):
     key: unique among the live jobs of its type, or as its unique rule says.
     flow_key: its key within the type, for order, limits and turns between keys; "" if the type has no ``per``. None: none of
         these apply.
+    cost: how many tokens of rates it takes; None: as many as its type says.
     order_key: its flow key, if jobs of a key run one after another; otherwise None.
     timeout, deadline_at: how long an attempt may run, and when the current one times out.
     expires_at: it is not started after this moment.
@@ -168,6 +169,7 @@ class Job(Generic[T_co]):
     first_due_at: datetime | None = None
     key: str | None = None
     flow_key: str | None = None
+    cost: int | None = None
     order_key: str | None = None
     timeout: timedelta | None = None
     deadline_at: datetime | None = None

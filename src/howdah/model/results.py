@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import overload
 
 from howdah.model.job import Conflict, Job, Status
+from howdah.model.rate import Rate
 
 
 class EnqueuedCount(int):
@@ -104,10 +105,10 @@ class JobPage(Sequence[Job]):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How many jobs may run at once over all workers, and how many do.
+    """How many jobs may run at once over all workers, how many do, and how often they may start.
 
     job_type, flow_key, each_key, group: of a type, of one of its keys, of each of its keys, or of a group of types.
-    max_running: None if only its weight or its pause is set. running: None of each key.
+    max_running: None if it has no limit. running: None of each key. rate: how often they may start.
     by_operator: False if the handler declares it.
     """
 
@@ -121,6 +122,7 @@ class Limit:
     paused_because: str | None = None
     by_operator: bool = True
     running: int | None = None
+    rate: Rate | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

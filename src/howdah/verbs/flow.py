@@ -1,10 +1,13 @@
-"""The verbs for limits and turns: how many jobs run at once over all workers."""
+"""The verbs for limits, rates and turns: how many jobs run at once, and how often they start, over all workers."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from howdah.checks import options
 from howdah.checks.context import Connection, Context
-from howdah.db.plan import Plan, call, read
+from howdah.db.plan import Plan, Row, call, read
+from howdah.model.rate import Rate, RateOption, parsed_rate
 from howdah.model.results import Limit
 
 
@@ -27,11 +30,30 @@ def set_limit(
     """
     yield from call(
         "set_limit",
-        job_type=None if job_type is None else options.job_type(job_type),
-        flow_key=None if per is None else options.flow_key(per),
-        group=None if group is None else options.name(group, "group", options.MAX_KEY_LENGTH),
+        **_limited(job_type, per, each_key, group),
         running=None if running is None else options.integer(running, "running", least=0),
-        each_key=bool(each_key),
+    )
+
+
+def set_rate(
+    context: Context,
+    rate: RateOption | None,
+    *,
+    job_type: str | None = None,
+    per: str | int | None = None,
+    each_key: bool = False,
+    group: str | None = None,
+    conn: Connection | None = None,
+) -> Plan[None]:
+    """Sets how often jobs start over all workers. It applies instead of the handler's ``rate``, and to jobs that wait already.
+
+    rate: such as "50/s", "100/min" or ``Rate(50, seconds=1, burst=10)``. None resets it: then the handler's rate applies again.
+    job_type, per, each_key, group: what it is for, as of ``set_limit``.
+    """
+    yield from call(
+        "set_rate",
+        **_limited(job_type, per, each_key, group),
+        **({"jobs": None} if rate is None else parsed_rate(rate).stored),
     )
 
 
@@ -48,6 +70,20 @@ def set_weight(
 
 
 def limits(context: Context, *, conn: Connection | None = None) -> Plan[list[Limit]]:
-    """All limits, weights and pauses of keys, and how many jobs run within each."""
+    """All limits, rates, weights and pauses of keys, and how many jobs run within each."""
     rows = yield from read("limits")
-    return [Limit(**row) for row in rows]
+    return [Limit(rate=_rate(row), **row) for row in rows]
+
+
+def _limited(job_type: str | None, per: str | int | None, each_key: bool, group: str | None) -> dict[str, Any]:
+    return {
+        "job_type": None if job_type is None else options.job_type(job_type),
+        "flow_key": None if per is None else options.flow_key(per),
+        "group": None if group is None else options.name(group, "group", options.MAX_KEY_LENGTH),
+        "each_key": bool(each_key),
+    }
+
+
+def _rate(row: Row) -> Rate | None:
+    jobs, seconds, burst = (row.pop(f"rate_{name}") for name in ("jobs", "seconds", "burst"))
+    return None if jobs is None else Rate(jobs, seconds, burst)

@@ -48,6 +48,7 @@ def enqueue(
     retry_policy: Policy | Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
     per: str | int | None = None,
+    cost: int | None = None,
     unique: UniqueOption | None = None,
     debounce: Seconds | None = None,
     throttle: Seconds | None = None,
@@ -68,6 +69,7 @@ def enqueue(
         ``Fixed(60)`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type has one.
     meta: tags and trace context, stored beside the data.
     per: its flow key, such as a customer: for order, limits and turns between keys. The handler's ``per`` if not given.
+    cost: how many tokens of rates it takes; the type's own, or one, if not given.
     unique: whether there may be a second job like it: True if not one with the same arguments, or names of arguments, "key",
         or a rule: ``Unique(…)``; False turns the handler's rule off. ``created`` and ``conflict`` of the returned job say
         what happened. Raises DuplicateJob if the rule says so, and UniqueKeyBusy.
@@ -76,7 +78,18 @@ def enqueue(
     """
     job_type = options.job_type(job_type)
     shared = _job_options(
-        context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
+        context,
+        job_type,
+        priority,
+        run_at,
+        delay,
+        max_attempts,
+        timeout,
+        expires_at,
+        expires_in,
+        retry_policy,
+        meta,
+        cost,
     )
     rule = _rule(context, job_type, unique, debounce, throttle, has_key=key is not None)
     key = None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH)
@@ -111,6 +124,7 @@ def enqueue(
         data={} if data is None else data,
         key=key,
         flow_key=flow_key,
+        cost=cost,
         priority=answer["priority"],
         run_at=answer["run_at"],
         first_due_at=answer["run_at"],
@@ -143,6 +157,7 @@ _EACH: Final = {
     "retry_policy": "retry_policies",
     "meta": "metas",
     "flow_key": "flow_keys",
+    "cost": "costs",
 }
 """The arguments of ``enqueue``, and those of ``enqueue_each`` that are lists of them."""
 
@@ -217,6 +232,7 @@ def enqueue_many(
     retry_policy: Policy | Mapping[str, Any] | None = None,
     meta: Mapping[str, Any] | None = None,
     per: str | int | Callable[[Any], str | int] | None = None,
+    cost: int | None = None,
     unique: UniqueOption | None = None,
     debounce: Seconds | None = None,
     throttle: Seconds | None = None,
@@ -238,7 +254,18 @@ def enqueue_many(
     """
     job_type = options.job_type(job_type)
     shared = _job_options(
-        context, job_type, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta
+        context,
+        job_type,
+        priority,
+        run_at,
+        delay,
+        max_attempts,
+        timeout,
+        expires_at,
+        expires_in,
+        retry_policy,
+        meta,
+        cost,
     )
     rule = _rule(context, job_type, unique, debounce, throttle, has_key=key is not None)
     has_keys = key is not None or rule is not None
@@ -355,9 +382,10 @@ def _job_options(
     expires_in: Seconds | None,
     retry_policy: Policy | Mapping[str, Any] | None,
     meta: Mapping[str, Any] | None,
+    cost: int | None,
 ) -> dict[str, Any]:
     known = context.known.get(job_type)
-    chosen = (priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta)
+    chosen = (priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta, cost)
     if all(each is None for each in chosen) and not (known and known.defaults):
         return {}
     if expires_at is not None and expires_in is not None:
@@ -371,6 +399,7 @@ def _job_options(
         "expires_in": None if expires_in is None else options.span(expires_in, "expires_in", positive=True),
         "retry_policy": None if retry_policy is None else stored_mapping(as_data(retry_policy), "retry_policy"),
         "meta": None if meta is None else stored_mapping(meta, "meta"),
+        "cost": None if cost is None else options.cost(cost),
     }
     if known:
         given.update((name, value) for name, value in known.defaults.items() if given[name] is None)

@@ -1,4 +1,4 @@
-"""``howdah limit``: how many jobs run at once over all workers."""
+"""``howdah limit``: how many jobs run at once, and how often they start, over all workers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
 from howdah.cli.render.output import answers, plain, print_json, remark, say, table, text
 from howdah.errors import InvalidInput
+from howdah.model.rate import Rate, parsed_rate
 from howdah.model.results import Limit
 
 
@@ -22,6 +23,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--each-key", action="store_true", help="of each flow key")
     which.add_argument("--group", metavar="NAME", help="of a group of types: howdah limit --group smtp 10")
     parser.add_argument(
+        "--rate",
+        metavar="RATE",
+        help="how often they may start, such as 50/s or 100/min; none: reset to the handler's rate",
+    )
+    parser.add_argument("--burst", metavar="N", type=int, help="with --rate: how many may start at once")
+    parser.add_argument(
         "--weight", metavar="N", type=int, help="with --per: how many jobs this key gives for each one of the others"
     )
 
@@ -32,9 +39,14 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidInput("a limit is for a type or for a group: howdah limit --group NAME N")
     if args.weight is not None and (job_type is None or args.per is None):
         raise InvalidInput("a weight is for one flow key of a type: howdah limit TYPE --per KEY --weight N")
+    if args.burst is not None and args.rate in (None, "none"):
+        raise InvalidInput("a burst is for a rate: howdah limit TYPE --rate 50/s --burst 10")
     with open_queue(args) as queue:
         if running is not None:
             queue.set_limit(_number(running), job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
+        if args.rate is not None:
+            rate = None if args.rate == "none" else parsed_rate(args.rate, args.burst)
+            queue.set_rate(rate, job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
         if args.weight is not None:
             queue.set_weight(str(job_type), args.per, args.weight)
         limits = [each for each in queue.limits() if _matches(each, job_type, args)]
@@ -42,7 +54,7 @@ def _run(args: argparse.Namespace) -> int:
         print_json([plain(each) for each in limits])
     elif limits:
         _print_table(limits)
-    elif running is not None:
+    elif running is not None or args.rate is not None:
         say("there is no limit any more")
     else:
         remark("there are no limits: howdah limit TYPE N sets one")
@@ -58,6 +70,10 @@ def _number(value: str) -> int | None:
         raise InvalidInput(f"{value!r} is neither a number of jobs nor none") from None
 
 
+def _rate(rate: Rate) -> str:
+    return str(rate) if rate.burst == rate.jobs else f"{rate}, burst {rate.burst:,}"
+
+
 def _matches(limit: Limit, job_type: str | None, args: argparse.Namespace) -> bool:
     if args.group is not None:
         return bool(limit.group == args.group)
@@ -71,9 +87,10 @@ def _print_table(limits: Sequence[Limit]) -> None:
         "key",
         "limit",
         "running",
+        "rate",
         "weight",
         "set by",
-        right=("limit", "running", "weight"),
+        right=("limit", "running", "rate", "weight"),
         flexible=("of", "key"),
     )
     for each in limits:
@@ -82,6 +99,7 @@ def _print_table(limits: Sequence[Limit]) -> None:
             text("each" if each.each_key else each.flow_key or ""),
             text("" if each.max_running is None else f"{each.max_running:,}"),
             text("" if each.running is None else f"{each.running:,}"),
+            text("" if each.rate is None else _rate(each.rate)),
             text("" if each.weight is None else f"{each.weight:,}"),
             text("paused" if each.paused_at else "operator" if each.by_operator else "handler"),
         )
@@ -90,7 +108,7 @@ def _print_table(limits: Sequence[Limit]) -> None:
 
 COMMAND = Command(
     name="limit",
-    summary="show or set how many jobs run at once",
+    summary="show or set how many jobs run at once, and how often they start",
     story="""
         A limit holds over all workers. It applies instead of the one that the handler declares, until it is reset, and to
         jobs that wait already. Jobs that run go on. With no number, the limits are shown.
@@ -99,7 +117,7 @@ COMMAND = Command(
         ("howdah limit", "all limits, and how many jobs run within each"),
         ("howdah limit send_invoice 3 --each-key", "of each customer, if the handler has per='customer'"),
         ("howdah limit --group smtp 50", "of all types in a group"),
-        ("howdah limit send_invoice none", "the handler's limit again"),
+        ("howdah limit send_invoice --rate 100/min", "how often they may start"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -112,6 +112,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.retry,
     howdah.run_schedule,
     howdah.set_limit,
+    howdah.set_rate,
     howdah.set_weight
 TO howdah_operator;
 GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions, max_payload_bytes)

@@ -1,6 +1,11 @@
 -- Flow control: jobs with a key run in the key's order, within limits, and in turn with other keys. All other jobs have NULL in the new
 -- columns, and are in none of the new indexes.
 
+CREATE TYPE howdah.rate AS (jobs int, seconds float8, burst int);
+COMMENT ON TYPE howdah.rate IS
+    'How many jobs may start: so many in so many seconds, and burst of them at once. A bucket holds up to burst tokens, and jobs tokens are'
+    ' added to it every seconds. A job takes as many as it costs.';
+
 ALTER TABLE howdah.types
     ADD COLUMN keyed boolean NOT NULL DEFAULT false,
     ADD COLUMN per text,
@@ -8,7 +13,12 @@ ALTER TABLE howdah.types
     ADD COLUMN declared_limit int CHECK (declared_limit >= 1),
     ADD COLUMN type_limit int CHECK (type_limit >= 0),
     ADD COLUMN key_limit int CHECK (key_limit >= 0),
-    ADD COLUMN groups text[];
+    ADD COLUMN groups text[],
+    ADD COLUMN declared_rate howdah.rate,
+    ADD COLUMN type_rate howdah.rate,
+    ADD COLUMN key_rate howdah.rate,
+    ADD COLUMN rated boolean NOT NULL DEFAULT false,
+    ADD COLUMN cost int CHECK (cost BETWEEN 1 AND 1000000);
 COMMENT ON COLUMN howdah.types.keyed IS 'Its jobs have flow keys, and are claimed key by key: see claim_flow.';
 COMMENT ON COLUMN howdah.types.per IS 'The argument of a job that is its flow key, where the caller gives none.';
 COMMENT ON COLUMN howdah.types.order_skips IS 'While a job of an ordered key waits for its retry, the next one of the key may run.';
@@ -17,13 +27,30 @@ COMMENT ON COLUMN howdah.types.declared_limit IS
 COMMENT ON COLUMN howdah.types.type_limit IS 'How many jobs of the type an operator lets run at once. It applies instead of declared_limit.';
 COMMENT ON COLUMN howdah.types.key_limit IS 'How many jobs of each key an operator lets run at once. It applies instead of declared_limit.';
 COMMENT ON COLUMN howdah.types.groups IS 'The groups to whose limits its jobs are subject, too: see flow_groups.';
+COMMENT ON COLUMN howdah.types.declared_rate IS
+    'How often the handler lets jobs start over all workers: of each key if the type has per, otherwise of the type.';
+COMMENT ON COLUMN howdah.types.type_rate IS 'How often an operator lets jobs of the type start. It applies instead of declared_rate.';
+COMMENT ON COLUMN howdah.types.key_rate IS 'How often an operator lets jobs of each key start. It applies instead of declared_rate.';
+COMMENT ON COLUMN howdah.types.rated IS 'There is, or was, a rate for the type or for one of its keys. Otherwise claims look for none.';
+COMMENT ON COLUMN howdah.types.cost IS 'How many tokens of a rate a job takes, where it has no cost of its own. NULL: one.';
 UPDATE howdah.types SET keyed = true, settling = '{}' WHERE ordered;
 
 CREATE TABLE howdah.flow_groups (
     name text PRIMARY KEY,
-    max_running int NOT NULL CHECK (max_running >= 0)
+    max_running int CHECK (max_running >= 0),
+    rate howdah.rate,
+    full_at timestamptz
 );
-COMMENT ON TABLE howdah.flow_groups IS 'Limits over several types: how many jobs of all types in a group run at once. The row is also its lock.';
+COMMENT ON TABLE howdah.flow_groups IS
+    'Limits over several types: how many jobs of all types in a group run at once, and how often they start. The row is also its lock.';
+COMMENT ON COLUMN howdah.flow_groups.full_at IS 'When the bucket of its rate is full again, if no more tokens are taken: see tokens.';
+
+-- Apart from types, which every enqueue reads: a row that every claim changes has many versions while an old transaction is open.
+CREATE TABLE howdah.flow_buckets (
+    job_type varchar(50) PRIMARY KEY,
+    full_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON TABLE howdah.flow_buckets IS 'The buckets of the rates of types. The lock of a bucket is the row of its type.';
 
 CREATE TABLE howdah.flow_keys (
     job_type varchar(50) NOT NULL,
@@ -33,17 +60,22 @@ CREATE TABLE howdah.flow_keys (
     paused_at timestamptz,
     paused_because text,
     rests_until timestamptz,
+    rate howdah.rate,
+    full_at timestamptz,
     PRIMARY KEY (job_type, flow_key)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE howdah.flow_keys IS
     'The keys that have a limit, an order or settings of their own. The row is the lock under which the held jobs of a key are counted. Claims'
     ' add rows, and the sweep removes those of keys without jobs and settings.';
 COMMENT ON COLUMN howdah.flow_keys.rests_until IS
-    'Until then no job of the key can run: it is paused, or the head of its order waits for its retry. Its jobs are behind: see live.line.';
+    'Until then no job of the key can run: it is paused, the head of its order waits for its retry, or its rate is used up. Its jobs are'
+    ' behind: see live.line.';
+COMMENT ON COLUMN howdah.flow_keys.full_at IS 'When the bucket of its rate is full again, if no more tokens are taken: see tokens.';
 CREATE INDEX flow_keys_rest ON howdah.flow_keys (job_type, rests_until) WHERE rests_until IS NOT NULL;
 
-ALTER TABLE howdah.live ADD COLUMN flow_key text COLLATE "C", ADD COLUMN line varchar(6);
-ALTER TABLE howdah.archive ADD COLUMN flow_key text COLLATE "C";
+ALTER TABLE howdah.live ADD COLUMN flow_key text COLLATE "C", ADD COLUMN line varchar(6), ADD COLUMN cost int;
+ALTER TABLE howdah.archive ADD COLUMN flow_key text COLLATE "C", ADD COLUMN cost int;
+COMMENT ON COLUMN howdah.live.cost IS 'How many tokens of a rate the job takes. NULL: as many as its type says.';
 COMMENT ON COLUMN howdah.live.flow_key IS 'The key of the job within its type, for order, limits and fairness. Empty if the type has one key for all.';
 COMMENT ON COLUMN howdah.live.line IS
     'Where a job with a flow key waits: ready (claims look at its key), later (it was not due), or behind (its key rests). A claim passes only'

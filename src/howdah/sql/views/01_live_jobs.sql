@@ -79,7 +79,8 @@ SELECT
         WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN flow_key
         WHEN flow_key <> '' THEN '[redacted]'
         ELSE flow_key
-    END AS flow_key
+    END AS flow_key,
+    cost
 FROM howdah.live;
 COMMENT ON VIEW howdah.live_jobs IS
     'Jobs that have not ended, as in job_details, without reading the archive. version changes with each change of the job.';

@@ -72,7 +72,8 @@ SELECT
         WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN flow_key
         WHEN flow_key <> '' THEN '[redacted]'
         ELSE flow_key
-    END AS flow_key
+    END AS flow_key,
+    cost
 FROM (
     SELECT
         id,
@@ -116,7 +117,8 @@ FROM (
             WHEN status = 'running' AND progress_report -> 'token' = to_jsonb(token) AND progress_report -> 'stalls' >= '1' AND progress_report -> 'stalls' <= '100000000000'
             THEN to_timestamp((progress_report -> 'stalls')::float8)
         END AS stalls_at,
-        flow_key
+        flow_key,
+        cost
     FROM howdah.live
     UNION ALL
     SELECT
@@ -158,7 +160,8 @@ FROM (
         finished_at,
         progress_report,
         NULL::timestamptz,
-        flow_key
+        flow_key,
+        cost
     FROM howdah.archive
 ) AS job;
 COMMENT ON VIEW howdah.job_details IS 'Every job, live or archived, with all its columns.';

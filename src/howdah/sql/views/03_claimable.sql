@@ -34,10 +34,11 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
             WHERE h.job_type = j.job_type AND h.flow_key = j.flow_key AND h.status IN ('claimed', 'running')
         )
     ))
-    -- Of a key or a type with a limit, those for which there is room.
+    -- Of a key, a type or a group with a limit or a rate, those for which there is room now.
     AND (flow_key IS NULL OR NOT EXISTS (
         SELECT FROM howdah.types AS t
         LEFT JOIN howdah.flow_keys AS k ON k.job_type = t.job_type AND k.flow_key = j.flow_key
+        LEFT JOIN howdah.flow_buckets AS b ON b.job_type = t.job_type
         WHERE t.job_type = j.job_type AND (
             k.paused_at IS NOT NULL
             OR coalesce(k.max_running, t.key_limit, CASE WHEN t.per IS NOT NULL THEN t.declared_limit END) <= (
@@ -47,6 +48,26 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
             OR coalesce(t.type_limit, CASE WHEN t.per IS NULL THEN t.declared_limit END) <= (
                 SELECT count(*) FROM howdah.live AS h
                 WHERE h.job_type = j.job_type AND h.flow_key IS NOT NULL AND h.status IN ('claimed', 'running')
+            )
+            OR EXISTS (
+                SELECT FROM howdah.flow_groups AS g
+                WHERE g.name = ANY (t.groups) AND g.max_running <= (
+                    SELECT count(*) FROM howdah.types AS o JOIN howdah.live AS h ON h.job_type = o.job_type
+                    WHERE g.name = ANY (o.groups) AND h.flow_key IS NOT NULL AND h.status IN ('claimed', 'running')
+                )
+            )
+            -- As tokens has it.
+            OR EXISTS (
+                SELECT FROM (
+                    SELECT coalesce(k.rate, t.key_rate, CASE WHEN t.per IS NOT NULL THEN t.declared_rate END), k.full_at
+                    UNION ALL
+                    SELECT coalesce(t.type_rate, CASE WHEN t.per IS NULL THEN t.declared_rate END), b.full_at
+                    UNION ALL
+                    SELECT g.rate, g.full_at FROM howdah.flow_groups AS g WHERE g.name = ANY (t.groups)
+                ) AS bucket (rate, full_at)
+                WHERE least(bucket.full_at, statement_timestamp() + make_interval(secs => (bucket.rate).burst * (bucket.rate).seconds / (bucket.rate).jobs))
+                    - make_interval(secs => ((bucket.rate).burst - least(coalesce(j.cost, t.cost, 1), (bucket.rate).burst)) * (bucket.rate).seconds / (bucket.rate).jobs)
+                    > statement_timestamp()
             )
         )
     ));

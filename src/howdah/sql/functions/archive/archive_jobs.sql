@@ -33,7 +33,7 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, cost
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
@@ -41,7 +41,7 @@ BEGIN
             crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
             current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta, unique_key,
             CASE WHEN progress_report IS NOT NULL THEN howdah.with_seq(progress_report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END,
-            flow_key
+            flow_key, cost
         FROM deleted
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)

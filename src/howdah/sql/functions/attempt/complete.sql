@@ -31,7 +31,7 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, cost
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, howdah.begun_at(status, started_at, claimed_at), howdah.clock(),
@@ -39,7 +39,7 @@ BEGIN
             crashes, interruptions, 100, events_count, job_type, 'completed', data, key, order_key, worker_id,
             current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta, unique_key,
             CASE WHEN progress_report IS NOT NULL THEN (howdah.with_seq(progress_report, 1) - 'eta') || '{"percent": 100}' END,
-            flow_key
+            flow_key, cost
         FROM deleted
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)

@@ -32,6 +32,9 @@ DECLARE
     v_notes jsonb[];
     v_flow_keys text[];
     v_ordered boolean[];
+    v_returned_types varchar[];
+    v_returned_keys text[];
+    v_returned_costs int[];
 BEGIN
     WITH claim AS MATERIALIZED (
         SELECT DISTINCT ON (c.id, c.token) c.*
@@ -57,8 +60,14 @@ BEGIN
         array_agg(e.interruptions),
         array_agg(e.note || jsonb_build_object('attempt', (held.job).attempts, 'token', (held.job).token)),
         array_agg(howdah.flow_key_of(t.keyed, t.per, (held.job).data, (held.job).flow_key)),
-        array_agg(t.ordered)
-    INTO v_ids, v_job_types, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes, v_flow_keys, v_ordered
+        array_agg(t.ordered),
+        -- It has not started: the tokens of rates that its claim took are free again.
+        array_agg((held.job).job_type) FILTER (WHERE (t.rated OR t.groups IS NOT NULL) AND (held.job).status = 'claimed' AND e.refund > 0),
+        array_agg((held.job).flow_key) FILTER (WHERE (t.rated OR t.groups IS NOT NULL) AND (held.job).status = 'claimed' AND e.refund > 0),
+        array_agg((held.job).cost) FILTER (WHERE (t.rated OR t.groups IS NOT NULL) AND (held.job).status = 'claimed' AND e.refund > 0)
+    INTO
+        v_ids, v_job_types, v_statuses, v_errors, v_entries, v_run_ats, v_refunds, v_crashes, v_interruptions, v_notes, v_flow_keys, v_ordered,
+        v_returned_types, v_returned_keys, v_returned_costs
     FROM held
     LEFT JOIN howdah.types AS t ON t.job_type = (held.job).job_type
     CROSS JOIN LATERAL howdah.attempt_outcome(
@@ -104,6 +113,9 @@ BEGIN
         END
     FROM changed AS c WHERE c.note IS NOT NULL;
 
+    IF v_returned_types IS NOT NULL THEN
+        PERFORM howdah.return_tokens(v_returned_types, v_returned_keys, v_returned_costs);
+    END IF;
     PERFORM howdah.archive_jobs(array_agg(v.id), array_agg(v.status), p_noted => true)
     FROM unnest(v_ids, v_statuses) AS v (id, status)
     WHERE v.status <> 'pending'

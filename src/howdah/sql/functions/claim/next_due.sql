@@ -64,13 +64,34 @@ BEGIN
                 )
             ) AS soonest
             WHERE named.keyed
+            UNION ALL
+            -- A rate is used up. Not sooner than in some milliseconds: then several jobs can start at once.
+            SELECT greatest(bucket.has_tokens_at, howdah.clock() + interval '10 milliseconds')
+            FROM named
+            JOIN howdah.types AS t ON t.job_type = named.job_type AND (t.rated OR t.groups IS NOT NULL)
+            CROSS JOIN LATERAL (
+                SELECT coalesce(j.cost, t.cost, 1) AS cost FROM howdah.live AS j
+                WHERE j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts AND j.job_type = named.job_type
+                ORDER BY j.priority DESC, j.flow_key
+                LIMIT 1
+            ) AS first
+            CROSS JOIN LATERAL (
+                SELECT max(b.has_tokens_at) AS has_tokens_at FROM (
+                    SELECT howdah.has_tokens_at(howdah.rate_of_type(t), b.full_at, first.cost) FROM howdah.flow_buckets AS b
+                    WHERE b.job_type = t.job_type AND howdah.rate_of_type(t) IS NOT NULL
+                    UNION ALL
+                    SELECT howdah.has_tokens_at(g.rate, g.full_at, first.cost) FROM howdah.flow_groups AS g
+                    WHERE g.name = ANY (t.groups) AND g.rate IS NOT NULL
+                ) AS b (has_tokens_at)
+            ) AS bucket
+            WHERE named.keyed AND bucket.has_tokens_at > howdah.clock()
         ) AS next
         WHERE next.run_at > howdah.clock() AND next.run_at < 'infinity'
     );
 END
 $$;
 COMMENT ON FUNCTION howdah.next_due IS
-    'The time until the first job of these types that is not due yet becomes due; NULL if there is none, or if all wait for'
+    'The time until the first job of these types that is not due yet becomes due, or may start by a rate that is used up; NULL if there is none, or if all wait for'
     ' other jobs. Paused types and keys do not count. At most a second for a type with'
     ' a hundred priorities or more: then only the highest are looked at.';
 REVOKE ALL ON FUNCTION howdah.next_due FROM PUBLIC;

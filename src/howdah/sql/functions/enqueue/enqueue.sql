@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     p_workflow_id uuid DEFAULT NULL,
     p_expires_in interval DEFAULT NULL,
     p_alone boolean DEFAULT false,
-    p_flow_key text DEFAULT NULL
+    p_flow_key text DEFAULT NULL,
+    p_cost int DEFAULT NULL
 ) RETURNS TABLE (
     id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
     timeout interval, expires_at timestamptz, retry_policy jsonb
@@ -47,6 +48,9 @@ BEGIN
         PERFORM howdah.check_keys(ARRAY[p_flow_key], 'flow key');
         PERFORM howdah.use_keys(ARRAY[p_job_type]);
     END IF;
+    IF p_cost IS NOT NULL THEN
+        PERFORM howdah.check_cost(p_cost);
+    END IF;
     IF p_meta IS NOT NULL THEN
         PERFORM howdah.check_meta(p_meta);
     END IF;
@@ -63,12 +67,12 @@ BEGIN
             -- No conflict is possible here, and ON CONFLICT would cost WAL.
             INSERT INTO howdah.live AS j (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
-                timeout, expires_at, retry_policy, meta, parent_id, workflow_id, flow_key, line
+                timeout, expires_at, retry_policy, meta, parent_id, workflow_id, flow_key, line, cost
             )
             SELECT
                 v_new_id, p_job_type, coalesce(p_data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
                 job.max_attempts, p_key, CASE WHEN job.ordered THEN flow.key END, job.timeout, job.expires_at, job.retry_policy,
-                p_meta, p_parent_id, p_workflow_id, flow.key, howdah.line_of(flow.key, job.run_at)
+                p_meta, p_parent_id, p_workflow_id, flow.key, howdah.line_of(flow.key, job.run_at), p_cost
             FROM howdah.with_type_defaults(
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
@@ -79,12 +83,12 @@ BEGIN
         ELSE
             INSERT INTO howdah.live AS j (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key,
-                timeout, expires_at, retry_policy, meta, parent_id, workflow_id, flow_key, line
+                timeout, expires_at, retry_policy, meta, parent_id, workflow_id, flow_key, line, cost
             )
             SELECT
                 v_new_id, p_job_type, coalesce(p_data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
                 job.max_attempts, p_key, CASE WHEN job.ordered THEN flow.key END, job.timeout, job.expires_at, job.retry_policy,
-                p_meta, p_parent_id, p_workflow_id, flow.key, howdah.line_of(flow.key, job.run_at)
+                p_meta, p_parent_id, p_workflow_id, flow.key, howdah.line_of(flow.key, job.run_at), p_cost
             FROM howdah.with_type_defaults(
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job

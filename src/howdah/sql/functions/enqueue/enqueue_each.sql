@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue_each(
     p_retry_policies jsonb[] DEFAULT NULL,
     p_metas jsonb[] DEFAULT NULL,
     p_alone boolean DEFAULT false,
-    p_flow_keys text[] DEFAULT NULL
+    p_flow_keys text[] DEFAULT NULL,
+    p_costs int[] DEFAULT NULL
 ) RETURNS TABLE (
     ids uuid[], priority int, run_at timestamptz, created_at timestamptz, max_attempts int, timeout interval,
     expires_at timestamptz, retry_policy jsonb
@@ -46,6 +47,9 @@ BEGIN
         PERFORM howdah.check_keys(array_remove(p_flow_keys, NULL), 'flow key');
         PERFORM howdah.use_keys(v_types);
     END IF;
+    IF p_costs IS NOT NULL THEN
+        PERFORM howdah.check_cost(item.cost) FROM unnest(p_costs) AS item (cost);
+    END IF;
     IF p_metas IS NOT NULL THEN
         PERFORM howdah.check_meta(item.meta) FROM unnest(p_metas) AS item (meta);
     END IF;
@@ -61,16 +65,17 @@ BEGIN
     WITH added AS (
         INSERT INTO howdah.live AS j (
             id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout,
-            expires_at, retry_policy, meta, flow_key, line
+            expires_at, retry_policy, meta, flow_key, line, cost
         )
         SELECT
             item.id, item.job_type, coalesce(item.data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(),
-            job.max_attempts, CASE WHEN job.ordered THEN flow.key END, job.timeout, job.expires_at, job.retry_policy, item.meta, flow.key, howdah.line_of(flow.key, job.run_at)
+            job.max_attempts, CASE WHEN job.ordered THEN flow.key END, job.timeout, job.expires_at, job.retry_policy, item.meta, flow.key,
+            howdah.line_of(flow.key, job.run_at), item.cost
         FROM unnest(
             p_job_types, p_data, p_ids, p_priorities, p_run_ats, p_delays, p_max_attempts, p_timeouts, p_expires_ats, p_expires_ins,
-            p_retry_policies, p_metas, p_flow_keys
+            p_retry_policies, p_metas, p_flow_keys, p_costs
         ) AS item (
-            job_type, data, id, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta, flow_key
+            job_type, data, id, priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta, flow_key, cost
         )
         CROSS JOIN LATERAL howdah.with_type_defaults(
             item.job_type, item.priority, item.run_at, item.delay, item.max_attempts, item.timeout, item.expires_at,

@@ -12,7 +12,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue_many(
     p_meta jsonb DEFAULT NULL,
     p_return_ids boolean DEFAULT false,
     p_expires_in interval DEFAULT NULL,
-    p_flow_keys text[] DEFAULT NULL
+    p_flow_keys text[] DEFAULT NULL,
+    p_cost int DEFAULT NULL
 ) RETURNS TABLE (enqueued bigint, ids uuid[])
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -28,6 +29,7 @@ BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
     PERFORM howdah.check_meta(p_meta);
+    PERFORM howdah.check_cost(p_cost);
     IF pg_column_size(p_data) > 65536 THEN
         PERFORM howdah.check_size(p_data, 'the data of a job');
     END IF;
@@ -39,12 +41,12 @@ BEGIN
         WITH added AS (
             INSERT INTO howdah.live (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout,
-                expires_at, retry_policy, meta, flow_key, line
+                expires_at, retry_policy, meta, flow_key, line, cost
             )
             SELECT
                 (v_high || to_hex(v_low + item.place))::uuid, p_job_type, coalesce(item.data, '{}'), job.priority,
                 job.run_at, job.run_at, howdah.clock(), job.max_attempts, CASE WHEN job.ordered THEN flow.key END, job.timeout,
-                job.expires_at, job.retry_policy, p_meta, flow.key, howdah.line_of(flow.key, job.run_at)
+                job.expires_at, job.retry_policy, p_meta, flow.key, howdah.line_of(flow.key, job.run_at), p_cost
             FROM howdah.with_type_defaults(
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
@@ -62,12 +64,12 @@ BEGIN
         WITH added AS (
             INSERT INTO howdah.live (
                 id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, key, order_key, timeout,
-                expires_at, retry_policy, meta, flow_key, line
+                expires_at, retry_policy, meta, flow_key, line, cost
             )
             SELECT
                 (v_high || to_hex(v_low + item.place))::uuid, p_job_type, coalesce(item.data, '{}'), job.priority,
                 job.run_at, job.run_at, howdah.clock(), job.max_attempts, item.key, CASE WHEN job.ordered THEN flow.key END, job.timeout,
-                job.expires_at, job.retry_policy, p_meta, flow.key, howdah.line_of(flow.key, job.run_at)
+                job.expires_at, job.retry_policy, p_meta, flow.key, howdah.line_of(flow.key, job.run_at), p_cost
             FROM howdah.with_type_defaults(
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job

@@ -83,6 +83,9 @@ BEGIN
         EXIT WHEN v_new = '{}' OR v_left <= 0;
     END LOOP;
     IF v_found <> '{}' THEN
+        v_found := howdah.spend_tokens(p_job_type, v_found);
+    END IF;
+    IF v_found <> '{}' THEN
         -- A key of some weight gets that many turns of a single job.
         SELECT j.flow_key || CASE WHEN random() * coalesce(k.weight, 1) < 1 THEN chr(1) ELSE '' END INTO v_turn
         FROM howdah.live AS j LEFT JOIN howdah.flow_keys AS k ON k.job_type = j.job_type AND k.flow_key = j.flow_key

@@ -2,8 +2,9 @@
 -- committed. So no two claims can exceed a limit, and nothing has to be counted down when a worker dies. A key that another claim is at
 -- is passed by.
 --
--- If the head of an ordered key waits for its retry, the key rests: its ready jobs go behind, and claims pass it without a look until the
--- rest is over. Jobs are behind only while their key has rests_until: both are written under the lock of the key.
+-- If the head of an ordered key waits for its retry, or the rate of a key is used up, the key rests: its ready jobs go behind, and claims pass
+-- it without a look until the rest is over. Jobs are behind only while their key has rests_until: both are written under the lock of
+-- the key. During a short rest they stay ready: to look at the key now and then costs less than to change its jobs.
 CREATE OR REPLACE FUNCTION howdah.claim_keys(
     p_job_type varchar,
     p_priority int,
@@ -19,8 +20,11 @@ AS $$
 DECLARE
     v_type howdah.types;
     v_limit int;
+    v_has_rules boolean;
     v_keys text[];
     v_limits int[];
+    v_rates howdah.rate[];
+    v_full_ats timestamptz[];
     v_weights int[];
     v_rested text[];
     v_resting text[];
@@ -32,18 +36,19 @@ DECLARE
 BEGIN
     SELECT * INTO v_type FROM howdah.types AS t WHERE t.job_type = p_job_type;
     v_limit := howdah.limit_of_keys(v_type);
-    IF v_limit IS NOT NULL THEN
+    v_has_rules := v_limit IS NOT NULL OR howdah.rate_of_keys(v_type) IS NOT NULL;
+    IF v_has_rules THEN
         PERFORM howdah.add_keys(p_job_type, p_keys);
     END IF;
     WITH locked AS MATERIALIZED (
-        SELECT f.flow_key, f.max_running, f.weight, f.rests_until FROM howdah.flow_keys AS f
+        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.rate, f.full_at FROM howdah.flow_keys AS f
         WHERE f.job_type = p_job_type AND f.flow_key = ANY (p_keys)
         FOR UPDATE SKIP LOCKED
     ), key AS (
-        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until
+        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.rate, l.full_at
         FROM unnest(p_keys) WITH ORDINALITY AS k (flow_key, place)
         LEFT JOIN locked AS l ON l.flow_key = k.flow_key
-        WHERE l.flow_key IS NOT NULL OR (v_limit IS NULL AND NOT EXISTS (
+        WHERE l.flow_key IS NOT NULL OR (NOT v_has_rules AND NOT EXISTS (
             SELECT FROM howdah.flow_keys AS f WHERE f.job_type = p_job_type AND f.flow_key = k.flow_key
         ))
     )
@@ -52,24 +57,33 @@ BEGIN
         array_agg(howdah.limit_of_keys(v_type, k.max_running) ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(coalesce(k.weight, 1) ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.flow_key) FILTER (WHERE k.is_awake AND k.rests_until IS NOT NULL),
-        array_agg(k.flow_key) FILTER (WHERE NOT k.is_awake)
-    INTO v_keys, v_limits, v_weights, v_rested, v_resting
+        array_agg(k.flow_key) FILTER (WHERE NOT k.is_awake AND k.rests_until > howdah.clock() + interval '1 second'),
+        array_agg(howdah.rate_of_keys(v_type, k.rate) ORDER BY k.place) FILTER (WHERE k.is_awake),
+        array_agg(k.full_at ORDER BY k.place) FILTER (WHERE k.is_awake)
+    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats
     FROM (SELECT *, (key.rests_until > howdah.clock()) IS NOT TRUE AS is_awake FROM key) AS k;
 
     SELECT
-        array_agg(k.flow_key ORDER BY k.place), array_agg(k.room ORDER BY k.place), array_agg(k.weight ORDER BY k.place)
-    INTO v_keys, v_limits, v_weights
+        array_agg(k.flow_key ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
+        array_agg(least(k.room, k.affordable) ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
+        array_agg(k.weight ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
+        -- Not those of which this claim has already found jobs: these tokens are taken when it ends.
+        array_agg(k.flow_key) FILTER (WHERE k.affordable < 1 AND k.spent = 0),
+        array_agg(howdah.has_tokens_at(k.rate, k.full_at, 1)) FILTER (WHERE k.affordable < 1 AND k.spent = 0)
+    INTO v_keys, v_limits, v_weights, v_waiting, v_waiting_until
     FROM (
-        SELECT k.flow_key, k.place, k.weight, k.max_running - coalesce(own.jobs, 0) - (
+        SELECT k.flow_key, k.place, k.weight, v_rates[k.place] AS rate, k.full_at, coalesce(own.spent, 0) AS spent,
+            floor(howdah.tokens(v_rates[k.place], k.full_at) - coalesce(own.spent, 0) + 0.000001) AS affordable, k.max_running - coalesce(own.jobs, 0) - (
             SELECT count(*) FROM (
                 SELECT FROM howdah.live AS j
                 WHERE j.job_type = p_job_type AND j.flow_key = k.flow_key AND j.status IN ('claimed', 'running')
                 LIMIT k.max_running
             ) AS held
         ) AS room
-        FROM unnest(v_keys, v_limits, v_weights) WITH ORDINALITY AS k (flow_key, max_running, weight, place)
+        FROM unnest(v_keys, v_limits, v_weights, v_full_ats) WITH ORDINALITY AS k (flow_key, max_running, weight, full_at, place)
         LEFT JOIN (
-            SELECT j.flow_key, count(*) AS jobs FROM howdah.live AS j
+            SELECT j.flow_key, count(*) AS jobs, sum(coalesce(j.cost, v_type.cost, 1)) FILTER (WHERE j.id = ANY (p_seen)) AS spent
+            FROM howdah.live AS j
             WHERE j.id = ANY (p_picked) AND j.job_type = p_job_type GROUP BY j.flow_key
         ) AS own ON own.flow_key = k.flow_key
     ) AS k
@@ -78,9 +92,10 @@ BEGIN
     IF v_type.ordered AND NOT v_type.order_skips THEN
         SELECT
             array_agg(head.id ORDER BY k.place) FILTER (WHERE head.run_at <= howdah.clock()),
-            array_agg(k.flow_key) FILTER (WHERE head.run_at > howdah.clock()),
+            v_waiting || array_agg(k.flow_key) FILTER (WHERE head.run_at > howdah.clock()),
             -- Not longer than a minute: a head that is rescheduled or cancelled ends the rest, but a claim may not see that in time.
-            array_agg(least(head.run_at, howdah.clock() + interval '1 minute')) FILTER (WHERE head.run_at > howdah.clock())
+            v_waiting_until
+            || array_agg(least(head.run_at, howdah.clock() + interval '1 minute')) FILTER (WHERE head.run_at > howdah.clock())
         INTO v_heads, v_waiting, v_waiting_until
         FROM unnest(v_keys) WITH ORDINALITY AS k (flow_key, place)
         CROSS JOIN LATERAL howdah.flow_head(p_job_type, k.flow_key) AS head;
@@ -118,7 +133,12 @@ BEGIN
     IF v_resting IS NOT NULL OR v_waiting IS NOT NULL THEN
         UPDATE howdah.live AS j SET line = 'behind', own_write = NOT j.own_write
         WHERE j.id = ANY (ARRAY(
-            SELECT r.id FROM unnest(v_resting || v_waiting) AS k (flow_key)
+            SELECT r.id
+            FROM (
+                SELECT unnest(v_resting) AS flow_key
+                UNION ALL
+                SELECT w.flow_key FROM unnest(v_waiting, v_waiting_until) AS w (flow_key, until) WHERE w.until > howdah.clock() + interval '1 second'
+            ) AS k
             CROSS JOIN LATERAL (
                 SELECT r.id FROM howdah.live AS r
                 WHERE r.line = 'ready' AND r.status = 'pending' AND r.attempts < r.max_attempts

@@ -8,7 +8,11 @@ AS $$
             format('%s of %s jobs of %s are running', held.of_key, howdah.limit_of_keys(t, k.max_running), whose.words)
         WHEN held.of_type >= howdah.limit_of_type(t) THEN
             format('%s of %s jobs of its type are running', held.of_type, howdah.limit_of_type(t))
-        ELSE (
+        WHEN howdah.tokens(howdah.rate_of_keys(t, k.rate), k.full_at) + 0.000001 < least(job.cost, (howdah.rate_of_keys(t, k.rate)).burst) THEN
+            howdah.rate_in_words(whose.words, howdah.rate_of_keys(t, k.rate), k.full_at, job.cost)
+        WHEN howdah.tokens(howdah.rate_of_type(t), b.full_at) + 0.000001 < least(job.cost, (howdah.rate_of_type(t)).burst) THEN
+            howdah.rate_in_words('its type', howdah.rate_of_type(t), b.full_at, job.cost)
+        ELSE coalesce((
             SELECT format('%s of %s jobs of the group %s are running', g.held, g.max_running, g.name)
             FROM (
                 SELECT g.name, g.max_running, (
@@ -20,10 +24,18 @@ AS $$
             WHERE g.held >= g.max_running
             ORDER BY g.name
             LIMIT 1
-        )
+        ), (
+            SELECT howdah.rate_in_words('the group ' || g.name, g.rate, g.full_at, job.cost)
+            FROM howdah.flow_groups AS g
+            WHERE g.name = ANY (t.groups) AND howdah.tokens(g.rate, g.full_at) + 0.000001 < least(job.cost, (g.rate).burst)
+            ORDER BY g.full_at DESC
+            LIMIT 1
+        ))
     END
     FROM howdah.types AS t
     LEFT JOIN howdah.flow_keys AS k ON k.job_type = p_job.job_type AND k.flow_key = p_job.flow_key
+    LEFT JOIN howdah.flow_buckets AS b ON b.job_type = p_job.job_type
+    CROSS JOIN LATERAL (SELECT coalesce(p_job.cost, t.cost, 1) AS cost) AS job
     CROSS JOIN LATERAL (
         SELECT
             (
@@ -38,5 +50,5 @@ AS $$
     CROSS JOIN LATERAL (SELECT CASE WHEN p_job.flow_key = '' THEN 'its type' ELSE format('its key %L', p_job.flow_key) END AS words) AS whose
     WHERE t.job_type = p_job.job_type
 $$;
-COMMENT ON FUNCTION howdah.flow_obstacle IS 'Which limit, or which pause of its key, keeps a pending job from running; NULL if none does. Internal.';
+COMMENT ON FUNCTION howdah.flow_obstacle IS 'Which limit or rate, or which pause of its key, keeps a pending job from running; NULL if none does. Internal.';
 REVOKE ALL ON FUNCTION howdah.flow_obstacle FROM PUBLIC;

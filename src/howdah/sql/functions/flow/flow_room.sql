@@ -7,6 +7,7 @@ SET lock_timeout = '100ms'
 AS $$
 DECLARE
     v_limit int;
+    v_rate howdah.rate;
     v_groups text[];
     v_room int := p_wanted;
 BEGIN
@@ -15,11 +16,12 @@ BEGIN
             ERRCODE = 'JQ001', HINT = 'A stricter transaction cannot see what others have claimed since it began, and would exceed limits.';
     END IF;
     SELECT howdah.limit_of_type(t), t.groups INTO v_limit, v_groups FROM howdah.types AS t WHERE t.job_type = p_job_type;
-    IF v_limit IS NULL AND v_groups IS NULL THEN
+    v_rate := (SELECT howdah.rate_of_type(t) FROM howdah.types AS t WHERE t.job_type = p_job_type);
+    IF v_limit IS NULL AND v_rate IS NULL AND v_groups IS NULL THEN
         RETURN p_wanted;
     END IF;
     BEGIN
-        PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND v_limit IS NOT NULL FOR NO KEY UPDATE;
+        PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND (v_limit IS NOT NULL OR v_rate IS NOT NULL) FOR NO KEY UPDATE;
         PERFORM FROM howdah.flow_groups AS g WHERE g.name = ANY (v_groups) ORDER BY g.name FOR NO KEY UPDATE;
     EXCEPTION
         WHEN lock_not_available THEN
@@ -33,7 +35,10 @@ BEGIN
     ))
     INTO v_room
     FROM howdah.types AS t WHERE t.job_type = p_job_type;
-    SELECT least(v_room, min(g.max_running - (
+    -- A job costs one token at least.
+    SELECT least(v_room, floor(howdah.tokens(howdah.rate_of_type(t), b.full_at) + 0.000001)) INTO v_room
+    FROM howdah.types AS t LEFT JOIN howdah.flow_buckets AS b ON b.job_type = t.job_type WHERE t.job_type = p_job_type;
+    SELECT least(v_room, min(floor(howdah.tokens(g.rate, g.full_at) + 0.000001)), min(g.max_running - (
         SELECT count(*) FROM howdah.types AS t JOIN howdah.live AS j ON j.job_type = t.job_type
         WHERE g.name = ANY (t.groups) AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
     ) - (
@@ -46,6 +51,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.flow_room IS
-    'How many jobs of a type may be claimed now by the limits of the type and its groups, at most p_wanted. p_picked: jobs that this claim has'
-    ' locked already. Part of claim.';
+    'How many jobs of a type may be claimed now by the limits and rates of the type and its groups, at most p_wanted. p_picked: jobs that'
+    ' this claim has locked already. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.flow_room FROM PUBLIC;

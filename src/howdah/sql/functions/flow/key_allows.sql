@@ -5,11 +5,12 @@ AS $$
 DECLARE
     v_type howdah.types;
     v_key howdah.flow_keys;
+    v_has_rules boolean;
     v_limit int;
 BEGIN
     SELECT * INTO v_type FROM howdah.types AS t WHERE t.job_type = p_job.job_type;
-    v_limit := howdah.limit_of_keys(v_type);
-    IF v_limit IS NOT NULL THEN
+    v_has_rules := howdah.limit_of_keys(v_type) IS NOT NULL OR howdah.rate_of_keys(v_type) IS NOT NULL;
+    IF v_has_rules THEN
         PERFORM howdah.add_keys(p_job.job_type, ARRAY[p_job.flow_key]);
     END IF;
     SELECT * INTO v_key FROM howdah.flow_keys AS k
@@ -17,7 +18,7 @@ BEGIN
     FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         -- No rules for it; or another claim is at it.
-        RETURN v_limit IS NULL
+        RETURN NOT v_has_rules
             AND NOT EXISTS (SELECT FROM howdah.flow_keys AS k WHERE k.job_type = p_job.job_type AND k.flow_key = p_job.flow_key);
     ELSIF v_key.paused_at IS NOT NULL THEN
         RETURN false;

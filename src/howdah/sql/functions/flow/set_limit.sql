@@ -12,42 +12,23 @@ AS $$
 BEGIN
     IF p_running < 0 THEN
         RAISE EXCEPTION 'the limit is %, and must not be negative', p_running USING ERRCODE = 'JQ001';
-    ELSIF (p_group IS NULL) = (p_job_type IS NULL) OR (p_group IS NOT NULL AND (p_flow_key IS NOT NULL OR p_each_key))
-        OR (p_flow_key IS NOT NULL AND p_each_key)
-    THEN
-        RAISE EXCEPTION 'a limit is for a group, a type, one key of a type, or each key of a type' USING
-            ERRCODE = 'JQ001', HINT = 'Give p_group alone, or p_job_type, with p_flow_key or p_each_key if you like.';
-    ELSIF p_group = '' OR char_length(p_group) > 200 THEN
-        RAISE EXCEPTION 'a name of a group has 1 to 200 characters' USING ERRCODE = 'JQ001';
     END IF;
-    IF p_group IS NOT NULL AND p_running IS NULL THEN
-        DELETE FROM howdah.flow_groups AS g WHERE g.name = p_group;
-    ELSIF p_group IS NOT NULL THEN
+    PERFORM howdah.check_limited(p_job_type, p_flow_key, p_group, p_each_key);
+    IF p_group IS NOT NULL THEN
         INSERT INTO howdah.flow_groups (name, max_running) VALUES (p_group, p_running)
         ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running;
+        DELETE FROM howdah.flow_groups AS g WHERE g.name = p_group AND g.max_running IS NULL AND g.rate IS NULL;
+    ELSIF p_flow_key IS NOT NULL THEN
+        INSERT INTO howdah.flow_keys (job_type, flow_key, max_running) VALUES (p_job_type, p_flow_key, p_running)
+        ON CONFLICT (job_type, flow_key) DO UPDATE SET max_running = excluded.max_running;
     ELSE
-        PERFORM howdah.check_job_type(p_job_type);
-        IF p_flow_key IS NOT NULL THEN
-            PERFORM howdah.check_keys(ARRAY[p_flow_key], 'flow key');
-            INSERT INTO howdah.flow_keys (job_type, flow_key, max_running) VALUES (p_job_type, p_flow_key, p_running)
-            ON CONFLICT (job_type, flow_key) DO UPDATE SET max_running = excluded.max_running;
-        ELSE
-            INSERT INTO howdah.types AS t (job_type, type_limit, key_limit)
-            VALUES (p_job_type, CASE WHEN NOT p_each_key THEN p_running END, CASE WHEN p_each_key THEN p_running END)
-            ON CONFLICT (job_type) DO UPDATE SET
-                type_limit = CASE WHEN p_each_key THEN t.type_limit ELSE excluded.type_limit END,
-                key_limit = CASE WHEN p_each_key THEN excluded.key_limit ELSE t.key_limit END;
-        END IF;
-        IF p_running IS NOT NULL THEN
-            -- Jobs that wait already are subject to it, too: they get keys.
-            UPDATE howdah.types AS t SET keyed = true, settling = '{}' WHERE t.job_type = p_job_type AND NOT t.keyed;
-            INSERT INTO howdah.types (job_type, keyed, settling) VALUES (p_job_type, true, '{}') ON CONFLICT (job_type) DO NOTHING;
-            PERFORM howdah.apply_flow(p_job_type, p_declares => true);
-        END IF;
+        INSERT INTO howdah.types AS t (job_type, type_limit, key_limit)
+        VALUES (p_job_type, CASE WHEN NOT p_each_key THEN p_running END, CASE WHEN p_each_key THEN p_running END)
+        ON CONFLICT (job_type) DO UPDATE SET
+            type_limit = CASE WHEN p_each_key THEN t.type_limit ELSE excluded.type_limit END,
+            key_limit = CASE WHEN p_each_key THEN excluded.key_limit ELSE t.key_limit END;
     END IF;
-    -- There may be room for more.
-    PERFORM howdah.notify_workers(array_agg(t.job_type)) FROM howdah.types AS t
-    WHERE t.job_type = p_job_type OR p_group = ANY (t.groups) HAVING count(*) > 0;
+    PERFORM howdah.apply_limit(p_job_type, p_group, p_running IS NOT NULL);
 END
 $$;
 COMMENT ON FUNCTION howdah.set_limit IS

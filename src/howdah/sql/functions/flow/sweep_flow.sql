@@ -19,10 +19,21 @@ BEGIN
     ) AS unmarked
     HAVING count(*) > 0;
     PERFORM howdah.apply_flow(t.job_type) FROM howdah.types AS t WHERE t.settling IS NOT NULL;
+    -- A rest that is over, of a key without jobs behind: such keys would hide those that have some from claims.
+    UPDATE howdah.flow_keys AS k SET rests_until = NULL WHERE k.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM howdah.flow_keys AS f
+        WHERE f.rests_until <= howdah.clock() AND NOT EXISTS (
+            SELECT FROM howdah.live AS j
+            WHERE j.flow_key IS NOT NULL AND j.status = 'pending' AND j.job_type = f.job_type AND j.flow_key = f.flow_key AND j.line = 'behind'
+        )
+        LIMIT 1000
+        FOR UPDATE SKIP LOCKED
+    ));
     -- Keys without jobs and settings.
     DELETE FROM howdah.flow_keys AS k WHERE k.ctid = ANY (ARRAY(
         SELECT f.ctid FROM howdah.flow_keys AS f
-        WHERE f.rests_until IS NULL AND num_nonnulls(f.max_running, f.weight, f.paused_at) = 0
+        WHERE f.rests_until IS NULL AND num_nonnulls(f.max_running, f.weight, f.paused_at, f.rate) = 0
+            AND (f.full_at > howdah.clock()) IS NOT TRUE
             AND NOT EXISTS (SELECT FROM howdah.live AS j WHERE j.flow_key IS NOT NULL AND j.status = 'pending' AND j.job_type = f.job_type AND j.flow_key = f.flow_key)
             AND NOT EXISTS (SELECT FROM howdah.live AS j WHERE j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running') AND j.job_type = f.job_type AND j.flow_key = f.flow_key)
         LIMIT 1000

@@ -24,7 +24,7 @@ BEGIN
         INSERT INTO howdah.live (
             id, token, run_at, first_due_at, created_at, expires_at, timeout, parent_id, workflow_id,
             priority, attempts, max_attempts, crashes, interruptions, progress, events_count, job_type, status,
-            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, line
+            data, key, order_key, current_stage, last_error, errors, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, line, cost
         )
         SELECT
             id, howdah.next_token(token), howdah.clock(), howdah.clock(), created_at, NULL, timeout, parent_id,
@@ -35,7 +35,7 @@ BEGIN
             CASE WHEN progress_report IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
                 'seq', howdah.seq_of(progress_report) + 1, 'points', progress_report -> 'points', 'step', progress_report -> 'step'
             )) END,
-            flow.its_key, howdah.line_of(flow.its_key, howdah.clock())
+            flow.its_key, howdah.line_of(flow.its_key, howdah.clock()), cost
         FROM ended
         CROSS JOIN LATERAL (
             SELECT howdah.flow_key_of(t.keyed, t.per, ended.data, ended.flow_key) AS its_key, t.ordered

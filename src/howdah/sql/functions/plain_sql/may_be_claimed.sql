@@ -12,7 +12,9 @@ BEGIN
         RETURN false;
     ELSIF p_job.flow_key IS NOT NULL THEN
         BEGIN
-            IF howdah.flow_room(p_job.job_type, 1, '{}') > 0 AND howdah.key_allows(p_job) THEN
+            IF howdah.flow_room(p_job.job_type, 1, '{}') > 0 AND howdah.key_allows(p_job)
+                AND howdah.spend_tokens(p_job.job_type, ARRAY[p_job.id]) <> '{}'
+            THEN
                 RETURN true;
             END IF;
             -- Releases the rows of the type and the key that these have locked: the transaction of the client may take long.

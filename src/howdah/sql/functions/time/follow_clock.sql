@@ -38,6 +38,19 @@ BEGIN
             WHERE h.status IN ('claimed', 'running') AND h.claimed_at > p_now + interval '1 second'
             FOR UPDATE SKIP LOCKED
         );
+        UPDATE howdah.flow_keys AS k SET
+            full_at = k.full_at - v_back,
+            -- The next claim sees whether the key still has to wait.
+            rests_until = CASE WHEN k.rests_until < 'infinity' THEN least(k.rests_until, howdah.clock()) ELSE k.rests_until END
+        WHERE (k.job_type, k.flow_key) IN (
+            SELECT f.job_type, f.flow_key FROM howdah.flow_keys AS f
+            WHERE f.full_at > p_now OR (f.rests_until > p_now AND f.rests_until < 'infinity')
+            FOR UPDATE SKIP LOCKED
+        );
+        UPDATE howdah.flow_buckets AS b SET full_at = b.full_at - v_back
+        WHERE b.job_type IN (SELECT f.job_type FROM howdah.flow_buckets AS f WHERE f.full_at > p_now FOR UPDATE SKIP LOCKED);
+        UPDATE howdah.flow_groups AS g SET full_at = g.full_at - v_back
+        WHERE g.name IN (SELECT f.name FROM howdah.flow_groups AS f WHERE f.full_at > p_now FOR UPDATE SKIP LOCKED);
         UPDATE howdah.schedules AS s SET next_run_at = howdah.clock() + s.every
         WHERE s.every IS NOT NULL AND s.next_run_at > p_now + s.every AND s.next_run_at < 'infinity';
         UPDATE howdah.live AS j SET

@@ -20,7 +20,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue_unique(
     p_expires_in interval DEFAULT NULL,
     p_ids uuid[] DEFAULT NULL,
     p_alone boolean DEFAULT false,
-    p_flow_keys text[] DEFAULT NULL
+    p_flow_keys text[] DEFAULT NULL,
+    p_cost int DEFAULT NULL
 ) RETURNS TABLE (
     id uuid, created boolean, conflict text, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
     timeout interval, expires_at timestamptz, retry_policy jsonb
@@ -54,6 +55,7 @@ BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
     PERFORM howdah.check_meta(p_meta);
+    PERFORM howdah.check_cost(p_cost);
     IF pg_column_size(p_data) > 65536 THEN
         PERFORM howdah.check_size(p_data, 'the data of a job');
     END IF;
@@ -160,12 +162,12 @@ BEGIN
 
     INSERT INTO howdah.live (
         id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout, expires_at,
-        retry_policy, meta, unique_key, flow_key, line
+        retry_policy, meta, unique_key, flow_key, line, cost
     )
     SELECT
         item.id, p_job_type, coalesce(item.data, '{}'), job.priority, job.run_at, job.run_at, howdah.clock(), job.max_attempts,
         CASE WHEN job.ordered THEN flow.key END, job.timeout, job.expires_at, job.retry_policy, p_meta, item.key, flow.key,
-        howdah.line_of(flow.key, job.run_at)
+        howdah.line_of(flow.key, job.run_at), p_cost
     FROM howdah.with_type_defaults(
         p_job_type, p_priority, p_run_at, v_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
     ) AS job
@@ -198,7 +200,7 @@ BEGIN
             max_attempts = job.max_attempts, timeout = job.timeout, expires_at = job.expires_at, retry_policy = job.retry_policy,
             flow_key = flow.key, order_key = CASE WHEN job.ordered THEN flow.key END,
             line = howdah.line_of(flow.key, CASE WHEN num_nonnulls(p_run_at, v_delay) > 0 THEN job.run_at ELSE howdah.clock() END),
-            meta = p_meta, attempts = 0, crashes = 0, interruptions = 0, progress = 0, current_stage = NULL, checkpoint = NULL,
+            meta = p_meta, cost = p_cost, attempts = 0, crashes = 0, interruptions = 0, progress = 0, current_stage = NULL, checkpoint = NULL,
             own_write = NOT j.own_write
         FROM (
             SELECT DISTINCT ON (i.id) i.id, i.data, i.flow_key
@@ -246,5 +248,5 @@ COMMENT ON FUNCTION howdah.enqueue_unique IS
     ' and what happened to the other job (conflict: kept, replaced or rescheduled; NULL if there was none). p_unique is a rule such as'
     ' {"by": ["invoice"], "within": 3600, "states": ["pending", "completed"], "conflict": "keep"}; that of the type if not given. p_keys: the keys'
     ' for {"by": "key"}. The conflict "raise" raises SQLSTATE JQ020, with the id of the other job as its detail. JQ021: another'
-    ' transaction holds a key. p_ids, p_alone and p_flow_keys are as in enqueue.';
+    ' transaction holds a key. p_ids, p_alone, p_flow_keys and p_cost are as in enqueue.';
 REVOKE ALL ON FUNCTION howdah.enqueue_unique FROM PUBLIC;
