@@ -42,6 +42,7 @@ def rounds(place: Place, rule: Rule, keys: int, count: int, *, held: bool) -> It
     place.conn.execute("SELECT register_worker('bench', %s, '1 day')", (boot := str(uuid.uuid4()),))
     if rule.options is not None:
         place.conn.execute(f"SELECT declare_type(%s, p_per => 'key'{rule.options})".encode(), (rule.name,))
+        place.conn.execute("SELECT recover()")
     with contextlib.ExitStack() as stack:
         if held:
             old = stack.enter_context(place.connect("old transaction"))

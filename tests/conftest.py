@@ -39,7 +39,7 @@ TABLES = (
     "settings",
     "flow_keys",
     "flow_groups",
-    "flow_buckets",
+    "flow_types",
     "uniques",
 )
 # A choice for the versions between the newest and the oldest.

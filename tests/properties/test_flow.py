@@ -74,7 +74,7 @@ class World:
         self.rule, self.db, self.queue, self.clock = rule, db, queue, clock
         self.held: list[Job] = []
         self.buckets = {key: Bucket(clock) for key in KEYS}
-        for table in ("live", "archive", "flow_keys", "flow_buckets", "types"):
+        for table in ("live", "archive", "flow_keys", "flow_types", "types"):
             db.execute(f"DELETE FROM {table}")
         options = {"p_ordered": False, "p_order_skips": False, "p_limit": None, "p_rate": None, **RULES[rule]}
         db.execute(

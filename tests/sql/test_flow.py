@@ -296,6 +296,77 @@ def test_racing_claims_never_exceed_a_limit(db: Db, queue: JobQueue, dsn: str) -
     assert queue.stats()["t"].completed == 600
 
 
+def until_noted(db: Db, queue: JobQueue) -> None:
+    """Claims and completes jobs until it is noted, for the key and for the type, below which token none is held."""
+    noted = "SELECT count(held_from) AS n FROM (SELECT held_from FROM flow_keys UNION ALL SELECT held_from FROM flow_types) AS all_notes"
+    while db.execute(noted).fetchone() != {"n": 2}:
+        add(queue, "a", 1)
+        for job in queue.claim(["t"], 1):
+            queue.complete(job)
+
+
+def test_a_claim_that_began_long_ago_is_counted(db: Db, queue: JobQueue, connect: Connect) -> None:
+    """Tokens are times of transactions: this one's is below those that counting starts with."""
+    declare(db, per="key", limit=2)
+    queue.set_limit(3, job_type="t")
+    db.execute("SELECT recover()")
+    add(queue, "a", *range(10), priority=1)
+    late = connect(autocommit=False)
+    late.execute("SELECT 1")
+    until_noted(db, queue)
+    assert late.execute("SELECT count(*) AS n FROM claim('late', '{t}', 1)").fetchone() == {"n": 1}
+    late.commit()
+    assert len(queue.claim(["t"], 10)) == 1
+    add(queue, "b", *range(10))
+    assert keys(queue.claim(["t"], 10)) == ["b"]
+
+
+def test_a_plain_claim_is_counted_whatever_its_token(db: Db, queue: JobQueue, connect: Connect) -> None:
+    declare(db, per="key", limit=2)
+    queue.set_limit(2, job_type="t")
+    db.execute("SELECT recover()")
+    with connect(autocommit=False) as late:
+        late.execute("SELECT 1")
+        until_noted(db, queue)
+        add(queue, "a", *range(5))
+        late.execute("UPDATE jobs SET status = 'claimed', worker_id = 'me', attempts = 1 WHERE data @> '{\"n\": 0}'")
+    assert len(queue.claim(["t"], 10)) == 1
+
+
+def test_a_limit_that_is_set_again_counts_all_held_jobs(db: Db, queue: JobQueue) -> None:
+    declare(db, per="key")
+    limits: tuple[dict[str, Any], ...] = ({}, {"each_key": True})
+    for options in limits:
+        queue.set_limit(2, job_type="t", **options)
+    db.execute("SELECT recover()")
+    until_noted(db, queue)
+    for options in limits:
+        queue.set_limit(None, job_type="t", **options)
+    add(queue, "a", *range(6))
+    assert len(queue.claim(["t"], 3)) == 3
+    # As if a transaction had claimed these that began before the counts were noted.
+    db.execute("UPDATE live SET token = 5, own_write = NOT own_write WHERE status <> 'pending'")
+    for options in limits:
+        queue.set_limit(3, job_type="t", **options)
+        assert queue.claim(["t"], 10) == []
+        db.execute("SELECT recover()")
+        assert queue.claim(["t"], 10) == []
+        queue.set_limit(None, job_type="t", **options)
+
+
+def test_what_is_behind_the_jobs_of_the_last_claim_is_found(db: Db, queue: JobQueue, connect: Connect) -> None:
+    """Late commits and retries: a claim first looks from where the last one found jobs on."""
+    declare(db, per="key")
+    late = connect(autocommit=False)
+    late.execute("SELECT enqueue('t', '{\"key\": \"late\"}')")
+    for key in "abc":
+        add(queue, key, *range(5))
+    claim = "SELECT flow_key FROM claim('me', '{t}', %s)"
+    assert len(db.execute(claim, (5,)).fetchall()) == 5
+    late.commit()
+    assert {"flow_key": "late"} in db.execute(claim, (11,)).fetchall()
+
+
 def test_a_dead_worker_frees_its_room(db: Db, queue: JobQueue) -> None:
     declare(db, per="key", limit=1)
     add(queue, "a", 1, 2)

@@ -67,7 +67,7 @@ FUNCTIONS = decided(
             " notify_watchers notify_workers with_error with_seq check_selection is_selected lock_selected selected_statuses selection_end add_keys claim_flow claim_flow_lanes claim_keys end_rests flow_head flow_heads"
             " flow_key_of flow_obstacle flow_room is_stray key_allows limit_of_keys limit_of_type line_of settle_flow sweep_flow use_keys with_flow"
             " affordable apply_limit apply_rate check_cost check_limited check_rate has_tokens_at rate_in_words rate_of_keys rate_of_type"
-            " return_tokens spend_tokens tokens without_tokens"
+            " return_tokens spend_tokens tokens without_tokens flow_due_from forget_held_from held_from_now note_held_from"
             " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques"
         ),
     ),
@@ -84,7 +84,7 @@ RELATIONS = decided(
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_buckets flow_groups flow_keys schedules id_counter worker_generations uniques",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter worker_generations uniques",
     ),
 )
 COLUMNS = {

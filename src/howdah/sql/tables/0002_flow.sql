@@ -46,11 +46,15 @@ COMMENT ON TABLE howdah.flow_groups IS
 COMMENT ON COLUMN howdah.flow_groups.full_at IS 'When the bucket of its rate is full again, if no more tokens are taken: see tokens.';
 
 -- Apart from types, which every enqueue reads: a row that every claim changes has many versions while an old transaction is open.
-CREATE TABLE howdah.flow_buckets (
+CREATE TABLE howdah.flow_types (
     job_type varchar(50) PRIMARY KEY,
-    full_at timestamptz NOT NULL
+    full_at timestamptz,
+    held_from bigint
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE howdah.flow_buckets IS 'The buckets of the rates of types. The lock of a bucket is the row of its type.';
+COMMENT ON TABLE howdah.flow_types IS
+    'What claims of types with limits and rates note. It is written under the locks of the type and its groups: see flow_room.';
+COMMENT ON COLUMN howdah.flow_types.full_at IS 'When the bucket of the type''s rate is full again, if no more tokens are taken: see tokens.';
+COMMENT ON COLUMN howdah.flow_types.held_from IS 'No job of the type is held by a token below this one: see flow_keys.held_from.';
 
 CREATE TABLE howdah.flow_keys (
     job_type varchar(50) NOT NULL,
@@ -62,6 +66,7 @@ CREATE TABLE howdah.flow_keys (
     rests_until timestamptz,
     rate howdah.rate,
     full_at timestamptz,
+    held_from bigint,
     PRIMARY KEY (job_type, flow_key)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE howdah.flow_keys IS
@@ -71,6 +76,9 @@ COMMENT ON COLUMN howdah.flow_keys.rests_until IS
     'Until then no job of the key can run: it is paused, the head of its order waits for its retry, or its rate is used up. Its jobs are'
     ' behind: see live.line.';
 COMMENT ON COLUMN howdah.flow_keys.full_at IS 'When the bucket of its rate is full again, if no more tokens are taken: see tokens.';
+COMMENT ON COLUMN howdah.flow_keys.held_from IS
+    'No job of the key is held by a token below this one; NULL if that is not known. While an old transaction is open, the index keeps an entry for'
+    ' each job that was ever held, and counting starts here to pass them.';
 CREATE INDEX flow_keys_rest ON howdah.flow_keys (job_type, rests_until) WHERE rests_until IS NOT NULL;
 
 ALTER TABLE howdah.live ADD COLUMN flow_key text COLLATE "C", ADD COLUMN line varchar(6), ADD COLUMN cost int;
@@ -81,13 +89,18 @@ COMMENT ON COLUMN howdah.live.line IS
     'Where a job with a flow key waits: ready (claims look at its key), later (it was not due), or behind (its key rests). A claim passes only'
     ' keys with a ready job and keys whose rest is over, however many others there are. NULL for a job without a flow key.';
 -- Keys in turn, within a priority.
-CREATE INDEX live_line ON howdah.live (job_type, priority DESC, flow_key)
+CREATE INDEX live_line ON howdah.live (job_type, priority DESC, flow_key, first_due_at)
     WHERE line = 'ready' AND status = 'pending' AND attempts < max_attempts;
 CREATE INDEX live_later ON howdah.live (job_type, run_at) WHERE line = 'later' AND status = 'pending';
 -- The order of each key.
 CREATE INDEX live_flow ON howdah.live (job_type, flow_key, priority DESC, first_due_at, id)
     WHERE flow_key IS NOT NULL AND status = 'pending';
-CREATE INDEX live_flow_held ON howdah.live (job_type, flow_key) WHERE flow_key IS NOT NULL AND status IN ('claimed', 'running');
+CREATE INDEX live_flow_held ON howdah.live (job_type, flow_key, token) WHERE flow_key IS NOT NULL AND status IN ('claimed', 'running');
+-- Held jobs have no line: the condition keeps plans from taking this index to count the jobs of a key, whatever the statistics.
+CREATE INDEX live_type_held ON howdah.live (job_type, token)
+    WHERE flow_key IS NOT NULL AND line IS NULL AND status IN ('claimed', 'running');
 DROP INDEX howdah.live_order;
+-- What a session remembers of its last claim of a type with flow keys: see claim_flow.
+CREATE TYPE howdah.flow_turn AS (flow_key text, priority int, due_from timestamptz, looked_at float8, look_cost float8);
 -- A lane of a claim is a type without flow keys, or one with them.
 ALTER TYPE howdah.lane_head RENAME ATTRIBUTE ordered TO keyed;

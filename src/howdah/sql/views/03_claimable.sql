@@ -38,7 +38,7 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
     AND (flow_key IS NULL OR NOT EXISTS (
         SELECT FROM howdah.types AS t
         LEFT JOIN howdah.flow_keys AS k ON k.job_type = t.job_type AND k.flow_key = j.flow_key
-        LEFT JOIN howdah.flow_buckets AS b ON b.job_type = t.job_type
+        LEFT JOIN howdah.flow_types AS b ON b.job_type = t.job_type
         WHERE t.job_type = j.job_type AND (
             k.paused_at IS NOT NULL
             OR coalesce(k.max_running, t.key_limit, CASE WHEN t.per IS NOT NULL THEN t.declared_limit END) <= (

@@ -110,12 +110,23 @@ BEGIN
     WHERE t.paused_at IS NULL AND named.max_jobs IS DISTINCT FROM 0;
 
     IF v_flow_types IS NOT NULL THEN
+        PERFORM set_config('jobqueue.held_from', '', true);
         PERFORM howdah.settle_flow(v_flow_types);
         SELECT array_agg(ROW(
             h.job_type, h.priority, NULL, NULL, true, v_flow_limits[array_position(v_flow_types, h.job_type)]
         )::howdah.lane_head)
         INTO v_flow_lanes
-        FROM howdah.flow_heads(v_flow_types, NULL, p_oldest) AS h;
+        FROM (
+            SELECT array_agg(turn.priority ORDER BY t.place) AS priorities, array_agg(
+                nullif(howdah.flow_due_from(turn, turn.priority), '-infinity') ORDER BY t.place
+            ) AS due_froms
+            FROM unnest(v_flow_types) WITH ORDINALITY AS t (job_type, place)
+            CROSS JOIN LATERAL jsonb_populate_record(
+                NULL::howdah.flow_turn,
+                nullif(current_setting('jobqueue.turns', true), '')::jsonb -> ('howdah.live'::regclass::oid || '/' || t.job_type)
+            ) AS turn
+        ) AS seen
+        CROSS JOIN LATERAL howdah.flow_heads(v_flow_types, NULL, p_oldest, seen.priorities, seen.due_froms) AS h;
     END IF;
     IF p_oldest THEN
         v_found := howdah.claim_flow_lanes(
@@ -282,6 +293,9 @@ BEGIN
         FROM line LEFT JOIN cut ON true;
     END IF;
 
+    IF v_flow_types IS NOT NULL AND nullif(current_setting('jobqueue.held_from', true), '')::bigint >= v_token THEN
+        v_token := howdah.next_token(current_setting('jobqueue.held_from', true)::bigint);
+    END IF;
     FOREACH v_starts IN ARRAY ARRAY[true, false] LOOP
         v_found := CASE WHEN v_starts THEN v_picked[:v_start] ELSE v_picked[v_start + 1:] END;
         CONTINUE WHEN v_found = '{}';

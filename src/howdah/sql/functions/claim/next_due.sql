@@ -77,7 +77,7 @@ BEGIN
             ) AS first
             CROSS JOIN LATERAL (
                 SELECT max(b.has_tokens_at) AS has_tokens_at FROM (
-                    SELECT howdah.has_tokens_at(howdah.rate_of_type(t), b.full_at, first.cost) FROM howdah.flow_buckets AS b
+                    SELECT howdah.has_tokens_at(howdah.rate_of_type(t), b.full_at, first.cost) FROM howdah.flow_types AS b
                     WHERE b.job_type = t.job_type AND howdah.rate_of_type(t) IS NOT NULL
                     UNION ALL
                     SELECT howdah.has_tokens_at(g.rate, g.full_at, first.cost) FROM howdah.flow_groups AS g

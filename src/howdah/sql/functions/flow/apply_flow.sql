@@ -62,6 +62,7 @@ BEGIN
     IF NOT p_declares THEN
         UPDATE howdah.types AS t SET settling = CASE
             WHEN v_running <> '{}' THEN v_running
+            WHEN NOT howdah.forget_held_from(p_job_type) THEN ARRAY['none']
             -- Locked jobs, and those beyond the limit, follow next time.
             WHEN EXISTS (
                 SELECT FROM howdah.live AS j

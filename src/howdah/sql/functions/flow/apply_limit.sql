@@ -6,8 +6,10 @@ BEGIN
     IF p_job_type IS NOT NULL AND p_is_set THEN
         -- Jobs that wait already are subject to it, too: they get keys.
         INSERT INTO howdah.types AS t (job_type, keyed, settling) VALUES (p_job_type, true, '{}')
-        ON CONFLICT (job_type) DO UPDATE SET keyed = true, settling = '{}' WHERE NOT t.keyed;
+        ON CONFLICT (job_type) DO UPDATE SET keyed = true, settling = '{}';
         PERFORM howdah.apply_flow(p_job_type, p_declares => true);
+    ELSIF p_is_set THEN
+        UPDATE howdah.types AS t SET settling = '{}' WHERE p_group = ANY (t.groups);
     END IF;
     -- There may be room for more.
     PERFORM howdah.notify_workers(array_agg(t.job_type)) FROM howdah.types AS t

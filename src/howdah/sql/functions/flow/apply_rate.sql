@@ -3,7 +3,7 @@ LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    UPDATE howdah.flow_buckets AS b SET full_at = howdah.without_tokens(howdah.rate_of_type(t), b.full_at, 0)
+    UPDATE howdah.flow_types AS b SET full_at = howdah.without_tokens(howdah.rate_of_type(t), b.full_at, 0)
     FROM howdah.types AS t
     WHERE p_flow_key IS NULL AND t.job_type = p_job_type AND b.job_type = p_job_type AND howdah.rate_of_type(t) IS NOT NULL;
     UPDATE howdah.flow_keys AS k SET

@@ -1,6 +1,11 @@
 -- Keys in turn, not jobs: from the key after the last one that this session gave a job of, round the ring of all keys with a ready job. So a
 -- key with a million jobs does not delay one with ten, and the cost depends on the keys that can give a job, not on the backlog.
 -- Where the ring was left off is kept in a setting of the session. It is a hint: without it, the ring begins with the first key.
+--
+-- So is the time before which no job of this level was due any more when it was last looked for. While an old transaction is open, the indexes
+-- keep the entries of jobs long gone, and this time lets a claim pass them without a look at each. Jobs that were due earlier all the same,
+-- such as late commits and retries, are found by exact claims: every 200 ms, if these take a tenth of the time at most, and whenever
+-- there is room left.
 CREATE OR REPLACE FUNCTION howdah.claim_flow(
     p_job_type varchar, p_priority int, p_wanted int, p_picked uuid[], p_include_crashed boolean
 ) RETURNS uuid[]
@@ -14,12 +19,14 @@ DECLARE
     v_left int := v_room;
     v_turns jsonb := coalesce(nullif(current_setting('jobqueue.turns', true), ''), '{}');
     v_ring text := 'howdah.live'::regclass::oid || '/' || p_job_type;
+    v_turn howdah.flow_turn := jsonb_populate_record(NULL::howdah.flow_turn, v_turns -> v_ring);
     -- Behind a key comes the first text that is greater than it.
-    v_start text := coalesce(v_turns ->> v_ring, '');
+    v_start text := coalesce(v_turn.flow_key, '');
+    v_due_from timestamptz := howdah.flow_due_from(v_turn, p_priority);
+    v_began float8 := extract(epoch FROM clock_timestamp());
     v_from text;
     v_until text;
     v_keys text[];
-    v_turn text;
     v_budget int;
 BEGIN
     IF v_room < 1 THEN
@@ -36,7 +43,7 @@ BEGIN
         v_found := howdah.claim_keys(p_job_type, p_priority, v_keys, v_left, p_picked, '{}', p_include_crashed);
         v_left := v_room - cardinality(v_found);
     END IF;
-    FOR v_round IN 1 .. 8 LOOP
+    FOR v_round IN 1 .. 16 LOOP
         v_from := v_start;
         v_until := NULL;
         v_new := '{}';
@@ -46,7 +53,7 @@ BEGIN
                 (
                     SELECT j.flow_key, 1 AS steps FROM howdah.live AS j
                     WHERE j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
-                        AND j.job_type = p_job_type AND j.priority = p_priority AND j.flow_key >= v_from
+                        AND j.job_type = p_job_type AND j.priority = p_priority AND j.flow_key >= v_from AND j.first_due_at >= v_due_from
                         AND j.flow_key < v_until IS NOT FALSE
                     ORDER BY j.flow_key
                     LIMIT 1
@@ -58,6 +65,7 @@ BEGIN
                     SELECT j.flow_key FROM howdah.live AS j
                     WHERE j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
                         AND j.job_type = p_job_type AND j.priority = p_priority AND j.flow_key > walk.flow_key
+                        AND j.first_due_at >= v_due_from
                     ORDER BY j.flow_key
                     LIMIT 1
                 ) AS step
@@ -74,27 +82,43 @@ BEGIN
             v_budget := v_budget - cardinality(v_keys);
             v_from := v_keys[cardinality(v_keys)] || chr(1);
             v_new := v_new || howdah.claim_keys(
-                p_job_type, p_priority, v_keys, v_left, p_picked || v_found, v_found, p_include_crashed
+                p_job_type, p_priority, v_keys, v_left, p_picked || v_found, v_found, p_include_crashed, v_due_from
             );
             v_left := v_room - cardinality(v_found) - cardinality(v_new);
         END LOOP;
         v_found := v_found || v_new;
         -- Keys with more jobs than their share may give more.
-        EXIT WHEN v_new = '{}' OR v_left <= 0;
+        CONTINUE WHEN v_new <> '{}' AND v_left > 0 AND v_round % 8 <> 0;
+        EXIT WHEN v_left <= 0 OR v_due_from = '-infinity';
+        v_due_from := '-infinity';
     END LOOP;
     IF v_found <> '{}' THEN
         v_found := howdah.spend_tokens(p_job_type, v_found);
     END IF;
     IF v_found <> '{}' THEN
         -- A key of some weight gets that many turns of a single job.
-        SELECT j.flow_key || CASE WHEN random() * coalesce(k.weight, 1) < 1 THEN chr(1) ELSE '' END INTO v_turn
+        SELECT j.flow_key || CASE WHEN random() * coalesce(k.weight, 1) < 1 THEN chr(1) ELSE '' END INTO v_turn.flow_key
         FROM howdah.live AS j LEFT JOIN howdah.flow_keys AS k ON k.job_type = j.job_type AND k.flow_key = j.flow_key
         WHERE j.id = v_found[cardinality(v_found)];
-        IF pg_column_size(v_turns) > 10000 THEN
-            v_turns := '{}';
-        END IF;
-        PERFORM set_config('jobqueue.turns', (v_turns || jsonb_build_object(v_ring, v_turn))::text, false);
     END IF;
+    IF v_due_from = '-infinity' THEN
+        v_turn.looked_at := extract(epoch FROM clock_timestamp());
+        v_turn.look_cost := v_turn.looked_at - v_began;
+        SELECT least(CASE WHEN v_turn.priority = p_priority THEN v_turn.due_from END, min(j.run_at)) INTO v_turn.due_from
+        FROM howdah.live AS j WHERE j.id = ANY (v_found);
+    END IF;
+    v_turn.priority := p_priority;
+    v_turn.due_from := coalesce((
+        SELECT j.run_at FROM howdah.live AS j
+        WHERE j.status = 'pending' AND j.attempts < j.max_attempts AND j.job_type = p_job_type AND j.priority = p_priority
+            AND j.run_at >= v_turn.due_from
+        ORDER BY j.run_at, j.id
+        LIMIT 1
+    ), v_turn.due_from);
+    IF pg_column_size(v_turns) > 10000 THEN
+        v_turns := '{}';
+    END IF;
+    PERFORM set_config('jobqueue.turns', (v_turns || jsonb_build_object(v_ring, to_jsonb(v_turn)))::text, false);
     RETURN v_found;
 END
 $$;

@@ -12,7 +12,8 @@ CREATE OR REPLACE FUNCTION howdah.claim_keys(
     p_wanted int,
     p_picked uuid[],
     p_seen uuid[],
-    p_include_crashed boolean
+    p_include_crashed boolean,
+    p_due_from timestamptz DEFAULT '-infinity'
 ) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -25,6 +26,7 @@ DECLARE
     v_limits int[];
     v_rates howdah.rate[];
     v_full_ats timestamptz[];
+    v_held_froms bigint[];
     v_weights int[];
     v_rested text[];
     v_resting text[];
@@ -41,11 +43,11 @@ BEGIN
         PERFORM howdah.add_keys(p_job_type, p_keys);
     END IF;
     WITH locked AS MATERIALIZED (
-        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.rate, f.full_at FROM howdah.flow_keys AS f
+        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.rate, f.full_at, f.held_from FROM howdah.flow_keys AS f
         WHERE f.job_type = p_job_type AND f.flow_key = ANY (p_keys)
         FOR UPDATE SKIP LOCKED
     ), key AS (
-        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.rate, l.full_at
+        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.rate, l.full_at, l.held_from
         FROM unnest(p_keys) WITH ORDINALITY AS k (flow_key, place)
         LEFT JOIN locked AS l ON l.flow_key = k.flow_key
         WHERE l.flow_key IS NOT NULL OR (NOT v_has_rules AND NOT EXISTS (
@@ -59,9 +61,21 @@ BEGIN
         array_agg(k.flow_key) FILTER (WHERE k.is_awake AND k.rests_until IS NOT NULL),
         array_agg(k.flow_key) FILTER (WHERE NOT k.is_awake AND k.rests_until > howdah.clock() + interval '1 second'),
         array_agg(howdah.rate_of_keys(v_type, k.rate) ORDER BY k.place) FILTER (WHERE k.is_awake),
-        array_agg(k.full_at ORDER BY k.place) FILTER (WHERE k.is_awake)
-    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats
+        array_agg(k.full_at ORDER BY k.place) FILTER (WHERE k.is_awake),
+        array_agg(k.held_from ORDER BY k.place) FILTER (WHERE k.is_awake)
+    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats, v_held_froms
     FROM (SELECT *, (key.rests_until > howdah.clock()) IS NOT TRUE AS is_awake FROM key) AS k;
+
+    IF v_limit IS NOT NULL AND v_type.settling IS NULL AND random() < 0.06 THEN
+        -- Counting goes on from the first job that is held now.
+        UPDATE howdah.flow_keys AS f SET held_from = greatest(f.held_from, howdah.held_from_now((
+            SELECT min(j.token) FROM howdah.live AS j
+            WHERE j.job_type = p_job_type AND j.flow_key = f.flow_key AND j.status IN ('claimed', 'running') AND j.token >= coalesce(f.held_from, 0)
+        )))
+        WHERE f.job_type = p_job_type AND f.flow_key = ANY (v_keys);
+        PERFORM howdah.note_held_from(howdah.held_from_now(NULL));
+    END IF;
+    PERFORM howdah.note_held_from((SELECT max(h.held_from) FROM unnest(v_held_froms) AS h (held_from)));
 
     SELECT
         array_agg(k.flow_key ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
@@ -73,14 +87,15 @@ BEGIN
     INTO v_keys, v_limits, v_weights, v_waiting, v_waiting_until
     FROM (
         SELECT k.flow_key, k.place, k.weight, v_rates[k.place] AS rate, k.full_at, coalesce(own.spent, 0) AS spent,
-            floor(howdah.tokens(v_rates[k.place], k.full_at) - coalesce(own.spent, 0) + 0.000001) AS affordable, k.max_running - coalesce(own.jobs, 0) - (
+            floor(howdah.tokens(v_rates[k.place], k.full_at) - coalesce(own.spent, 0) + 0.000001) AS affordable, k.max_running - coalesce(own.jobs, 0) - CASE WHEN k.max_running IS NOT NULL THEN (
             SELECT count(*) FROM (
                 SELECT FROM howdah.live AS j
                 WHERE j.job_type = p_job_type AND j.flow_key = k.flow_key AND j.status IN ('claimed', 'running')
+                    AND j.token >= coalesce(CASE WHEN v_type.settling IS NULL THEN k.held_from END, 0)
                 LIMIT k.max_running
             ) AS held
-        ) AS room
-        FROM unnest(v_keys, v_limits, v_weights, v_full_ats) WITH ORDINALITY AS k (flow_key, max_running, weight, full_at, place)
+        ) END AS room
+        FROM unnest(v_keys, v_limits, v_weights, v_full_ats, v_held_froms) WITH ORDINALITY AS k (flow_key, max_running, weight, full_at, held_from, place)
         LEFT JOIN (
             SELECT j.flow_key, count(*) AS jobs, sum(coalesce(j.cost, v_type.cost, 1)) FILTER (WHERE j.id = ANY (p_seen)) AS spent
             FROM howdah.live AS j
@@ -118,7 +133,7 @@ BEGIN
                 SELECT j.id FROM howdah.live AS j
                 WHERE j.status = 'pending' AND j.flow_key IS NOT NULL
                     AND j.job_type = p_job_type AND j.flow_key = k.flow_key AND j.priority = p_priority
-                    AND j.line <> 'later' AND j.attempts < j.max_attempts AND j.run_at <= howdah.clock()
+                    AND j.first_due_at >= p_due_from AND j.line <> 'later' AND j.attempts < j.max_attempts AND j.run_at <= howdah.clock()
                     AND (j.expires_at IS NULL OR j.expires_at > howdah.clock())
                     AND (p_include_crashed OR j.crashes = 0)
                     AND j.id <> ALL (p_seen)
@@ -168,5 +183,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.claim_keys IS
     'Locks the next jobs of some keys, within their limits and orders: of each key as many as its weight says. p_picked: jobs that'
-    ' this claim has locked already; p_seen: those of them that these keys have given. Part of claim.';
+    ' this claim has locked already; p_seen: those of them that these keys have given.'
+    ' p_due_from: jobs that were due earlier are left out. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.claim_keys FROM PUBLIC;

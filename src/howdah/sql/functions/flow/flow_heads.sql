@@ -1,16 +1,49 @@
-CREATE OR REPLACE FUNCTION howdah.flow_heads(p_job_types varchar[], p_below bigint[], p_lowest boolean DEFAULT false)
+CREATE OR REPLACE FUNCTION howdah.flow_heads(
+    p_job_types varchar[], p_below bigint[], p_lowest boolean DEFAULT false, p_priorities int[] DEFAULT NULL, p_due_froms timestamptz[] DEFAULT NULL
+)
 RETURNS TABLE (job_type varchar, priority int)
 LANGUAGE sql STABLE
 AS $$
     SELECT lane.job_type, level.priority
-    FROM unnest(p_job_types, p_below) AS lane (job_type, below)
+    FROM unnest(p_job_types, p_below, p_priorities, p_due_froms) AS lane (job_type, below, priority, due_from)
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN p_lowest THEN min(head.priority) ELSE max(head.priority) END AS priority
+        SELECT CASE WHEN p_lowest THEN min(head.priority) ELSE coalesce(max(head.priority), (
+            SELECT j.priority FROM howdah.live AS j
+            WHERE lane.due_from IS NOT NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
+                AND j.job_type = lane.job_type AND j.priority < coalesce(lane.below, 2147483648)
+            ORDER BY j.priority DESC
+            LIMIT 1
+        )) END AS priority
         FROM (
             (
                 SELECT j.priority FROM howdah.live AS j
-                WHERE NOT p_lowest AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
+                WHERE NOT p_lowest AND lane.due_from IS NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
                     AND j.job_type = lane.job_type AND j.priority < coalesce(lane.below, 2147483648)
+                ORDER BY j.priority DESC
+                LIMIT 1
+            )
+            UNION ALL
+            -- Above the level of the last claim, on it, and below it: see claim_flow.
+            (
+                SELECT j.priority FROM howdah.live AS j
+                WHERE NOT p_lowest AND lane.due_from IS NOT NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.job_type = lane.job_type AND j.priority > lane.priority
+                ORDER BY j.priority DESC
+                LIMIT 1
+            )
+            UNION ALL
+            (
+                SELECT j.priority FROM howdah.live AS j
+                WHERE NOT p_lowest AND lane.due_from IS NOT NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.job_type = lane.job_type AND j.priority = lane.priority AND j.first_due_at >= lane.due_from
+                ORDER BY j.flow_key
+                LIMIT 1
+            )
+            UNION ALL
+            (
+                SELECT j.priority FROM howdah.live AS j
+                WHERE NOT p_lowest AND lane.due_from IS NOT NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.job_type = lane.job_type AND j.priority < lane.priority
                 ORDER BY j.priority DESC
                 LIMIT 1
             )
@@ -43,5 +76,5 @@ AS $$
 $$;
 COMMENT ON FUNCTION howdah.flow_heads IS
     'Of each type with flow keys, the highest priority below a given one (NULL: of all) that has jobs for which claims look; or the lowest.'
-    ' Part of claim.';
+    ' p_priorities, p_due_froms: on this level, jobs that were due earlier are left out; NULL: none. Part of claim.';
 REVOKE ALL ON FUNCTION howdah.flow_heads FROM PUBLIC;

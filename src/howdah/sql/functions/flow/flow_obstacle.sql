@@ -34,7 +34,7 @@ AS $$
     END
     FROM howdah.types AS t
     LEFT JOIN howdah.flow_keys AS k ON k.job_type = p_job.job_type AND k.flow_key = p_job.flow_key
-    LEFT JOIN howdah.flow_buckets AS b ON b.job_type = p_job.job_type
+    LEFT JOIN howdah.flow_types AS b ON b.job_type = p_job.job_type
     CROSS JOIN LATERAL (SELECT coalesce(p_job.cost, t.cost, 1) AS cost) AS job
     CROSS JOIN LATERAL (
         SELECT

@@ -1,5 +1,7 @@
 -- The limits of a type and of its groups are kept under the locks of their rows. Held jobs are counted by a new statement, which sees what
--- the former holder of a lock has committed. A claim is short, so this waits for the locks, but not long.
+-- the former holder of a lock has committed. A claim is short, so this waits for the locks, but not long. Jobs are counted from held_from
+-- on, which moves on now and then, under the same locks; every claim gives its jobs tokens above it (note_held_from). While a type is
+-- settling, claims that do not know its rules yet may be under way: then all held jobs are counted.
 CREATE OR REPLACE FUNCTION howdah.flow_room(p_job_type varchar, p_wanted int, p_picked uuid[]) RETURNS int
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -10,14 +12,16 @@ DECLARE
     v_rate howdah.rate;
     v_groups text[];
     v_room int := p_wanted;
+    v_held_from bigint;
+    v_is_settled boolean;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'claiming jobs with flow keys needs a READ COMMITTED transaction' USING
             ERRCODE = 'JQ001', HINT = 'A stricter transaction cannot see what others have claimed since it began, and would exceed limits.';
     END IF;
-    SELECT howdah.limit_of_type(t), t.groups INTO v_limit, v_groups FROM howdah.types AS t WHERE t.job_type = p_job_type;
+    SELECT howdah.limit_of_type(t), t.groups, t.settling IS NULL INTO v_limit, v_groups, v_is_settled FROM howdah.types AS t WHERE t.job_type = p_job_type;
     v_rate := (SELECT howdah.rate_of_type(t) FROM howdah.types AS t WHERE t.job_type = p_job_type);
-    IF v_limit IS NULL AND v_rate IS NULL AND v_groups IS NULL THEN
+    IF v_limit IS NULL AND v_rate IS NULL AND NOT EXISTS (SELECT FROM howdah.flow_groups AS g WHERE g.name = ANY (v_groups)) THEN
         RETURN p_wanted;
     END IF;
     BEGIN
@@ -29,24 +33,36 @@ BEGIN
     END;
     SELECT least(v_room, howdah.limit_of_type(t) - (
         SELECT count(*) FROM howdah.live AS j
-        WHERE j.job_type = p_job_type AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
+        WHERE j.job_type = p_job_type AND j.flow_key IS NOT NULL AND j.line IS NULL AND j.status IN ('claimed', 'running') AND j.token >= coalesce(CASE WHEN v_is_settled THEN f.held_from END, 0)
     ) - (
         SELECT count(*) FROM howdah.live AS j WHERE j.id = ANY (p_picked) AND j.job_type = p_job_type
     ))
     INTO v_room
-    FROM howdah.types AS t WHERE t.job_type = p_job_type;
+    FROM howdah.types AS t LEFT JOIN howdah.flow_types AS f ON f.job_type = t.job_type WHERE t.job_type = p_job_type;
     -- A job costs one token at least.
     SELECT least(v_room, floor(howdah.tokens(howdah.rate_of_type(t), b.full_at) + 0.000001)) INTO v_room
-    FROM howdah.types AS t LEFT JOIN howdah.flow_buckets AS b ON b.job_type = t.job_type WHERE t.job_type = p_job_type;
+    FROM howdah.types AS t LEFT JOIN howdah.flow_types AS b ON b.job_type = t.job_type WHERE t.job_type = p_job_type;
     SELECT least(v_room, min(floor(howdah.tokens(g.rate, g.full_at) + 0.000001)), min(g.max_running - (
-        SELECT count(*) FROM howdah.types AS t JOIN howdah.live AS j ON j.job_type = t.job_type
-        WHERE g.name = ANY (t.groups) AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
+        SELECT count(*) FROM howdah.types AS t
+        LEFT JOIN howdah.flow_types AS f ON f.job_type = t.job_type
+        JOIN howdah.live AS j ON j.job_type = t.job_type AND j.token >= coalesce(CASE WHEN t.settling IS NULL THEN f.held_from END, 0)
+        WHERE g.name = ANY (t.groups) AND j.flow_key IS NOT NULL AND j.line IS NULL AND j.status IN ('claimed', 'running')
     ) - (
         SELECT count(*) FROM howdah.live AS j JOIN howdah.types AS t ON t.job_type = j.job_type
         WHERE j.id = ANY (p_picked) AND g.name = ANY (t.groups)
     )))
     INTO v_room
     FROM howdah.flow_groups AS g WHERE g.name = ANY (v_groups);
+    SELECT f.held_from INTO v_held_from FROM howdah.flow_types AS f WHERE f.job_type = p_job_type;
+    IF v_is_settled AND random() < 0.06 THEN
+        v_held_from := greatest(v_held_from, howdah.held_from_now((
+            SELECT min(j.token) FROM howdah.live AS j
+            WHERE j.job_type = p_job_type AND j.flow_key IS NOT NULL AND j.line IS NULL AND j.status IN ('claimed', 'running') AND j.token >= coalesce(v_held_from, 0)
+        )));
+        INSERT INTO howdah.flow_types (job_type, held_from) VALUES (p_job_type, v_held_from)
+        ON CONFLICT (job_type) DO UPDATE SET held_from = excluded.held_from;
+    END IF;
+    PERFORM howdah.note_held_from(v_held_from);
     RETURN greatest(v_room, 0);
 END
 $$;

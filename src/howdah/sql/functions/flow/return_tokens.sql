@@ -17,7 +17,7 @@ BEGIN
         FOR UPDATE OF f SKIP LOCKED
     ) AS r
     WHERE k.job_type = r.job_type AND k.flow_key = r.flow_key;
-    UPDATE howdah.flow_buckets AS b SET full_at = howdah.without_tokens(r.rate, b.full_at, -r.tokens)
+    UPDATE howdah.flow_types AS b SET full_at = howdah.without_tokens(r.rate, b.full_at, -r.tokens)
     FROM (
         SELECT t.job_type, howdah.rate_of_type(t) AS rate, (
             SELECT sum(least(coalesce(j.cost, t.cost, 1), (howdah.rate_of_type(t)).burst))

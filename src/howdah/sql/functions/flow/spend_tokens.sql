@@ -46,7 +46,7 @@ BEGIN
     v_kept := cardinality(v_ids);
     v_rate := howdah.rate_of_type(v_type);
     IF v_rate IS NOT NULL THEN
-        SELECT b.full_at INTO v_full_at FROM howdah.flow_buckets AS b WHERE b.job_type = p_job_type;
+        SELECT b.full_at INTO v_full_at FROM howdah.flow_types AS b WHERE b.job_type = p_job_type;
         v_kept := howdah.affordable(v_costs, v_rate, v_full_at);
     END IF;
     FOR v_group IN SELECT g.rate, g.full_at FROM howdah.flow_groups AS g WHERE g.name = ANY (v_type.groups) AND g.rate IS NOT NULL LOOP
@@ -55,7 +55,7 @@ BEGIN
 
     IF v_kept > 0 THEN
         IF v_rate IS NOT NULL THEN
-            INSERT INTO howdah.flow_buckets AS b (job_type, full_at)
+            INSERT INTO howdah.flow_types (job_type, full_at)
             SELECT p_job_type, howdah.without_tokens(v_rate, v_full_at, sum(least(c.cost, v_rate.burst))) FROM unnest(v_costs[:v_kept]) AS c (cost)
             ON CONFLICT (job_type) DO UPDATE SET full_at = excluded.full_at;
         END IF;

@@ -13,6 +13,8 @@ BEGIN
     ELSIF p_job.flow_key IS NOT NULL THEN
         BEGIN
             IF howdah.flow_room(p_job.job_type, 1, '{}') > 0 AND howdah.key_allows(p_job)
+                -- The token of a plain client's claim is not above it.
+                AND howdah.forget_held_from(p_job.job_type, p_job.flow_key)
                 AND howdah.spend_tokens(p_job.job_type, ARRAY[p_job.id]) <> '{}'
             THEN
                 RETURN true;

@@ -47,8 +47,8 @@ BEGIN
             WHERE f.full_at > p_now OR (f.rests_until > p_now AND f.rests_until < 'infinity')
             FOR UPDATE SKIP LOCKED
         );
-        UPDATE howdah.flow_buckets AS b SET full_at = b.full_at - v_back
-        WHERE b.job_type IN (SELECT f.job_type FROM howdah.flow_buckets AS f WHERE f.full_at > p_now FOR UPDATE SKIP LOCKED);
+        UPDATE howdah.flow_types AS b SET full_at = b.full_at - v_back
+        WHERE b.job_type IN (SELECT f.job_type FROM howdah.flow_types AS f WHERE f.full_at > p_now FOR UPDATE SKIP LOCKED);
         UPDATE howdah.flow_groups AS g SET full_at = g.full_at - v_back
         WHERE g.name IN (SELECT f.name FROM howdah.flow_groups AS f WHERE f.full_at > p_now FOR UPDATE SKIP LOCKED);
         UPDATE howdah.schedules AS s SET next_run_at = howdah.clock() + s.every

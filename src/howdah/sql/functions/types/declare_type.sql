@@ -68,7 +68,9 @@ BEGIN
             SELECT FROM howdah.live AS j WHERE j.job_type = excluded.job_type AND j.status = 'pending' AND j.flow_key > ''
         )),
         settling = CASE
-            WHEN (t.ordered, t.keyed, t.per) IS DISTINCT FROM (excluded.ordered, excluded.keyed, excluded.per) THEN '{}'
+            WHEN (t.ordered, t.keyed, t.per, t.declared_limit, t.groups)
+                IS DISTINCT FROM (excluded.ordered, excluded.keyed, excluded.per, excluded.declared_limit, excluded.groups)
+            THEN '{}'
             ELSE t.settling
         END;
     PERFORM howdah.apply_flow(p_job_type, p_declares => true);
