@@ -20,12 +20,19 @@ SELECT
     last_error
 FROM howdah.live AS j
 WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_timestamp() AND (expires_at IS NULL OR expires_at > statement_timestamp())
-    AND NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.paused_at IS NOT NULL)
-    -- Of an ordered key, the first job that fell due, if none is held.
+    -- A job of a type that has just got a limit or an order waits until it has its flow key, too.
+    AND NOT EXISTS (
+        SELECT FROM howdah.types AS t
+        WHERE t.job_type = j.job_type AND (t.paused_at IS NOT NULL OR (t.keyed AND j.flow_key IS NULL))
+    )
+    -- Of an ordered key, the first job that fell due, if none is held. If the order skips, one that waits for its retry does not count.
     AND (order_key IS NULL OR (
         id = (
             SELECT o.id FROM howdah.live AS o
             WHERE o.job_type = j.job_type AND o.flow_key = j.flow_key AND o.status = 'pending' AND o.first_due_at <= statement_timestamp()
+                AND (o.run_at <= statement_timestamp() OR NOT EXISTS (
+                    SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.order_skips
+                ))
             ORDER BY o.priority DESC, o.first_due_at, o.id
             LIMIT 1
         )
@@ -34,7 +41,7 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
             WHERE h.job_type = j.job_type AND h.flow_key = j.flow_key AND h.status IN ('claimed', 'running')
         )
     ))
-    -- Of a key or a type with a limit, those for which there is room.
+    -- Of a key, a type or a group with a limit, those for which there is room.
     AND (flow_key IS NULL OR NOT EXISTS (
         SELECT FROM howdah.types AS t
         LEFT JOIN howdah.flow_keys AS k ON k.job_type = t.job_type AND k.flow_key = j.flow_key
@@ -47,6 +54,13 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
             OR coalesce(t.type_limit, CASE WHEN t.per IS NULL THEN t.declared_limit END) <= (
                 SELECT count(*) FROM howdah.live AS h
                 WHERE h.job_type = j.job_type AND h.flow_key IS NOT NULL AND h.status IN ('claimed', 'running')
+            )
+            OR EXISTS (
+                SELECT FROM howdah.flow_groups AS g
+                WHERE g.name = ANY (t.groups) AND g.max_running <= (
+                    SELECT count(*) FROM howdah.types AS o JOIN howdah.live AS h ON h.job_type = o.job_type
+                    WHERE g.name = ANY (o.groups) AND h.flow_key IS NOT NULL AND h.status IN ('claimed', 'running')
+                )
             )
         )
     ));
