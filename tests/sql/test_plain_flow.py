@@ -55,7 +55,9 @@ def test_a_job_that_has_no_flow_key_yet_cannot_be_claimed(db: Db, rule: str) -> 
 
 @every_rule
 @pytest.mark.parametrize("status", ["claimed", "running"])
-def test_a_job_cannot_be_inserted_as_held_where_there_are_limits_or_orders(db: Db, rule: str, status: str) -> None:
+def test_deviation_3_a_job_cannot_be_inserted_as_held_where_there_are_limits_or_orders(
+    db: Db, rule: str, status: str
+) -> None:
     db.execute(rule.encode())
     with pytest.raises(psycopg.Error, match="cannot be inserted as held") as refused:
         send(db, "INSERT INTO jobs (job_type, status, worker_id) VALUES ('x', $1, 'w')", status)
@@ -65,7 +67,7 @@ def test_a_job_cannot_be_inserted_as_held_where_there_are_limits_or_orders(db: D
 
 
 @every_rule
-def test_a_held_job_cannot_change_to_a_type_with_limits_or_orders(db: Db, rule: str) -> None:
+def test_deviation_3_a_held_job_cannot_change_to_a_type_with_limits_or_orders(db: Db, rule: str) -> None:
     db.execute(rule.encode())
     job_id = claimed(db, "y")
     assert change(db, "UPDATE jobs SET job_type = 'x' WHERE id = $1", job_id) == 0
@@ -118,7 +120,7 @@ def test_claimable_shows_the_next_job_where_an_order_skips(db: Db, queue: JobQue
 
 
 @pytest.mark.parametrize("claim", ["of Howdah", "of a plain client"])
-def test_an_idle_claim_of_a_new_key_holds_up_no_other_key(
+def test_deviation_2_an_idle_claim_of_a_new_key_holds_up_no_other_key(
     db: Db, connect: Connect, queue: JobQueue, claim: str
 ) -> None:
     """The rows of all keys are new, and the claim adds the row of its own."""
@@ -145,7 +147,7 @@ def test_a_refused_claim_does_not_hold_up_a_type_with_a_limit(db: Db, connect: C
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_an_operator_does_not_wait_for_ever_for_an_idle_claim(
+def test_deviation_2_an_operator_does_not_wait_for_ever_for_an_idle_claim(
     db: Db, connect: Connect, queue: JobQueue, verb: str
 ) -> None:
     queue.set_limit(2, job_type="x")

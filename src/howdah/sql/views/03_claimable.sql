@@ -65,5 +65,5 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
         )
     ));
 COMMENT ON VIEW howdah.claimable IS
-    'The pending jobs that may be claimed now, with the columns of jobs: due, of a type that is not paused, and next if the type is ordered.'
+    'The pending jobs that may be claimed now, with the columns of jobs: due, of a type that is not paused, within all limits, and next if the type is ordered.'
     ' For a loop of your own: SELECT ... FROM claimable ... FOR UPDATE SKIP LOCKED, then UPDATE jobs.';
