@@ -188,6 +188,29 @@ def test_an_ended_id_is_refused_though_a_trigger_made_it(db: Db, own_schema: str
     assert len(send(db, "SELECT FROM jobs")) == 1
 
 
+@pytest.mark.parametrize("version", ["that of Howdah", "random"])
+def test_an_ended_id_is_refused_though_a_trigger_made_it_where_its_end_cannot_be_seen(
+    db: Db, connect: Connect, own_schema: str, version: str
+) -> None:
+    job_id = uuid.uuid4()
+    if version == "random":
+        change(db, "INSERT INTO jobs (id, job_type, status) VALUES ($1, 'y', 'running')", job_id)
+    else:
+        job_id = running(db, "y")
+    own_trigger(db, own_schema, "BEFORE INSERT", f"NEW.id := '{job_id}'; RETURN NEW;")
+    strict = connect(autocommit=False)
+    strict.commit()
+    strict.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    send(strict, "SELECT FROM jobs")
+    change(db, seed.COMPLETE, job_id)
+    with pytest.raises(psycopg.Error) as refused, strict.transaction():
+        insert(strict)
+    assert refused.value.sqlstate == "JQ001"
+    insert(strict, job_type="z")
+    strict.commit()
+    assert len(send(db, "SELECT FROM jobs")) == 2
+
+
 # What is written to a job from inside of its own INSERT
 
 

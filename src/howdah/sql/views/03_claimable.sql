@@ -20,12 +20,19 @@ SELECT
     last_error
 FROM howdah.live AS j
 WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_timestamp() AND (expires_at IS NULL OR expires_at > statement_timestamp())
-    AND NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.paused_at IS NOT NULL)
-    -- Of an ordered key, the first job that fell due, if none is held.
+    -- A job of a type that has just got a limit or an order waits until it has its flow key, too.
+    AND NOT EXISTS (
+        SELECT FROM howdah.types AS t
+        WHERE t.job_type = j.job_type AND (t.paused_at IS NOT NULL OR (t.keyed AND j.flow_key IS NULL))
+    )
+    -- Of an ordered key, the first job that fell due, if none is held. If the order skips, one that waits for its retry does not count.
     AND (order_key IS NULL OR (
         id = (
             SELECT o.id FROM howdah.live AS o
             WHERE o.job_type = j.job_type AND o.flow_key = j.flow_key AND o.status = 'pending' AND o.first_due_at <= statement_timestamp()
+                AND (o.run_at <= statement_timestamp() OR NOT EXISTS (
+                    SELECT FROM howdah.types AS t WHERE t.job_type = j.job_type AND t.order_skips
+                ))
             ORDER BY o.priority DESC, o.first_due_at, o.id
             LIMIT 1
         )
@@ -72,5 +79,5 @@ WHERE status = 'pending' AND attempts < max_attempts AND run_at <= statement_tim
         )
     ));
 COMMENT ON VIEW howdah.claimable IS
-    'The pending jobs that may be claimed now, with the columns of jobs: due, of a type that is not paused, and next if the type is ordered.'
+    'The pending jobs that may be claimed now, with the columns of jobs: due, of a type that is not paused, within all limits, and next if the type is ordered.'
     ' For a loop of your own: SELECT ... FROM claimable ... FOR UPDATE SKIP LOCKED, then UPDATE jobs.';

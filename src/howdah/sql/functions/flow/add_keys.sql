@@ -1,8 +1,9 @@
--- A plain client may have added such a key in a transaction that is still open. Then the keys are added next time.
+-- A plain client may have added one of the keys in a transaction that is still open. Then the others are added one by one, and this one next
+-- time. All waits together are short: they are part of a claim.
 CREATE OR REPLACE FUNCTION howdah.add_keys(p_job_type varchar, p_keys text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '50ms'
+SET lock_timeout = '20ms'
 AS $$
 DECLARE
     v_missing text[] := ARRAY(
@@ -11,16 +12,30 @@ DECLARE
         -- In one order: two claims that add the same keys would deadlock otherwise.
         ORDER BY k.flow_key
     );
+    v_key text;
+    v_waits int := 0;
 BEGIN
-    IF v_missing <> '{}' THEN
+    IF v_missing = '{}' THEN
+        RETURN;
+    END IF;
+    BEGIN
+        INSERT INTO howdah.flow_keys (job_type, flow_key) SELECT p_job_type, k.flow_key FROM unnest(v_missing) AS k (flow_key)
+        ON CONFLICT DO NOTHING;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            SET LOCAL lock_timeout = '1ms';
+    END;
+    -- In a random order: after many keys in open transactions, another claim begins with others.
+    FOR v_key IN SELECT k.flow_key FROM unnest(v_missing) AS k (flow_key) ORDER BY random() LOOP
         BEGIN
-            INSERT INTO howdah.flow_keys (job_type, flow_key) SELECT p_job_type, k.flow_key FROM unnest(v_missing) AS k (flow_key)
-            ON CONFLICT DO NOTHING;
+            INSERT INTO howdah.flow_keys (job_type, flow_key) VALUES (p_job_type, v_key) ON CONFLICT DO NOTHING;
         EXCEPTION
             WHEN lock_not_available THEN
-                NULL;
+                v_waits := v_waits + 1;
+                EXIT WHEN v_waits >= 20;
         END;
-    END IF;
+    END LOOP;
 END
 $$;
 COMMENT ON FUNCTION howdah.add_keys IS 'Adds the rows of keys that have none: they are the locks under which the held jobs of a key are counted. Internal.';

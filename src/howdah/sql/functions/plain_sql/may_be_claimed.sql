@@ -8,7 +8,11 @@ DECLARE
 BEGIN
     IF p_job.run_at > v_now OR p_job.expires_at <= v_now THEN
         RETURN false;
-    ELSIF EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job.job_type AND t.paused_at IS NOT NULL) THEN
+    ELSIF EXISTS (
+        SELECT FROM howdah.types AS t
+        -- A job that has no flow key yet counts for no limit, and is in no order: see apply_flow.
+        WHERE t.job_type = p_job.job_type AND (t.paused_at IS NOT NULL OR (t.keyed AND p_job.flow_key IS NULL))
+    ) THEN
         RETURN false;
     ELSIF p_job.flow_key IS NOT NULL THEN
         BEGIN
@@ -20,9 +24,10 @@ BEGIN
                 RETURN true;
             END IF;
             -- Releases the rows of the type and the key that these have locked: the transaction of the client may take long.
-            RAISE EXCEPTION USING ERRCODE = 'JQ000';
+            -- Not JQ000: PostgreSQL takes a code that ends in 000 as a class, and would catch every error of ours.
+            RAISE EXCEPTION USING ERRCODE = 'JQ099';
         EXCEPTION
-            WHEN SQLSTATE 'JQ000' THEN
+            WHEN SQLSTATE 'JQ099' THEN
                 RETURN false;
         END;
     END IF;

@@ -10,7 +10,18 @@ AS $$
 DECLARE
     v_ids uuid[] := ARRAY(SELECT a.id FROM added AS a);
     v_existing uuid;
+    v_held varchar;
 BEGIN
+    -- As in plain_defaults; but a trigger of the client may have replaced the id that this has made.
+    IF current_setting('transaction_isolation') <> 'read committed' AND EXISTS (
+        SELECT FROM unnest(v_ids) AS i (id)
+        WHERE substr(i.id::text, 15, 1) <> '7'
+            OR replace(left(i.id::text, 13), '-', '') COLLATE "C" < lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - 1), 12, '0')
+    ) THEN
+        RAISE EXCEPTION 'inserting a job with an id of your own needs a READ COMMITTED transaction' USING
+            ERRCODE = 'JQ001',
+            HINT = 'A stricter transaction cannot see a job of this id that ended meanwhile. Leave the id that the database makes.';
+    END IF;
     WITH moved AS (
         DELETE FROM ONLY howdah.jobs AS j WHERE j.id = ANY (v_ids) RETURNING j.*
     )
@@ -32,6 +43,13 @@ BEGIN
     FROM moved AS m
     LEFT JOIN howdah.types AS t ON t.job_type = m.job_type
     CROSS JOIN LATERAL (SELECT howdah.flow_key_of(t.keyed, t.per, m.data, NULL) AS key) AS flow;
+    SELECT j.job_type INTO v_held FROM howdah.live AS j
+    WHERE j.id = ANY (v_ids) AND j.flow_key IS NOT NULL AND j.status NOT IN ('pending', 'completed', 'failed', 'cancelled')
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'a job of type % cannot be inserted as held: it would run outside of the limits and the order of the type', v_held
+            USING ERRCODE = 'JQ005', HINT = 'Insert it as pending, and claim it.';
+    END IF;
     -- Checked after the INSERT, because that may have waited for the very transaction that ended a job of this id.
     v_existing := howdah.has_ended(v_ids);
     IF v_existing IS NOT NULL THEN

@@ -30,6 +30,10 @@ BEGIN
         PERFORM howdah.check_job_type(NEW.job_type);
         NEW.flow_key := NULL;
         NEW := howdah.with_flow(NEW);
+        IF v_was_held AND v_is_held AND NEW.flow_key IS NOT NULL THEN
+            -- It would run outside of the limits and the order of this type.
+            RETURN NULL;
+        END IF;
     END IF;
     IF pg_column_size(NEW.data) > 65536 AND NEW.data IS DISTINCT FROM OLD.data THEN
         PERFORM howdah.check_size(ARRAY[NEW.data], 'data');
@@ -55,8 +59,11 @@ BEGIN
         END IF;
         RETURN NEW;
     ELSIF NOT v_was_held THEN
-        IF NOT howdah.may_be_claimed(OLD) THEN
+        IF NOT howdah.may_be_claimed(NEW) THEN
             RETURN NULL;
+        ELSIF NEW.flow_key IS NOT NULL THEN
+            -- The type may have got or lost its order since the job was added.
+            NEW := howdah.with_flow(NEW);
         END IF;
         NEW.token := howdah.next_token(OLD.token);
     ELSE

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.pause_type(p_job_type varchar, p_because text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);

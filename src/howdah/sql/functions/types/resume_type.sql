@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.resume_type(p_job_type varchar) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
 AS $$
 BEGIN
     UPDATE howdah.types AS t SET paused_at = NULL, paused_because = NULL
