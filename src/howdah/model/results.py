@@ -131,6 +131,8 @@ class TypeStats:
 
     oldest_due: when the job that has waited longest became due; None if none waits.
     paused, paused_because: whether the type is paused, and the reason that was given.
+    limit, key_limit: how many may run at once over all workers, of the type and of each flow key; None for no limit.
+    paused_keys: how many flow keys are paused.
     """
 
     pending: int = 0
