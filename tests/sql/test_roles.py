@@ -64,8 +64,8 @@ FUNCTIONS = decided(
             " make_segment merged_progress next_token number_in open_segment plain_defaults plain_delete plain_insert"
             " begun_at plain_names_error plain_truncate plain_update plain_updated apply_flow restamp_events retry_delay rights seq_of"
             " end_attempt share_locks has_sleeper has_watcher release_worker recover_cause end_overdue overdue is_passing"
-            " notify_watchers notify_workers with_error with_seq check_selection is_selected lock_selected selected_statuses selection_end add_keys claim_flow claim_flow_lanes claim_keys end_rests flow_head flow_heads"
-            " flow_key_of flow_obstacle flow_room is_stray key_allows limit_of_keys limit_of_type line_of settle_flow sweep_flow use_keys with_flow"
+            " notify_watchers notify_workers with_error with_seq check_selection is_selected live_of_key lock_selected may_see_keys selected_statuses selection_end add_keys claim_flow claim_flow_lanes claim_keys end_rests flow_head flow_heads"
+            " flow_key_of flow_obstacle key_in_words order_obstacle flow_room is_stray key_allows limit_of_keys limit_of_type line_of settle_flow sweep_flow use_keys with_flow"
             " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques"
         ),
     ),
