@@ -27,14 +27,13 @@ from howdah.db.statements import check_schema_name
 from howdah.errors import InvalidOption
 from howdah.handlers.handler import Handler
 from howdah.model.codec import PLAIN, Codec
-from howdah.model.job import Job, Status
+from howdah.model.job import Job
 from howdah.verbs import claims, flow, operate, produce
 from howdah.verbs import cron as cron_rhythms
 from howdah.verbs import events as event_verbs
 from howdah.verbs import schedules as schedule_verbs
 from howdah.verbs import selection as selections
 from howdah.verbs.both import both, name_verbs
-from howdah.verbs.selection import Selection
 from howdah.watch import wait
 from howdah.watch.hub import Hub
 from howdah.watch.wait import OnProgress, value_of
@@ -129,38 +128,7 @@ class JobQueue:
     recover, arecover = both(operate.recover)
     recover_stale_jobs, arecover_stale_jobs = both(operate.recover_stale_jobs)
     prune, aprune = both(operate.prune)
-
-    def select(
-        self,
-        *,
-        job_type: str | Sequence[str] | None = None,
-        status: Status | Sequence[Status] | None = None,
-        key: str | None = None,
-        error: str | None = None,
-        older_than: Seconds | None = None,
-        everything: bool = False,
-    ) -> Selection:
-        """Selects jobs, to count or change many at once: ``queue.select(job_type="mail", status="failed").retry()``
-
-        Jobs must match all filters.
-
-        job_type, status: one or several.
-        key: exactly this key. error: a text that ``last_error`` contains, in the same case.
-        older_than: live jobs that were created longer ago than this, and ended jobs that ended longer ago.
-        everything: every job, without a filter. The verbs refuse a selection without filters otherwise.
-        """
-        return Selection(
-            self._database,
-            selections.selected(
-                self._context,
-                job_type=job_type,
-                status=status,
-                key=key,
-                error=error,
-                older_than=older_than,
-                everything=everything,
-            ),
-        )
+    select = selections.select
 
     # Workers that drive their own loop
     claim, aclaim = both(claims.claim)

@@ -171,6 +171,10 @@ def test_filters_change_what_matches(dsn: str, queue: JobQueue) -> None:
     raised = howdah("reprioritise", "150", "--key", "b", "--json", dsn=dsn)
     counts = {"asked": 0, "unchanged": 0, "skipped": 0}
     assert raised.lines == [{"verb": "reprioritise", "dry_run": False, "changed": 1, **counts}]
+    queue.enqueue("import", per="acme")
+    queue.enqueue("import", per="bolt")
+    assert howdah("delete", "--per", "acme", dsn=dsn).out == "1 job deleted\n"
+    assert howdah("delete", "--per", "bolt", "--type", "import", dsn=dsn).out == "1 job deleted\n"
     assert howdah("reschedule", "--type", "mail", "--delay", "1h", dsn=dsn).out == "2 jobs rescheduled\n"
     cancelled = howdah("cancel", "--type", "mail", "--type", "text", "--reason", "enough", dsn=dsn)
     assert (cancelled.code, cancelled.out) == (0, "2 jobs cancelled\n1 running job asked to stop\n")

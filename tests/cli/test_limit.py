@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -70,3 +71,26 @@ def test_a_key_is_paused_and_resumed(dsn: str, queue: JobQueue) -> None:
     assert queue.claim(["mail"]) == []
     assert howdah("resume", "mail", "--per", "acme", dsn=dsn).out == "mail of acme resumed\n"
     assert len(queue.claim(["mail"])) == 1
+
+
+def test_stats_and_top_show_the_limit_of_a_type_and_its_paused_keys(dsn: str, queue: JobQueue) -> None:
+    queue.set_limit(3, job_type="mail")
+    for n in range(5):
+        queue.enqueue("mail", per=n)
+    for job in queue.claim(["mail"], 5):
+        queue.start(job)
+    queue.pause("mail", per="acme")
+    for command in ("stats", "top"):
+        shown = howdah(command, dsn=dsn, COLUMNS="120").out
+        assert "mail (1 key paused)" in shown, command
+        assert "3 of 3" in shown, command
+    assert json.loads(howdah("stats", "--json", dsn=dsn).out)["types"]["mail"]["limit"] == 3
+
+
+def test_show_names_what_a_job_waits_for(dsn: str, queue: JobQueue) -> None:
+    queue.set_limit(1, job_type="mail", each_key=True)
+    first, second = (queue.enqueue("mail", per="acme") for _ in range(2))
+    assert [job.id for job in queue.claim(["mail"], 5)] == [first.id]
+    shown = howdah("show", str(second.id), dsn=dsn).out
+    assert "1 of 1 jobs of its key 'acme' are running" in shown
+    assert re.search(r"flow key +acme", shown)

@@ -20,7 +20,7 @@ def jobs(queue: JobQueue) -> list[Job]:
     queue.start(running)
     queue.progress(running, 40, "decoding")
     waiting = queue.enqueue("reindex_page", {"user": 7}, priority=30)
-    later = queue.enqueue("reindex_page", {"user": 9}, priority=30, delay=7_200)
+    later = queue.enqueue("reindex_page", {"user": 9}, priority=30, delay=7_200, per="acme")
     return [failed, running, waiting, later]
 
 
@@ -66,6 +66,7 @@ def test_filters_narrow_it_down(dsn: str, jobs: list[Job]) -> None:
         running,
         failed,
     ]
+    assert ids(howdah("list", "--json", "--per", "acme", dsn=dsn)) == [later]
     assert ids(howdah("list", "--json", "--data", '{"user": 7}', dsn=dsn)) == [waiting, failed]
     assert ids(howdah("list", "--json", "--data", "user=7", dsn=dsn)) == [waiting, failed]
     assert ids(howdah("list", "--json", "--data", "user=7", "--data", "no=where", dsn=dsn)) == []

@@ -97,6 +97,7 @@ def place(
         (place(0, -1), "the next of its type"),
         (place(0, None, "its type is paused"), "its type is paused"),
         (place(1234, None, "its type is paused"), "1,234 before it, its type is paused"),
+        (place(2, 40, "job 7 is running"), "2 before it, job 7 is running, starts in about 40s"),
         (place(100_000, None, "there are too many", exact=False), "more than 100,000 before it, there are too many"),
     ],
 )

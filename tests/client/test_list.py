@@ -75,7 +75,9 @@ def test_filters_narrow_each_other(queue: JobQueue, clock: TestClock) -> None:
     moments: list[datetime] = []
     for n in range(6):
         moments.append(clock.now)
-        queue.enqueue("odd" if n % 2 else "even", {"n": n, "tags": ["all", f"t{n}"], "deep": {"a": n}}, priority=n)
+        queue.enqueue(
+            "odd" if n % 2 else "even", {"n": n, "tags": ["all", f"t{n}"], "deep": {"a": n}}, priority=n, per=n % 3
+        )
         clock.advance(60)
 
     def found(**filters: Any) -> list[int]:
@@ -84,6 +86,8 @@ def test_filters_narrow_each_other(queue: JobQueue, clock: TestClock) -> None:
     assert found(job_type="odd") == [5, 3, 1]
     assert found(job_type=["odd", "even"], limit=2) == [5, 4]
     assert found(job_type="neither") == []
+    assert found(per=2) == found(per="2") == [5, 2]
+    assert found(per="2", job_type="odd") == [5]
     assert found(data={"tags": ["t3"]}) == [3]
     assert found(data={"deep": {"a": 2}}) == [2]
     assert found(data={"n": 99}) == []

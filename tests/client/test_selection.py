@@ -102,6 +102,31 @@ def test_each_filter_selects(queue: JobQueue) -> None:
         assert queue.select(**filters).count() == expected, filters
 
 
+@pytest.mark.usefixtures("small_batches")
+def test_a_flow_key_selects_its_jobs_of_all_types(queue: JobQueue) -> None:
+    failed_job(queue, "mail", "no", per="acme")
+    for job_type in ("mail", "mail", "text"):
+        queue.enqueue(job_type, per="acme")
+    queue.enqueue("mail", per=17)
+    queue.enqueue("plain")
+    (running,) = queue.claim(["text"])
+    queue.start(running)
+    acme = queue.select(per="acme")
+    assert acme.count().groups == {("mail", "failed"): 1, ("mail", "pending"): 2, ("text", "running"): 1}
+    assert queue.select(per="acme", job_type="text").count() == 1
+    assert queue.select(per=17).count() == queue.select(per="17", status="pending").count() == 1
+    assert queue.select(per="bolt").count() == 0
+    cancelled = acme.cancel()
+    assert (cancelled, cancelled.asked) == (3, 1)
+    assert acme.retry() == 1
+    assert queue.select().count().groups == {
+        ("mail", "cancelled"): 2,
+        ("mail", "pending"): 2,
+        ("plain", "pending"): 1,
+        ("text", "running"): 1,
+    }
+
+
 def test_the_age_of_a_live_job_counts_from_its_creation_and_that_of_an_ended_one_from_its_end(
     queue: JobQueue, clock: TestClock
 ) -> None:
@@ -138,6 +163,7 @@ def test_a_count_has_the_types_and_statuses(queue: JobQueue) -> None:
         ({"job_type": ""}, "must not be empty"),
         ({"job_type": 7}, "list of str"),
         ({"key": ""}, "1 to 200 characters"),
+        ({"per": 1.5}, "per is a str"),
         ({"error": ""}, "leave it out"),
         ({"error": 7}, "error is a str"),
         ({"older_than": -1}, "not be negative"),
@@ -338,10 +364,7 @@ def test_a_job_that_fails_again_is_not_retried_again(queue: JobQueue, small_batc
 
 def test_a_batch_that_takes_too_long_is_halved() -> None:
     with JobQueue("postgresql://nowhere") as queue:
-        context = queue._context
-    chosen = selections.selected(
-        context, job_type="mail", status=None, key=None, error=None, older_than=None, everything=False
-    )
+        chosen = queue.select(job_type="mail")._context
     plan = selections.retry(chosen)
     next(plan)
     called = plan.send([{"clock": datetime.now(timezone.utc)}])

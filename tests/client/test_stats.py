@@ -58,3 +58,18 @@ def test_a_paused_type_says_so_also_without_jobs(queue: JobQueue) -> None:
     queue.enqueue("post")
     stats = queue.stats()
     assert (stats["mail"].paused, stats["post"].paused, stats.total.paused) == (True, False, False)
+
+
+def test_limits_and_paused_keys_are_shown_also_without_jobs(queue: JobQueue) -> None:
+    queue.set_limit(3, job_type="mail")
+    queue.set_limit(2, job_type="mail", each_key=True)
+    queue.set_limit(1, job_type="mail", per="acme")
+    queue.set_limit(9, group="smtp")
+    for key in ("acme", "bolt"):
+        queue.pause("mail", per=key)
+    queue.enqueue("post")
+    stats = queue.stats()
+    assert list(stats) == ["mail", "post"]
+    assert stats["mail"] == TypeStats(limit=3, key_limit=2, paused_keys=2)
+    assert (stats["post"].limit, stats["post"].key_limit, stats["post"].paused_keys) == (None, None, 0)
+    assert stats.total.limit is None

@@ -77,7 +77,8 @@ def test_an_ended_job_is_found_by_its_id(known: Db, connect: Connect) -> None:
 def test_the_newest_ended_jobs_are_found_by_their_order(crowded: Db, connect: Connect) -> None:
     crowded.execute("ANALYZE")
     filters = dict.fromkeys(
-        ("before", "statuses", "job_types", "least_priority", "most_priority", "since", "until", "data"), "NULL"
+        ("before", "statuses", "job_types", "flow_key", "least_priority", "most_priority", "since", "until", "data"),
+        "NULL",
     )
     page = {**filters, "stalled": "false", "window": "50", "limit": "50", "whole": "true", "most_bytes": "33554432"}
     middle = f"'{some(crowded)[1]}'"

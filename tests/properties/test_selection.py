@@ -20,6 +20,8 @@ from tests.properties.examples import examples
 
 TYPES = ("mail", "text", "Mail")
 KEYS = ("a", "A", "b%")
+# Few, so that a key has more jobs than the window of a small batch in some examples, and fewer in others.
+FLOW_KEYS = ("acme", "Acme", "")
 PARTS = ("time", "Time", "out", "%", "_", "\\", "'", "ä")
 MINUTE = 60
 
@@ -34,6 +36,7 @@ class Made:
     job_type: str
     status: str
     key: str | None
+    flow_key: str | None
     error: str | None
     created: int
     ended: int
@@ -48,6 +51,7 @@ class Filters:
     job_type: list[str] | None
     status: list[str] | None
     key: str | None
+    per: str | None
     error: str | None
     older_than: int | None
 
@@ -56,6 +60,7 @@ class Filters:
             (self.job_type is None or job.job_type in self.job_type)
             and (self.status is None or job.status in self.status)
             and (self.key is None or job.key == self.key)
+            and (self.per is None or job.flow_key == self.per)
             and (self.error is None or (job.error is not None and self.error in job.error))
             and (self.older_than is None or job.age >= self.older_than)
         )
@@ -68,7 +73,14 @@ class Filters:
 
 jobs = st.lists(
     st.builds(
-        Made, st.sampled_from(TYPES), st.sampled_from(STATUSES), st.none() | st.sampled_from(KEYS), errors, ages, ages
+        Made,
+        st.sampled_from(TYPES),
+        st.sampled_from(STATUSES),
+        st.none() | st.sampled_from(KEYS),
+        st.none() | st.sampled_from(FLOW_KEYS),
+        errors,
+        ages,
+        ages,
     ),
     max_size=25,
     # Live jobs have distinct keys.
@@ -79,6 +91,7 @@ filters = st.builds(
     st.none() | st.lists(st.sampled_from(TYPES), max_size=2),
     st.none() | st.lists(st.sampled_from(STATUSES), max_size=3),
     st.none() | st.sampled_from(KEYS),
+    st.none() | st.sampled_from(FLOW_KEYS),
     st.none() | st.sampled_from(PARTS),
     st.none() | ages,
 )
@@ -105,6 +118,7 @@ def put(db: Db, made: list[Made]) -> dict[uuid.UUID, Made]:
             "job_type": job.job_type,
             "status": job.status,
             "key": job.key,
+            "flow_key": job.flow_key,
             "last_error": job.error,
             "priority": 100,
             "max_attempts": 3,
@@ -142,7 +156,7 @@ def test_a_verb_changes_what_a_plain_filter_has(
     ids = put(db, [dataclasses.replace(job, key=None) if verb == "retry" else job for job in made])
     fitting = None if wanted.status is None else [each for each in wanted.status if each in VERBS[verb]]
     wanted = dataclasses.replace(wanted, status=fitting)
-    selection = queue.select(**wanted.arguments, everything=wanted == Filters(None, None, None, None, None))
+    selection = queue.select(**wanted.arguments, everything=wanted == Filters(None, None, None, None, None, None))
     expected = {id for id, job in ids.items() if wanted.select(job) and job.status in VERBS[verb]}
     assert selection.count(verb) == len(expected)  # type: ignore[arg-type]
     changed = getattr(selection, verb)(*([7] if verb == "reprioritise" else []))

@@ -128,11 +128,24 @@ def test_a_viewer_reads_by_the_same_verbs(canaries: Tenant) -> None:
             ended.value()
 
 
+def test_what_a_job_waits_for_does_not_reveal_its_key(canaries: Tenant) -> None:
+    with canaries.queue("viewer") as viewer, JobQueue(canaries.admin_dsn, canaries.schema) as owner:
+        job = owner.enqueue("keyed", per=CANARY)
+        owner.pause("keyed", per=CANARY)
+        seen, shown = viewer.queue_position(job), owner.queue_position(job)
+        assert seen is not None
+        assert shown is not None
+        assert (seen.because, shown.because) == ("its key is paused", f"its key '{CANARY}' is paused")
+        owner.delete(job)
+
+
 def test_a_viewer_cannot_look_for_data_and_is_told_so(canaries: Tenant) -> None:
     wanted = {"password": CANARY}
     with canaries.queue("viewer") as queue:
         with pytest.raises(NotPermitted, match="may not see the data"):
             queue.list(data=wanted)
+        with pytest.raises(NotPermitted, match="may not see the flow keys"):
+            queue.list(per="acme")
         with pytest.raises(NotPermitted, match="may not see the data"):
             asyncio.run(queue.alist(data=wanted))
         assert len(queue.list(job_type="waits")) == 1

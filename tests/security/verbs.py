@@ -122,6 +122,8 @@ def _interfere(caller: Caller) -> None:
     keyed = caller.enqueue("bulk", {"n": 1}, per="acme", cost=2)
     assert caller.pause("bulk", per="acme")
     assert caller.resume("bulk", per="acme")
+    assert [job.id for job in caller.list(per="acme")] == [keyed.id]
+    assert caller.on(caller.queue.select(per="acme")).count() == 1
     assert {limit.max_running for limit in caller.limits()} == {5, 3, None}
     (job,) = caller.claim(["bulk"], 1, "me")
     caller.release(job)

@@ -159,3 +159,26 @@ def test_a_job_that_was_added_after_the_transaction_began_can_be_claimed_in_it(d
         assert locked.fetchall() == [job]
     claim = "UPDATE jobs SET status = 'claimed', worker_id = 'w', claimed_at = now(), attempts = attempts + 1"
     assert client.execute(claim).rowcount == 1
+
+
+def test_a_claim_in_an_open_transaction_holds_its_key_and_others_pass_it_by(
+    db: Db, queue: JobQueue, connect: Connect
+) -> None:
+    queue.set_limit(5, job_type="x", each_key=True)
+    acme, *more = (queue.enqueue("x", per=key) for key in ("acme", "acme", "bolt"))
+    with connect(autocommit=False) as mine:
+        assert change(mine, CLAIM_BY_ID, "loop", acme.id) == 1
+        assert [job.flow_key for job in queue.claim(["x"], 5)] == ["bolt"]
+        mine.commit()
+    assert [job.id for job in queue.claim(["x"], 5)] == [more[0].id]
+
+
+def test_a_claim_in_an_open_transaction_holds_a_type_with_a_limit(db: Db, queue: JobQueue, connect: Connect) -> None:
+    queue.set_limit(5, job_type="x")
+    first, second = (queue.enqueue("x", per=key) for key in ("acme", "bolt"))
+    other = queue.enqueue("y")
+    with connect(autocommit=False) as mine:
+        assert change(mine, CLAIM_BY_ID, "loop", first.id) == 1
+        assert [job.id for job in queue.claim(["x", "y"], 5)] == [other.id]
+        mine.commit()
+    assert [job.id for job in queue.claim(["x", "y"], 5)] == [second.id]

@@ -170,9 +170,74 @@ def test_of_an_ordered_type_all_before_it_are_waited_for(db: Db, clock: TestCloc
     assert ahead(db, first, second, third) == [None, 1, 2]
     db.execute("SELECT fail(ARRAY[%s], ARRAY[%s], ARRAY['boom'], p_delays => ARRAY[interval '1 hour'])", held)
     assert ahead(db, first, second, third) == [0, 1, 2]
-    assert place(db, third) == (2, True, 0.5, clock.now + timedelta(hours=1, seconds=4), None)
+    assert place(db, third) == (
+        2,
+        True,
+        0.5,
+        clock.now + timedelta(hours=1, seconds=4),
+        f"job {first} of its type comes first, and waits for its retry",
+    )
     urgent = enqueue(db, priority=150)
     assert ahead(db, urgent, first, second) == [0, 1, 2]
+
+
+# What a job with a flow key waits for
+
+
+def because(db: Db, job: uuid.UUID) -> str | None:
+    found = place(db, job)
+    assert found is not None
+    return found.because
+
+
+@pytest.mark.parametrize(
+    ("declared", "set_limit", "expected"),
+    [
+        ("", "p_job_type => 'x', p_running => 2", "2 of 2 jobs of its type are running"),
+        (", p_per => 'c', p_limit => 2", None, "2 of 2 jobs of its key 'acme' are running"),
+        (", p_per => 'c'", "p_job_type => 'x', p_flow_key => 'acme', p_running => 1", "2 of 1 jobs of its key 'acme' are running"),
+        (", p_per => 'c', p_groups => '{smtp}'", "p_group => 'smtp', p_running => 2", "2 of 2 jobs of the group smtp are running"),
+        (", p_per => 'c', p_ordered => true", "p_job_type => 'x', p_each_key => true, p_running => 0", "2 of 0 jobs of its key 'acme' are running"),
+    ],
+)  # fmt: skip
+def test_a_limit_that_is_reached(db: Db, declared: str, set_limit: str | None, expected: str) -> None:
+    work(db, "w", {"x": 1.0})
+    acme = [enqueue(db, data=Jsonb({"c": "acme"})) for _ in range(3)]
+    assert len(claim(db, 2)) == 2
+    db.execute(f"SELECT declare_type('x'{declared})".encode())
+    if set_limit is not None:
+        db.execute(f"SELECT set_limit({set_limit})".encode())
+    db.execute("SELECT recover()")
+    assert because(db, acme[-1]) == expected
+
+
+def test_a_key_that_is_paused(db: Db) -> None:
+    work(db, "w", {"x": 1.0})
+    acme, bolt = enqueue(db, flow_key="acme"), enqueue(db, flow_key="bolt")
+    db.execute("SELECT pause_key('x', 'acme')")
+    assert (because(db, acme), because(db, bolt)) == ("its key 'acme' is paused", None)
+
+
+def test_the_job_of_its_key_that_comes_first_is_named(db: Db, clock: TestClock) -> None:
+    work(db, "w", {"x": 0.5})
+    db.execute("SELECT declare_type('x', p_per => 'c', p_ordered => true)")
+    first, second, later = (enqueue(db, data=Jsonb({"c": "acme"}), delay=timedelta(hours=hours)) for hours in (0, 0, 2))
+    other = enqueue(db, data=Jsonb({"c": "bolt"}))
+    assert [because(db, job) for job in (first, second, later, other)] == [
+        None,
+        f"job {first} of its key 'acme' comes first",
+        None,
+        None,
+    ]
+    held = next(job for job in claim(db, 2) if job.id == first)
+    assert because(db, second) == f"job {first} of its key 'acme' is running"
+    found = place(db, second)
+    assert found is not None
+    assert found.starts_at == clock.now + timedelta(seconds=2), "which is known nevertheless"
+    db.execute("SELECT fail(ARRAY[%s], ARRAY[%s], ARRAY['boom'], p_delays => ARRAY[interval '1 hour'])", held)
+    assert because(db, second) == f"job {first} of its key 'acme' comes first, and waits for its retry"
+    db.execute("SELECT declare_type('x', p_per => 'c', p_ordered => true, p_order_skips => true)")
+    assert because(db, second) is None
 
 
 def test_too_many_to_be_counted(db: Db) -> None:

@@ -131,7 +131,7 @@ def owner(tenant: Tenant) -> Iterator[JobQueue]:
     for table in ("live", "archive", "archive_counts"):
         tenant.admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(tenant.schema, table)))
     with JobQueue(tenant.admin_dsn, tenant.schema) as owner:
-        failed_job(owner, "mail", SECRET, key=SECRET)
+        failed_job(owner, "mail", SECRET, key=SECRET, per=SECRET)
         yield owner
 
 
@@ -160,12 +160,12 @@ def test_an_operator_changes_jobs_by_what_it_sees(tenant: Tenant, owner: JobQueu
     assert owner.list().jobs == ()
 
 
-@pytest.mark.parametrize("filters", [{"error": SECRET[:2]}, {"key": SECRET}])
+@pytest.mark.parametrize("filters", [{"error": SECRET[:2]}, {"key": SECRET}, {"per": SECRET}])
 def test_redacted_contents_cannot_be_found_out_by_trying(
     tenant: Tenant, owner: JobQueue, filters: dict[str, str]
 ) -> None:
     ((name, value),) = filters.items()
-    argument = sql.SQL("{} => {}").format(sql.Identifier(f"p_{name}"), value)
+    argument = sql.SQL("{} => {}").format(sql.Identifier("p_flow_key" if name == "per" else f"p_{name}"), value)
     calls = [
         sql.SQL("SELECT * FROM {}({}{})").format(sql.Identifier(tenant.schema, function), sql.SQL(verb), argument)
         for function, verb in (("count_selected", ""), ("change_selected", "'retry', "))

@@ -34,7 +34,7 @@ def stalled(db: Db) -> set[object]:
         if db.execute(read_statement("howdah", "get"), {"id": row["id"]}).fetchall()[0]["stalled"]
     }
     nothing = dict.fromkeys(
-        ("before", "statuses", "job_types", "least_priority", "most_priority", "since", "until", "data")
+        ("before", "statuses", "job_types", "flow_key", "least_priority", "most_priority", "since", "until", "data")
     )
     listed = db.execute(
         read_statement("howdah", "list"),

@@ -133,6 +133,8 @@ class TypeStats:
 
     oldest_due: when the job that has waited longest became due; None if none waits.
     paused, paused_because: whether the type is paused, and the reason that was given.
+    limit, key_limit: how many may run at once over all workers, of the type and of each flow key; None for no limit.
+    paused_keys: how many flow keys are paused.
     """
 
     pending: int = 0
@@ -146,6 +148,9 @@ class TypeStats:
     oldest_due: datetime | None = None
     paused: bool = False
     paused_because: str | None = None
+    limit: int | None = None
+    key_limit: int | None = None
+    paused_keys: int = 0
 
 
 class Stats(Mapping[str, TypeStats]):
@@ -202,7 +207,8 @@ class QueuePosition:
 
     ahead: how many jobs of its type come before it; at least so many where ``exact`` is False.
     per_second: how many of them the live workers end in a second, as measured lately.
-    starts_at: when it will start at that rate; None if that cannot be said, and then ``because`` says why.
+    starts_at: when it will start at that rate; None if that cannot be said.
+    because: what it waits for, such as a limit or a job of its key that comes first, or why its start is unknown.
     """
 
     ahead: int

@@ -47,6 +47,7 @@ def list_jobs(
     *,
     job_type: str | Sequence[str] | None = None,
     status: Status | Sequence[Status] | None = None,
+    per: str | int | None = None,
     data: Any = None,
     least_priority: int | None = None,
     most_priority: int | None = None,
@@ -61,7 +62,7 @@ def list_jobs(
 ) -> Plan[JobPage]:
     """A page of jobs, the newest first.
 
-    job_type, status: one or several. data: what the job's data must contain, such as ``{"user": 7}``.
+    job_type, status: one or several. per: exactly this flow key. data: what the job's data must contain, such as ``{"user": 7}``.
     since, until: by the time of creation. stalled: only running jobs that have stopped reporting.
     before: the job after which the page begins; pass a page's ``next`` for the next page.
     brief: without large fields, which are not fetched: ``data``, ``result``, ``resumed``, ``errors`` and ``meta``
@@ -70,10 +71,12 @@ def list_jobs(
     Only ids and statuses have an index. For the other filters the newest jobs are scanned, at most
     ``scan_limit`` of them. If more may match, the page's ``complete`` is False, and its ``next`` continues there.
     """
-    if data is not None and not (yield from read("may_see_data"))[0]["may"]:
+    hidden = [name for name, wanted in (("data", data), ("flow keys", per)) if wanted is not None]
+    if hidden and not (yield from read("may_see_data"))[0]["may"]:
         # It would search [redacted], and find nothing.
         raise NotPermitted(
-            "this login may not see the data of jobs, and cannot search it: that needs SELECT on the table live"
+            f"this login may not see the {' and '.join(hidden)} of jobs, and cannot search by them: that needs SELECT on"
+            " the table live"
         )
     if stalled and status is None:
         status = "running"  # so that no other jobs are scanned
@@ -82,6 +85,7 @@ def list_jobs(
         "job_types": None
         if job_type is None
         else options.job_types([job_type] if isinstance(job_type, str) else job_type),
+        "flow_key": None if per is None else options.flow_key(per),
         "data": None if data is None else _searched(context, data),
         "least_priority": None if least_priority is None else options.integer(least_priority, "least_priority"),
         "most_priority": None if most_priority is None else options.integer(most_priority, "most_priority"),

@@ -26,7 +26,7 @@ from howdah.errors import InvalidOption, NotPermitted
 from howdah.model.codec import PLAIN
 from howdah.model.job import Status
 from howdah.model.results import ChangedCount, SelectedCount
-from howdah.verbs.both import both, name_verbs
+from howdah.verbs.both import Runner, both, name_verbs
 
 BATCH: Final = 1_000
 
@@ -48,39 +48,6 @@ class Selected:
     @property
     def has_filters(self) -> bool:
         return self.older_than is not None or any(value is not None for value in self.filters.values())
-
-
-def selected(
-    context: Context,
-    *,
-    job_type: str | Sequence[str] | None,
-    status: Status | Sequence[Status] | None,
-    key: str | None,
-    error: str | None,
-    older_than: Seconds | None,
-    everything: bool,
-) -> Selected:
-    """The filters, checked."""
-    if error is not None and context.codec is not PLAIN:
-        raise InvalidOption("errors cannot be searched: this queue stores them through a codec")
-    if error == "":
-        raise InvalidOption("error is empty, and every error contains that: pass a part of the error, or leave it out")
-    made = Selected(
-        context,
-        {
-            "job_types": None
-            if job_type is None
-            else options.job_types([job_type] if isinstance(job_type, str) else job_type),
-            "statuses": None if status is None else options.statuses(status),
-            "key": None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
-            "error": None if error is None else clean_text(options.text(error, "error")),
-        },
-        None if older_than is None else options.span(older_than, "older_than"),
-        everything,
-    )
-    if everything and made.has_filters:
-        raise InvalidOption("everything and filters exclude each other: leave everything out, or the filters")
-    return made
 
 
 # The verbs
@@ -187,8 +154,8 @@ def _change(
 ) -> Plan[ChangedCount]:
     if not (selected.has_filters or selected.everything):
         raise InvalidOption(
-            f"the selection has no filter, and {verb} would change every job: pass job_type, status, key, error or"
-            " older_than to select, or everything=True if that is what you mean"
+            f"the selection has no filter, and {verb} would change every job: pass job_type, status, key, per,"
+            " error or older_than to select, or everything=True if that is what you mean"
         )
     filters = yield from _filters(selected)
     changed, position, batch_size = ChangedCount(), None, BatchSize(BATCH)
@@ -222,7 +189,8 @@ def _change(
 def _filters(selected: Selected) -> Plan[dict[str, Any]]:
     """The filters for the database, with the time that bounds them: later jobs are not part of the selection."""
     filters = selected.filters
-    by_contents = [name for name in ("key", "error") if filters[name] is not None]
+    names = {"key": "key", "flow_key": "per", "error": "error"}
+    by_contents = [option for name, option in names.items() if filters[name] is not None]
     if by_contents and not (yield from read("may_see_data"))[0]["may"]:
         raise NotPermitted(
             f"this login may not see the contents of jobs, and cannot select by {' and '.join(by_contents)}: that needs"
@@ -263,3 +231,47 @@ class Selection:
 
 
 name_verbs(Selection)
+
+
+def select(
+    self: Runner[Context],
+    *,
+    job_type: str | Sequence[str] | None = None,
+    status: Status | Sequence[Status] | None = None,
+    key: str | None = None,
+    per: str | int | None = None,
+    error: str | None = None,
+    older_than: Seconds | None = None,
+    everything: bool = False,
+) -> Selection:
+    """Selects jobs, to count or change many at once: ``queue.select(job_type="mail", status="failed").retry()``
+
+    Jobs must match all filters.
+
+    job_type, status: one or several.
+    key: exactly this key. per: exactly this flow key, such as a customer, of any type or of ``job_type``.
+    error: a text that ``last_error`` contains, in the same case.
+    older_than: live jobs that were created longer ago than this, and ended jobs that ended longer ago.
+    everything: every job, without a filter. The verbs refuse a selection without filters otherwise.
+    """
+    if error is not None and self._context.codec is not PLAIN:
+        raise InvalidOption("errors cannot be searched: this queue stores them through a codec")
+    if error == "":
+        raise InvalidOption("error is empty, and every error contains that: pass a part of the error, or leave it out")
+    selected = Selected(
+        self._context,
+        {
+            "job_types": None
+            if job_type is None
+            else options.job_types([job_type] if isinstance(job_type, str) else job_type),
+            "statuses": None if status is None else options.statuses(status),
+            "key": None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH),
+            "flow_key": None if per is None else options.flow_key(per),
+            "error": None if error is None else clean_text(options.text(error, "error")),
+        },
+        None if older_than is None else options.span(older_than, "older_than"),
+        everything,
+    )
+    if everything and selected.has_filters:
+        raise InvalidOption("everything and filters exclude each other: leave everything out, or the filters")
+    return Selection(self._database, selected)

@@ -11,7 +11,7 @@ from howdah.model.job import STATUSES
 from howdah.queue import JobQueue
 from howdah.verbs.selection import Selection
 
-_FILTERS: Final = ("type", "status", "key", "error", "older_than")
+_FILTERS: Final = ("type", "status", "key", "per", "error", "older_than")
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +25,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(STATUSES)}; repeat it for more",
     )
     group.add_argument("--key", metavar="KEY", help="jobs with exactly this key")
+    group.add_argument("--per", metavar="KEY", help="jobs with exactly this flow key, such as a customer")
     group.add_argument("--error", metavar="TEXT", help="jobs whose last error contains this, in the same case")
     group.add_argument(
         "--older-than",
@@ -43,7 +44,7 @@ def check_choice(args: argparse.Namespace) -> None:
         raise InvalidInput("ids and filters exclude each other: leave the ids out, or --type, --dry-run and the like")
     if not args.ids and not by_filters:
         raise InvalidInput(
-            "name the jobs by their ids, or select them with --type, --status, --key, --error or --older-than;"
+            "name the jobs by their ids, or select them with --type, --status, --key, --per, --error or --older-than;"
             " --everything is every job"
         )
 
@@ -53,6 +54,7 @@ def selection_of(queue: JobQueue, args: argparse.Namespace) -> Selection:
         job_type=args.type,
         status=args.status,
         key=args.key,
+        per=args.per,
         error=args.error,
         older_than=args.older_than,
         everything=args.everything,

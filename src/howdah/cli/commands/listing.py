@@ -30,6 +30,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STATUS",
         help=f"{', '.join(STATUSES)}; repeat it for more",
     )
+    parser.add_argument("--per", metavar="KEY", help="jobs with exactly this flow key, such as a customer")
     parser.add_argument("--stalled", action="store_true", help="running jobs that have stopped reporting")
     parser.add_argument(
         "--data",
@@ -71,6 +72,7 @@ def _filters(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "job_type": args.type,
         "status": args.status,
+        "per": args.per,
         "stalled": args.stalled,
         "data": None if args.data is None else read_data(args.data),
         "least_priority": args.priority_at_least,

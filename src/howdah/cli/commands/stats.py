@@ -11,6 +11,7 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import now
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.command import Command, no_arguments
+from howdah.cli.render import type_text
 from howdah.cli.render.output import STATUS_STYLES, answers, print_json, remark, table, text
 from howdah.model.job import STATUSES
 from howdah.model.results import Stats, TypeStats
@@ -38,9 +39,7 @@ def _print_table(stats: Stats) -> None:
     made = table("type", *columns, right=columns, flexible=("type",))
     made.padding = (0, 1, 0, 0)
     for job_type, counts in stats.items():
-        name = text(job_type, "bold")
-        shown = Text.assemble(name, (" (paused)", "yellow")) if counts.paused else name
-        made.add_row(shown, *_cells(counts)[: len(columns)])
+        made.add_row(type_text.name(job_type, counts), *_cells(counts)[: len(columns)])
     made.add_section()
     made.add_row(Text("total", "bold"), *_cells(stats.total)[: len(columns)], style="bold")
     console.print(made)
@@ -50,7 +49,10 @@ def _print_table(stats: Stats) -> None:
 
 
 def _cells(counts: TypeStats) -> list[Text]:
-    by_status = [_count(getattr(counts, status), STATUS_STYLES[status]) for status in STATUSES]
+    by_status = [
+        type_text.running(counts) if status == "running" else _count(getattr(counts, status), STATUS_STYLES[status])
+        for status in STATUSES
+    ]
     oldest = "" if counts.oldest_due is None else format_duration(now() - counts.oldest_due)
     return [*by_status, _count(counts.scheduled), text(oldest), _count(counts.stalled, "yellow")]
 
@@ -63,7 +65,7 @@ COMMAND = Command(
     name="stats",
     summary="count the jobs of each type in each status",
     story="""
-        The column later counts the pending jobs that are not due yet. The column oldest says for how long the oldest due
+        Where a type has a limit over all workers, the column running says so: 3 of 3. The column later counts the pending jobs that are not due yet. The column oldest says for how long the oldest due
         job has waited: if that grows, there are too few workers. Running jobs that have stopped reporting are counted as
         stalled, if there are any. Ended jobs are counted for as long as they are kept (see howdah prune).
     """,

@@ -92,11 +92,11 @@ def describe_waiting(job: Job, place: QueuePosition | None) -> str:
 
 
 def describe_place(place: QueuePosition) -> str:
-    """How many jobs come before it, and when it starts, or why that is unknown."""
+    """How many jobs come before it, what it waits for, and when it starts, or why that is unknown."""
     before = f"{'' if place.exact else 'more than '}{place.ahead:,} before it" if place.ahead else ""
     wait = _NOTHING if place.starts_at is None else place.starts_at - now()
-    when = f"starts in about {format_duration(wait)}" if wait > _NOTHING else place.because or ""
-    return ", ".join(said for said in (before, when) if said) or "the next of its type"
+    when = f"starts in about {format_duration(wait)}" if wait > _NOTHING else ""
+    return ", ".join(said for said in (before, place.because, when) if said) or "the next of its type"
 
 
 def _is_of_this_attempt(job: Job) -> bool:

@@ -27,6 +27,7 @@ FROM (
             LIMIT %(window)s::int
         ) AS seen
         WHERE (%(job_types)s::pg_catalog.text[] IS NULL OR job_type OPERATOR(pg_catalog.=) ANY (%(job_types)s::pg_catalog.text[]))
+            AND (%(flow_key)s::pg_catalog.text IS NULL OR flow_key OPERATOR(pg_catalog.=) %(flow_key)s::pg_catalog.text)
             AND (%(least_priority)s::int IS NULL OR priority OPERATOR(pg_catalog.>=) %(least_priority)s::int)
             AND (%(most_priority)s::int IS NULL OR priority OPERATOR(pg_catalog.<=) %(most_priority)s::int)
             AND (%(since)s::pg_catalog.timestamptz IS NULL OR created_at OPERATOR(pg_catalog.>=) %(since)s::pg_catalog.timestamptz)

@@ -1,3 +1,12 @@
+WITH limited AS (
+    SELECT
+        o.job_type,
+        pg_catalog.max(o.max_running) FILTER (WHERE o.flow_key IS NULL AND NOT o.each_key) AS max_running,
+        pg_catalog.max(o.max_running) FILTER (WHERE o.each_key) AS key_limit,
+        pg_catalog.count(o.paused_at) AS paused_keys
+    FROM howdah.limits AS o
+    GROUP BY o.job_type
+)
 SELECT
     coalesce(n.job_type, t.job_type) AS job_type,
     coalesce(pg_catalog.sum(n.jobs) FILTER (WHERE n.status OPERATOR(pg_catalog.=) 'pending'), 0)::bigint AS pending,
@@ -10,7 +19,10 @@ SELECT
     coalesce(pg_catalog.sum(n.jobs) FILTER (WHERE n.status OPERATOR(pg_catalog.=) 'cancelled'), 0)::bigint AS cancelled,
     pg_catalog.min(n.oldest_due) AS oldest_due,
     pg_catalog.bool_or(t.paused_at IS NOT NULL) AS paused,
-    pg_catalog.max(t.paused_because) AS paused_because
+    pg_catalog.max(t.paused_because) AS paused_because,
+    pg_catalog.max(l.max_running) AS "limit",
+    pg_catalog.max(l.key_limit) AS key_limit,
+    coalesce(pg_catalog.max(l.paused_keys), 0) AS paused_keys
 FROM (
     SELECT
         j.job_type, j.status, pg_catalog.count(*) AS jobs,
@@ -25,5 +37,6 @@ FROM (
     GROUP BY c.job_type, c.status
 ) AS n
 FULL JOIN howdah.types AS t ON t.job_type OPERATOR(pg_catalog.=) n.job_type
+LEFT JOIN limited AS l ON l.job_type OPERATOR(pg_catalog.=) t.job_type
 GROUP BY 1
 ORDER BY 1

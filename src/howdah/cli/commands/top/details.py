@@ -74,6 +74,7 @@ def _state(job: Job, place: QueuePosition | None) -> Iterator[tuple[str, object]
     yield "stage", job.current_stage
     yield "worker", job.worker_id
     yield "key", job.key
+    yield "flow key", job.flow_key
     yield "last error", job.last_error and first_line(job.last_error)
 
 

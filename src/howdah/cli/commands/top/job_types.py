@@ -11,7 +11,8 @@ from rich.text import Text
 from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Rates, Snapshot
-from howdah.cli.render.output import STATUS_STYLES, text
+from howdah.cli.render import type_text
+from howdah.cli.render.output import STATUS_STYLES
 from howdah.model.results import TypeStats
 from howdah.model.worker_info import Throughput, WorkerInfo
 
@@ -81,11 +82,6 @@ def _handles(worker: WorkerInfo, job_type: str) -> bool:
     return job_type in (worker.job_types or ())
 
 
-def _name(row: Row) -> Text:
-    name = text(row.job_type, "bold")
-    return Text.assemble(name, (" (paused)", "yellow")) if row.counts.paused else name
-
-
 def _pace(row: Row) -> float | None:
     return None if row.throughput is None else row.throughput.per_second
 
@@ -105,7 +101,7 @@ def _workers(row: Row) -> Text:
 
 
 COLUMNS: Final[tuple[Column[Row], ...]] = (
-    Column("type", _name, lambda row: row.job_type),
+    Column("type", lambda row: type_text.name(row.job_type, row.counts), lambda row: row.job_type),
     Column(
         "pending",
         lambda row: cells.count(row.counts.pending, STATUS_STYLES["pending"]),
@@ -113,12 +109,7 @@ COLUMNS: Final[tuple[Column[Row], ...]] = (
         number=True,
     ),
     Column("later", lambda row: cells.count(row.counts.scheduled), lambda row: row.counts.scheduled, number=True),
-    Column(
-        "running",
-        lambda row: cells.count(row.counts.running, STATUS_STYLES["running"]),
-        lambda row: row.counts.running,
-        number=True,
-    ),
+    Column("running", lambda row: type_text.running(row.counts), lambda row: row.counts.running, number=True),
     Column(
         "stalled",
         lambda row: cells.count(row.counts.stalled, "bold yellow"),

@@ -3,9 +3,10 @@ LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE
-        WHEN k.paused_at IS NOT NULL THEN format('its key %L is paused', p_job.flow_key)
-        WHEN NOT t.ordered AND held.of_key >= howdah.limit_of_keys(t, k.max_running) THEN
-            format('%s of %s jobs of %s are running', held.of_key, howdah.limit_of_keys(t, k.max_running), whose.words)
+        WHEN k.paused_at IS NOT NULL THEN howdah.key_in_words(p_job) || ' is paused'
+        -- Of an order, the limit is one, and order_obstacle names the job; unless an operator has set it to 0.
+        WHEN held.of_key >= howdah.limit_of_keys(t, k.max_running) AND (NOT t.ordered OR howdah.limit_of_keys(t, k.max_running) = 0) THEN
+            format('%s of %s jobs of %s are running', held.of_key, howdah.limit_of_keys(t, k.max_running), howdah.key_in_words(p_job))
         WHEN held.of_type >= howdah.limit_of_type(t) THEN
             format('%s of %s jobs of its type are running', held.of_type, howdah.limit_of_type(t))
         WHEN howdah.tokens(howdah.rate_of_keys(t, k.rate), k.full_at) + 0.000001 < least(job.cost, (howdah.rate_of_keys(t, k.rate)).burst) THEN
@@ -47,7 +48,6 @@ AS $$
                 WHERE j.job_type = p_job.job_type AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
             ) AS of_type
     ) AS held
-    CROSS JOIN LATERAL (SELECT CASE WHEN p_job.flow_key = '' THEN 'its type' ELSE format('its key %L', p_job.flow_key) END AS words) AS whose
     WHERE t.job_type = p_job.job_type
 $$;
 COMMENT ON FUNCTION howdah.flow_obstacle IS 'Which limit or rate, or which pause of its key, keeps a pending job from running; NULL if none does. Internal.';

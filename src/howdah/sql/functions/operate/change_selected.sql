@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION howdah.change_selected(
     p_job_types varchar[] DEFAULT NULL,
     p_statuses varchar[] DEFAULT NULL,
     p_key text DEFAULT NULL,
+    p_flow_key text DEFAULT NULL,
     p_error text DEFAULT NULL,
     p_before timestamptz DEFAULT NULL,
     p_everything boolean DEFAULT false,
@@ -24,12 +25,13 @@ DECLARE
     v_locked int := 0;
 BEGIN
     PERFORM howdah.check_selection(
-        p_key, p_error, p_limit, p_everything OR num_nonnulls(p_job_types, p_statuses, p_key, p_error, p_before) > 0
+        p_key, p_flow_key, p_error, p_limit,
+        p_everything OR num_nonnulls(p_job_types, p_statuses, p_key, p_flow_key, p_error, p_before) > 0
     );
     SELECT s.ids, s.skipped, s.next_position INTO v_ids, skipped, next_position
     FROM howdah.lock_selected(
-        p_job_types, v_statuses, p_key, p_error, p_before, coalesce(p_position, '00000000-0000-0000-0000-000000000000'),
-        coalesce(p_limit, 1000)
+        p_job_types, v_statuses, p_key, p_flow_key, p_error, p_before,
+        coalesce(p_position, '00000000-0000-0000-0000-000000000000'), coalesce(p_limit, 1000)
     ) AS s;
     asked := 0;
     CASE p_verb
@@ -70,8 +72,8 @@ COMMENT ON FUNCTION howdah.change_selected IS
     'Applies a verb to the next p_limit jobs at most that match all filters: cancel (with p_reason), delete, reprioritise (to p_priority),'
     ' reschedule (to p_run_at, or now) or retry. Call it again with the next_position that it returns, each time in a transaction of its own,'
     ' until that is NULL. p_before selects live jobs that were created by then, and ended jobs that ended by then; pass the time of the first call,'
-    ' so that later jobs are not included. p_error is a part of last_error. Without p_statuses, all that the verb can change; of retry, failed'
-    ' jobs only. Without any filter it needs p_everything. changed counts the jobs that it changed; asked, those of them that run and were'
-    ' asked to stop; unchanged, those that a live job with their key blocks, or that were asked before; skipped, those that another'
-    ' transaction had locked.';
+    ' so that later jobs are not included. p_flow_key is the key of limits and order (per). p_error is a part of last_error. Without p_statuses,'
+    ' all that the verb can change; of retry, failed jobs only. Without any filter it needs p_everything. changed counts the jobs that it'
+    ' changed; asked, those of them that run and were asked to stop; unchanged, those that a live job with their key blocks, or that were'
+    ' asked before; skipped, those that another transaction had locked.';
 REVOKE ALL ON FUNCTION howdah.change_selected FROM PUBLIC;

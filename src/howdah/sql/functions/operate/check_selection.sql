@@ -1,4 +1,5 @@
-CREATE OR REPLACE FUNCTION howdah.check_selection(p_key text, p_error text, p_limit int, p_is_limited boolean) RETURNS void
+CREATE OR REPLACE FUNCTION howdah.check_selection(p_key text, p_flow_key text, p_error text, p_limit int, p_is_limited boolean)
+RETURNS void
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -6,13 +7,10 @@ BEGIN
     IF p_is_limited IS NOT TRUE THEN
         RAISE EXCEPTION 'the selection has no filter, and would change every job' USING
             ERRCODE = 'JQ001',
-            HINT = 'Give a filter (p_job_types, p_statuses, p_key, p_error or p_before), or p_everything => true if that is what you mean.';
+            HINT = 'Give a filter (p_job_types, p_statuses, p_key, p_flow_key, p_error, p_before), or p_everything => true if you mean that.';
     ELSIF p_limit NOT BETWEEN 1 AND 10000 THEN
         RAISE EXCEPTION 'p_limit is %, and must be between 1 and 10000', p_limit USING ERRCODE = 'JQ001';
-    ELSIF num_nonnulls(p_key, p_error) > 0 AND NOT has_table_privilege(
-        -- The role of the session: inside of a function that runs as the owner, current_user is the owner.
-        CASE WHEN current_setting('role') = 'none' THEN session_user ELSE current_setting('role')::name END, 'howdah.live'::regclass, 'SELECT'
-    ) THEN
+    ELSIF num_nonnulls(p_key, p_flow_key, p_error) > 0 AND NOT howdah.may_see_keys() THEN
         -- By trying one text after the other, it could find out what the views redact.
         RAISE EXCEPTION 'this login may not see keys and errors, and cannot select by them' USING
             ERRCODE = '42501',

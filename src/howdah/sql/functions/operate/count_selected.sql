@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION howdah.count_selected(
     p_job_types varchar[] DEFAULT NULL,
     p_statuses varchar[] DEFAULT NULL,
     p_key text DEFAULT NULL,
+    p_flow_key text DEFAULT NULL,
     p_error text DEFAULT NULL,
     p_before timestamptz DEFAULT NULL,
     p_position uuid DEFAULT NULL,
@@ -23,21 +24,27 @@ DECLARE
     v_ended boolean := v_statuses IS NULL OR v_statuses && '{completed,failed,cancelled}';
     v_completed boolean := v_statuses IS NULL OR 'completed' = ANY (v_statuses);
     v_position uuid := coalesce(p_position, '00000000-0000-0000-0000-000000000000');
+    v_of_key uuid[];
     v_end uuid;
 BEGIN
-    PERFORM howdah.check_selection(p_key, p_error, p_limit, true);
-    v_end := howdah.selection_end(v_statuses, v_position, coalesce(p_limit, 10000));
+    PERFORM howdah.check_selection(p_key, p_flow_key, p_error, p_limit, true);
+    v_of_key := howdah.live_of_key(p_job_types, p_flow_key, coalesce(p_limit, 10000));
+    v_end := howdah.selection_end(v_statuses, v_position, coalesce(p_limit, 10000), v_of_key);
     RETURN QUERY
     SELECT f.job_type, f.status, count(*), v_end FROM (
         SELECT j.job_type, j.status FROM howdah.live AS j
-        WHERE v_live AND j.id >= v_position AND (v_end IS NULL OR j.id < v_end) AND howdah.is_selected(
-            j.job_type, j.status, j.key, j.last_error, j.created_at, p_job_types, v_statuses, p_key, p_error, p_before
-        )
+        WHERE v_live AND j.id >= v_position AND (v_end IS NULL OR j.id < v_end)
+            AND (v_of_key IS NULL OR j.id = ANY (v_of_key))
+            AND howdah.is_selected(
+                j.job_type, j.status, j.key, j.flow_key, j.last_error, j.created_at,
+                p_job_types, v_statuses, p_key, p_flow_key, p_error, p_before
+            )
         UNION ALL
         SELECT a.job_type, a.status FROM howdah.archive AS a
         WHERE v_ended AND a.id >= v_position AND (v_end IS NULL OR a.id < v_end)
             AND (v_completed OR a.status <> 'completed') AND howdah.is_selected(
-                a.job_type, a.status, a.key, a.last_error, a.finished_at, p_job_types, v_statuses, p_key, p_error, p_before
+                a.job_type, a.status, a.key, a.flow_key, a.last_error, a.finished_at,
+                p_job_types, v_statuses, p_key, p_flow_key, p_error, p_before
             )
     ) AS f
     GROUP BY f.job_type, f.status;

@@ -63,21 +63,29 @@ BEGIN
         WHEN EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = v_job.job_type AND t.paused_at IS NOT NULL)
         THEN 'its type is paused'
         WHEN v_workers = 0 THEN 'no live worker handles this type'
-        WHEN ahead > 0 AND coalesce(per_second, 0) = 0 THEN 'no worker has measured the throughput of this type yet'
-        WHEN NOT exact THEN 'there are too many jobs before it to count'
     END);
     IF because IS NULL THEN
-        -- Free slots start that many jobs at once; only the others wait for running jobs to end.
-        -- A time that was chosen may be the last that there is: nothing can be added to it.
-        starts_at := greatest(v_from, least(v_from, timestamptz '290000-01-01') + make_interval(secs => least(
-            CASE WHEN ahead = 0 THEN 0 ELSE greatest(ahead - coalesce(v_free, 0), 0) / greatest(per_second, 1e-9) END, 3e9
-        )));
+        because := CASE
+            WHEN ahead > 0 AND coalesce(per_second, 0) = 0 THEN 'no worker has measured the throughput of this type yet'
+            WHEN NOT exact THEN 'there are too many jobs before it to count'
+        END;
+        IF because IS NULL THEN
+            -- Free slots start that many jobs at once; only the others wait for running jobs to end.
+            -- A time that was chosen may be the last that there is: nothing can be added to it.
+            starts_at := greatest(v_from, least(v_from, timestamptz '290000-01-01') + make_interval(secs => least(
+                CASE WHEN ahead = 0 THEN 0 ELSE greatest(ahead - coalesce(v_free, 0), 0) / greatest(per_second, 1e-9) END, 3e9
+            )));
+        END IF;
+        IF v_job.order_key IS NOT NULL AND v_job.run_at <= howdah.clock() THEN
+            because := coalesce(howdah.order_obstacle(v_job), because);
+        END IF;
     END IF;
     RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION howdah.queue_position IS
     'The place of a pending job in its lane: how many jobs of its type come before it (exact is false if there are more), how many'
-    ' the live workers run per second, and when it will start at this rate, free slots considered, or why that is unknown (because).'
+    ' the live workers run per second, and when it will start at this rate, free slots considered. because: what it waits for, or why its'
+    ' start is unknown.'
     ' No row if the job is not pending.';
 REVOKE ALL ON FUNCTION howdah.queue_position FROM PUBLIC;

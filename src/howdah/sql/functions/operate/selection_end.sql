@@ -1,6 +1,7 @@
 -- A selection is read in windows of so many jobs, in the order of their ids: few filters have an index, and a statement that looked for
--- matches without such a bound could read every job. A job keeps its id when it ends or is retried, so each is seen once.
-CREATE OR REPLACE FUNCTION howdah.selection_end(p_statuses varchar[], p_position uuid, p_window int) RETURNS uuid
+-- matches without such a bound could read every job. A job keeps its id when it ends or is retried, so each is seen once. Of a flow key
+-- with few live jobs, the window has only these: live_of_key finds them by an index.
+CREATE OR REPLACE FUNCTION howdah.selection_end(p_statuses varchar[], p_position uuid, p_window int, p_live uuid[]) RETURNS uuid
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -16,7 +17,11 @@ DECLARE
 BEGIN
     RETURN (
         SELECT w.id FROM (
-            (SELECT j.id FROM howdah.live AS j WHERE v_live AND j.id >= p_position ORDER BY j.id LIMIT p_window + 1)
+            (
+                SELECT j.id FROM howdah.live AS j
+                WHERE v_live AND j.id >= p_position AND (p_live IS NULL OR j.id = ANY (p_live))
+                ORDER BY j.id LIMIT p_window + 1
+            )
             UNION ALL
             (
                 SELECT a.id FROM howdah.archive AS a
@@ -29,5 +34,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.selection_end IS
-    'The first id after the next p_window jobs that may be in a selection, from p_position on; NULL if there are no more. Internal.';
+    'The first id after the next p_window jobs that may be in a selection, from p_position on; NULL if there are no more.'
+    ' p_live: the only live jobs that may be; NULL for all. Internal.';
 REVOKE ALL ON FUNCTION howdah.selection_end FROM PUBLIC;
