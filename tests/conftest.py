@@ -40,6 +40,7 @@ TABLES = (
     "flow_keys",
     "flow_groups",
     "uniques",
+    "backlog_counts",
 )
 # A choice for the versions between the newest and the oldest.
 ON_THE_MIDDLE_ONE = {

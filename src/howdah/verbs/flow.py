@@ -48,6 +48,6 @@ def set_weight(
 
 
 def limits(context: Context, *, conn: Connection | None = None) -> Plan[list[Limit]]:
-    """All limits, weights and pauses of keys, and how many jobs run within each."""
+    """All limits, weights and pauses of keys, and how many jobs run within each; and the bounds on jobs that wait."""
     rows = yield from read("limits")
     return [Limit(**row) for row in rows]

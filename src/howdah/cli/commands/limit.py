@@ -1,15 +1,16 @@
-"""``howdah limit``: how many jobs run at once over all workers."""
+"""``howdah limit``: how many jobs run at once over all workers, and how many of a type may wait."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import get_args
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
 from howdah.cli.render.output import answers, plain, print_json, remark, say, table, text
 from howdah.errors import InvalidInput
-from howdah.model.results import Limit
+from howdah.model.results import Limit, WhenFull
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +25,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weight", metavar="N", type=int, help="with --per: how many jobs this key gives for each one of the others"
     )
+    parser.add_argument(
+        "--max-pending", metavar="N", help="how many jobs of the type may wait; none: reset to the handler's bound"
+    )
+    parser.add_argument(
+        "--when-full",
+        choices=get_args(WhenFull),
+        help="with --max-pending: what enqueueing does when so many wait; the handler's choice if not given",
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -32,7 +41,13 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidInput("a limit is for a type or for a group: howdah limit --group NAME N")
     if args.weight is not None and (job_type is None or args.per is None):
         raise InvalidInput("a weight is for one flow key of a type: howdah limit TYPE --per KEY --weight N")
+    if args.max_pending is not None and (job_type is None or args.per is not None or args.each_key):
+        raise InvalidInput("a bound on the jobs that wait is for a type: howdah limit TYPE --max-pending N")
+    if args.when_full is not None and args.max_pending is None:
+        raise InvalidInput("--when-full needs --max-pending N")
     with open_queue(args) as queue:
+        if args.max_pending is not None:
+            queue.set_max_pending(str(job_type), _number(args.max_pending), when_full=args.when_full)
         if running is not None:
             queue.set_limit(_number(running), job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
         if args.weight is not None:
@@ -42,7 +57,7 @@ def _run(args: argparse.Namespace) -> int:
         print_json([plain(each) for each in limits])
     elif limits:
         _print_table(limits)
-    elif running is not None:
+    elif running is not None or args.max_pending is not None:
         say("there is no limit any more")
     else:
         remark("there are no limits: howdah limit TYPE N sets one")
@@ -72,6 +87,7 @@ def _print_table(limits: Sequence[Limit]) -> None:
         "limit",
         "running",
         "weight",
+        "waiting",
         "set by",
         right=("limit", "running", "weight"),
         flexible=("of", "key"),
@@ -83,6 +99,9 @@ def _print_table(limits: Sequence[Limit]) -> None:
             text("" if each.max_running is None else f"{each.max_running:,}"),
             text("" if each.running is None else f"{each.running:,}"),
             text("" if each.weight is None else f"{each.weight:,}"),
+            text(
+                "" if each.max_pending is None else f"{each.pending:,} of {each.max_pending:,}, then {each.when_full}"
+            ),
             text("paused" if each.paused_at else "operator" if each.by_operator else "handler"),
         )
     console.print(made)
@@ -90,16 +109,18 @@ def _print_table(limits: Sequence[Limit]) -> None:
 
 COMMAND = Command(
     name="limit",
-    summary="show or set how many jobs run at once",
+    summary="show or set how many jobs run at once, or may wait",
     story="""
         A limit holds over all workers. It applies instead of the one that the handler declares, until it is reset, and to
-        jobs that wait already. Jobs that run go on. With no number, the limits are shown.
+        jobs that wait already. Jobs that run go on. With no number, the limits are shown. --max-pending bounds how many jobs
+        of a type may wait before enqueueing raises an error, waits, or drops the oldest.
     """,
     examples=(
         ("howdah limit", "all limits, and how many jobs run within each"),
         ("howdah limit send_invoice 3 --each-key", "of each customer, if the handler has per='customer'"),
         ("howdah limit --group smtp 50", "of all types in a group"),
         ("howdah limit send_invoice none", "the handler's limit again"),
+        ("howdah limit send_invoice --max-pending 10000", "let 10,000 jobs wait at most"),
     ),
     add_arguments=_add_arguments,
     run=_run,

@@ -1,3 +1,7 @@
-SELECT job_type, flow_key, group_name AS "group", each_key, max_running, weight, paused_at, paused_because, by_operator, running
+SELECT job_type, flow_key, group_name AS "group", each_key, max_running, weight, paused_at, paused_because, by_operator, running,
+    NULL::int AS max_pending, NULL::text AS when_full, NULL::bigint AS pending
 FROM howdah.limits
+UNION ALL
+SELECT job_type, NULL, NULL, false, NULL, NULL, NULL, NULL, by_operator, NULL, max_pending, when_full, pending
+FROM howdah.backlogs
 ORDER BY job_type NULLS FIRST, "group", each_key, flow_key NULLS FIRST

@@ -15,7 +15,9 @@ CREATE OR REPLACE FUNCTION howdah.declare_type(
     p_limit int DEFAULT NULL,
     p_order_skips boolean DEFAULT false,
     p_groups text[] DEFAULT NULL,
-    p_unique_rule jsonb DEFAULT NULL
+    p_unique_rule jsonb DEFAULT NULL,
+    p_max_pending int DEFAULT NULL,
+    p_when_full text DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -28,6 +30,7 @@ BEGIN
     IF p_limit < 1 THEN
         RAISE EXCEPTION 'limit is %, and must be at least 1', p_limit USING ERRCODE = 'JQ001', HINT = 'To run no jobs of a type, pause it.';
     END IF;
+    PERFORM howdah.check_bound(p_max_pending, p_when_full);
     PERFORM howdah.check_options(p_max_attempts, p_expires_in, p_timeout, p_retry_policy);
     IF p_unique_rule IS NOT NULL THEN
         PERFORM howdah.unique_rule(p_job_type, p_unique_rule);
@@ -36,20 +39,23 @@ BEGIN
         SELECT FROM howdah.types AS t
         WHERE t.job_type = p_job_type AND t.declared_at IS NOT NULL AND (
             t.ordered, t.pause_on_failure, t.priority, t.max_attempts, t.timeout, t.expires_in, t.retry_policy, t.max_crashes,
-            t.fail_stalled, t.per, t.declared_limit, t.order_skips, t.groups, t.unique_rule
+            t.fail_stalled, t.per, t.declared_limit, t.order_skips, t.groups, t.unique_rule,
+            t.declared_max_pending, t.declared_when_full
         ) IS NOT DISTINCT FROM (
             p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy, p_max_crashes,
-            p_fail_stalled, p_per, p_limit, p_order_skips, v_groups, p_unique_rule
+            p_fail_stalled, p_per, p_limit, p_order_skips, v_groups, p_unique_rule,
+            p_max_pending, p_when_full
         )
     ) THEN
         RETURN;
     END IF;
     INSERT INTO howdah.types AS t (
         job_type, ordered, pause_on_failure, priority, max_attempts, timeout, expires_in, retry_policy, max_crashes,
-        fail_stalled, declared_at, per, declared_limit, order_skips, groups, unique_rule, keyed, settling
+        fail_stalled, declared_at, per, declared_limit, order_skips, groups, unique_rule, declared_max_pending, declared_when_full,
+        keyed, settling
     ) VALUES (
         p_job_type, p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy,
-        p_max_crashes, p_fail_stalled, howdah.clock(), p_per, p_limit, p_order_skips, v_groups, p_unique_rule,
+        p_max_crashes, p_fail_stalled, howdah.clock(), p_per, p_limit, p_order_skips, v_groups, p_unique_rule, p_max_pending, p_when_full,
         p_ordered OR num_nonnulls(p_per, p_limit, v_groups) > 0,
         CASE WHEN p_ordered OR num_nonnulls(p_per, p_limit, v_groups) > 0 THEN '{}'::text[] END
     )
@@ -59,6 +65,7 @@ BEGIN
         retry_policy = excluded.retry_policy, max_crashes = excluded.max_crashes,
         fail_stalled = excluded.fail_stalled, declared_at = excluded.declared_at, per = excluded.per,
         declared_limit = excluded.declared_limit, order_skips = excluded.order_skips, groups = excluded.groups, unique_rule = excluded.unique_rule,
+        declared_max_pending = excluded.declared_max_pending, declared_when_full = excluded.declared_when_full,
         keyed = excluded.keyed OR num_nonnulls(t.type_limit, t.key_limit) > 0 OR (t.keyed AND EXISTS (
             SELECT FROM howdah.live AS j WHERE j.job_type = excluded.job_type AND j.status = 'pending' AND j.flow_key > ''
         )),
