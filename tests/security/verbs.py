@@ -117,10 +117,13 @@ def _interfere(caller: Caller) -> None:
     caller.set_limit(5, job_type="bulk")
     caller.set_limit(3, job_type="bulk", each_key=True)
     caller.set_weight("bulk", "acme", 2)
+    caller.set_max_pending("bulk", 1000, when_full="drop_oldest")
     keyed = caller.enqueue("bulk", {"n": 1}, per="acme")
     assert caller.pause("bulk", per="acme")
     assert caller.resume("bulk", per="acme")
     assert {limit.max_running for limit in caller.limits()} == {5, 3, None}
+    assert {limit.max_pending for limit in caller.limits()} == {1000, None}
+    caller.set_max_pending("bulk", None)
     (job,) = caller.claim(["bulk"], 1, "me")
     caller.release(job)
     assert caller.delete(keyed.id)

@@ -81,13 +81,14 @@ def _matches(limit: Limit, job_type: str | None, args: argparse.Namespace) -> bo
 
 def _print_table(limits: Sequence[Limit]) -> None:
     console = answers()
+    waiting = ["waiting"] if any(each.max_pending is not None for each in limits) else []
     made = table(
         "of",
         "key",
         "limit",
         "running",
         "weight",
-        "waiting",
+        *waiting,
         "set by",
         right=("limit", "running", "weight"),
         flexible=("of", "key"),
@@ -99,12 +100,16 @@ def _print_table(limits: Sequence[Limit]) -> None:
             text("" if each.max_running is None else f"{each.max_running:,}"),
             text("" if each.running is None else f"{each.running:,}"),
             text("" if each.weight is None else f"{each.weight:,}"),
-            text(
-                "" if each.max_pending is None else f"{each.pending:,} of {each.max_pending:,}, then {each.when_full}"
-            ),
+            *(text(_backlog(each)) for _ in waiting),
             text("paused" if each.paused_at else "operator" if each.by_operator else "handler"),
         )
     console.print(made)
+
+
+def _backlog(limit: Limit) -> str:
+    if limit.max_pending is None:
+        return ""
+    return f"{limit.pending:,} of {limit.max_pending:,}, then {limit.when_full}"
 
 
 COMMAND = Command(
@@ -112,15 +117,16 @@ COMMAND = Command(
     summary="show or set how many jobs run at once, or may wait",
     story="""
         A limit holds over all workers. It applies instead of the one that the handler declares, until it is reset, and to
-        jobs that wait already. Jobs that run go on. With no number, the limits are shown. --max-pending bounds how many jobs
-        of a type may wait before enqueueing raises an error, waits, or drops the oldest.
+        jobs that wait already. Jobs that run go on. With no number, the limits are shown.
+
+        howdah limit TYPE --max-pending 10000 lets so many jobs of a type wait. Then enqueueing raises an error, waits for room, or drops
+        the oldest job, as the handler or --when-full says.
     """,
     examples=(
         ("howdah limit", "all limits, and how many jobs run within each"),
         ("howdah limit send_invoice 3 --each-key", "of each customer, if the handler has per='customer'"),
         ("howdah limit --group smtp 50", "of all types in a group"),
         ("howdah limit send_invoice none", "the handler's limit again"),
-        ("howdah limit send_invoice --max-pending 10000", "let 10,000 jobs wait at most"),
     ),
     add_arguments=_add_arguments,
     run=_run,

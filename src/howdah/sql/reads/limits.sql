@@ -1,5 +1,5 @@
 SELECT job_type, flow_key, group_name AS "group", each_key, max_running, weight, paused_at, paused_because, by_operator, running,
-    NULL::int AS max_pending, NULL::text AS when_full, NULL::bigint AS pending
+    NULL AS max_pending, NULL AS when_full, NULL AS pending
 FROM howdah.limits
 UNION ALL
 SELECT job_type, NULL, NULL, false, NULL, NULL, NULL, NULL, by_operator, NULL, max_pending, when_full, pending

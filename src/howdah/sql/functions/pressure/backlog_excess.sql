@@ -3,8 +3,9 @@
 --
 -- Above that, a count is stored, and serves all producers for a second at most. Jobs that are added meanwhile take numbers from a
 -- sequence, which no open transaction holds up; the numbers of all types come from the same one, so a busy type only makes others count
--- more often. Jobs that leave, or come back from an attempt, are noticed by the next count. When a type is full, the next count
--- comes after ten times as long as the last one took: so counting never takes more than a tenth of the time.
+-- more often. Jobs that leave, or come back from an attempt, are noticed by the next count. If that finds a type full, or less than one in
+-- a thousand free, the next one comes after ten times as long as it took. So counting takes no more than a tenth of the time, or 0.2 ms
+-- for each job that is added.
 --
 -- An old transaction keeps the index entries of claimed jobs from being vacuumed, and a count passes all of them. So a count begins
 -- at the oldest job of the one before. It would miss a job that came back with an earlier due time: now and then one counts all.
@@ -33,7 +34,7 @@ BEGIN
         excess := pending + p_added - p_max;
         IF excess <= 0 THEN
             RETURN;
-        ELSIF v_began < v_last.counted_at + 10 * v_last.took AND p_max - v_last.pending - p_added < p_max / 100 THEN
+        ELSIF v_began < v_last.counted_at + 10 * v_last.took AND p_max - v_last.pending < p_max / 1000 THEN
             pending := least(pending, greatest(p_max, v_last.pending));
             excess := least(excess, p_added);
             RETURN;
