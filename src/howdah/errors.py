@@ -154,7 +154,8 @@ class QueueFull(HowdahError):
         self.enqueued = enqueued
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(type(self), **self.__dict__), self.args
+        about = {name: getattr(self, name) for name in ("job_type", "max_pending", "pending", "enqueued")}
+        return functools.partial(type(self), **about), self.args
 
 
 class NotSuccessful(HowdahError):
