@@ -41,6 +41,7 @@ TABLES = (
     "flow_groups",
     "flow_types",
     "uniques",
+    "backlog_counts",
 )
 # A choice for the versions between the newest and the oldest.
 ON_THE_MIDDLE_ONE = {

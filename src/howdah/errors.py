@@ -18,6 +18,7 @@
     │   └── WorkerUnknown                the worker is not registered, or was declared dead
     ├── DuplicateJob                     the conflict "raise" of a unique rule; has the id of the other job
     ├── UniqueKeyBusy                    another transaction holds a unique key: try again
+    ├── QueueFull                        as many jobs of the type wait as may; has their number and the bound
     ├── NotSuccessful                    raised by job.value(); has the job
     │   ├── JobFailed                    has the error, its kind, and the handler's traceback
     │   ├── JobCancelled
@@ -134,6 +135,29 @@ class UniqueKeyBusy(HowdahError):
     """Another transaction has added a job with the same unique key, and has not ended. Nothing was changed: try it again."""
 
 
+class QueueFull(HowdahError):
+    """As many jobs of the type wait as may. Enqueue it again later."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        job_type: str | None = None,
+        max_pending: int | None = None,
+        pending: int | None = None,
+        enqueued: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.job_type = job_type
+        self.max_pending = max_pending
+        self.pending = pending
+        self.enqueued = enqueued
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        about = {name: getattr(self, name) for name in ("job_type", "max_pending", "pending", "enqueued")}
+        return functools.partial(type(self), **about), self.args
+
+
 class NotSuccessful(HowdahError):
     """The job has no value."""
 
@@ -246,4 +270,5 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ009": SchemaConflict,
     "JQ020": DuplicateJob,
     "JQ021": UniqueKeyBusy,
+    "JQ022": QueueFull,
 }

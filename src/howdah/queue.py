@@ -28,7 +28,7 @@ from howdah.errors import InvalidOption
 from howdah.handlers.handler import Handler
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
-from howdah.verbs import claims, flow, operate, produce
+from howdah.verbs import claims, flow, operate, pressure, produce
 from howdah.verbs import cron as cron_rhythms
 from howdah.verbs import events as event_verbs
 from howdah.verbs import schedules as schedule_verbs
@@ -122,6 +122,7 @@ class JobQueue:
     set_limit, aset_limit = both(flow.set_limit)
     set_rate, aset_rate = both(flow.set_rate)
     set_weight, aset_weight = both(flow.set_weight)
+    set_max_pending, aset_max_pending = both(pressure.set_max_pending)
     limits, alimits = both(flow.limits)
     pause, apause = both(operate.pause)
     resume, aresume = both(operate.resume)
@@ -305,6 +306,8 @@ class JobQueue:
             order="skip": while a job waits for its retry, the next one runs; otherwise it waits, too.
         groups: names of groups of types, which an operator can limit together (``queue.set_limit(group=…)``,
             ``queue.set_rate(group=…)``).
+        max_pending: how many of its jobs may wait. when_full: what ``enqueue`` does when so many wait: "raise" raises
+            QueueFull, "wait" waits for room, "drop_oldest" cancels the oldest of the lowest priority; "raise" if not given.
         pause_on_failure: an ordered type is paused when one of its jobs has failed for good.
         unique: True if its jobs are unique by all their arguments, or names of arguments, "key" for the key of the call, or
             a rule: ``Unique(…)``. debounce: each call postpones the pending job by so many seconds, with the data of the last

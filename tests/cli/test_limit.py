@@ -45,9 +45,29 @@ def test_it_sets_and_resets_rates(dsn: str, queue: JobQueue) -> None:
     assert [each.group for each in queue.limits()] == ["smtp"]
 
 
+def test_it_bounds_how_many_jobs_of_a_type_wait(dsn: str, queue: JobQueue) -> None:
+    queue.enqueue_many("mail", [{}] * 3)
+    outcome = howdah("limit", "mail", "--max-pending", "3", "--when-full", "drop_oldest", dsn=dsn)
+    assert (outcome.code, "3 of 3, then drop_oldest" in outcome.out, "operator" in outcome.out) == (0, True, True)
+    (shown,) = json.loads(howdah("limit", "mail", "--json", dsn=dsn).out)
+    assert (shown["max_pending"], shown["pending"], shown["when_full"]) == (3, 3, "drop_oldest")
+    howdah("limit", "mail", "--max-pending", "3", dsn=dsn)
+    refused = howdah("enqueue", "mail", dsn=dsn)
+    assert (
+        refused.code,
+        "there is no room for another job of type mail: 3 wait, and at most 3 may" in refused.err,
+    ) == (1, True)
+    assert howdah("limit", "mail", "--max-pending", "none", dsn=dsn).out == "there is no limit any more\n"
+    assert queue.limits() == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--max-pending", "3"), "a bound on the jobs that wait is for a type"),
+        (("mail", "--max-pending", "3", "--per", "acme"), "a bound on the jobs that wait is for a type"),
+        (("mail", "--when-full", "wait"), "--when-full needs --max-pending N"),
+        (("mail", "--max-pending", "0"), "max_pending"),
         (("mail", "many"), "'many' is neither a number of jobs nor none"),
         (("--group", "smtp", "mail", "5"), "a limit is for a type or for a group"),
         (("mail", "--weight", "3"), "a weight is for one flow key of a type"),

@@ -119,12 +119,15 @@ def _interfere(caller: Caller) -> None:
     caller.set_rate("100/s", job_type="bulk")
     caller.set_rate("10/s", job_type="bulk", each_key=True)
     caller.set_weight("bulk", "acme", 2)
+    caller.set_max_pending("bulk", 1000, when_full="drop_oldest")
     keyed = caller.enqueue("bulk", {"n": 1}, per="acme", cost=2)
     assert caller.pause("bulk", per="acme")
     assert caller.resume("bulk", per="acme")
     assert [job.id for job in caller.list(per="acme")] == [keyed.id]
     assert caller.on(caller.queue.select(per="acme")).count() == 1
     assert {limit.max_running for limit in caller.limits()} == {5, 3, None}
+    assert {limit.max_pending for limit in caller.limits()} == {1000, None}
+    caller.set_max_pending("bulk", None)
     (job,) = caller.claim(["bulk"], 1, "me")
     caller.release(job)
     assert caller.delete(keyed.id)

@@ -35,7 +35,7 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is internal.
 FUNCTIONS = decided(
-    (PRODUCER | WORKER, "enqueue enqueue_each enqueue_many enqueue_unique lock_type_for_bulk"),
+    (PRODUCER | WORKER, "enqueue enqueue_each enqueue_many enqueue_unique has_room lock_type_for_bulk"),
     (
         WORKER,
         (
@@ -49,7 +49,7 @@ FUNCTIONS = decided(
         OPERATOR,
         (
             "cancel change_selected delete_jobs delete_schedule pause_key pause_schedule pause_type reprioritise reschedule resume_key resume_schedule resume_type"
-            " retry run_schedule set_limit set_rate set_weight"
+            " retry run_schedule set_limit set_max_pending set_rate set_weight"
         ),
     ),
     (READERS, "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected"),
@@ -58,7 +58,7 @@ FUNCTIONS = decided(
         NOBODYS,
         (
             "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged clamp clamp_interval check_job_type check_meta"
-            " check_keys check_options check_throughput check_schedule check_size check_span check_worker_id claim_level claim_levels"
+            " backlog_excess make_room drop_oldest check_bound check_keys check_options check_throughput check_schedule check_size check_span check_worker_id claim_level claim_levels"
             " claim_oldest claim_one_by_one claimable_unchanged attempt_outcome far_head with_type_defaults archive_jobs"
             " follow_clock has_ended has_segments segment_users is_retry_policy lane_heads may_be_claimed may_notify new_id"
             " make_segment merged_progress next_token number_in open_segment plain_defaults plain_delete plain_insert"
@@ -79,12 +79,12 @@ RELATIONS = decided(
     ((READERS, NOBODYS, OPERATOR), "settings"),
     (
         (READERS, NOBODYS, NOBODYS),
-        "job_details live_jobs event_details schedule_details limits types archive_counts segments event_counter",
+        "job_details live_jobs event_details schedule_details limits backlogs types archive_counts segments event_counter",
     ),
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter worker_generations uniques",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts worker_generations uniques",
     ),
 )
 COLUMNS = {

@@ -8,10 +8,11 @@ import sys
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast, get_args
 
 from howdah.errors import InvalidJobType, InvalidOption
 from howdah.model.job import STATUSES, Job, Status
+from howdah.model.results import WhenFull
 
 Seconds: TypeAlias = float | timedelta
 """A duration: seconds, or a timedelta."""
@@ -53,6 +54,12 @@ def job_types(value: object) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise InvalidJobType(f"job types are a list of str, not {shown(value)}")
     return [job_type(each) for each in value]
+
+
+def when_full(value: object) -> WhenFull:
+    if value not in get_args(WhenFull):
+        raise InvalidOption(f"when_full is {', '.join(get_args(WhenFull))}, not {shown(value)}")
+    return cast(WhenFull, value)
 
 
 def name(value: object, option: str, longest: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from howdah.errors import (
     LoginRefused,
     NotPermitted,
     QueueClosed,
+    QueueFull,
     SchemaMissing,
 )
 
@@ -64,6 +66,8 @@ def raise_mapped(error: psycopg.Error, schema: str) -> NoReturn:
 def _mapped(error: psycopg.Error, schema: str) -> Exception:
     state = error.sqlstate or ""
     message = error.diag.message_primary or str(error)
+    if state in BY_SQLSTATE and BY_SQLSTATE[state] is QueueFull:
+        return queue_full(error)
     if state in BY_SQLSTATE:
         hint = f" {error.diag.message_hint}" if error.diag.message_hint else ""
         ours = BY_SQLSTATE[state](f"{message}.{hint}" if hint else message)
@@ -90,6 +94,17 @@ def _mapped(error: psycopg.Error, schema: str) -> Exception:
             f" Run: {migrate.command(schema)}"
         )
     return error
+
+
+def queue_full(error: psycopg.Error, *, hint: str | None = None, enqueued: int = 0) -> QueueFull:
+    """hint: instead of the one of the database. enqueued: how many jobs were added before."""
+    detail = json.loads(error.diag.message_detail or "{}")
+    before = f" {enqueued:,} jobs before are enqueued." if enqueued else ""
+    return QueueFull(
+        f"{error.diag.message_primary}. {hint or error.diag.message_hint}{before}",
+        **{name: detail.get(name) for name in ("job_type", "max_pending", "pending")},
+        enqueued=enqueued,
+    )
 
 
 def _is_refusal(message: str) -> bool:

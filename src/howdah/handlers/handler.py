@@ -23,7 +23,7 @@ from howdah.handlers.retry import Retries, RetryRule, retries
 from howdah.handlers.unique import UniqueOption, unique_rule
 from howdah.model.job import Job
 from howdah.model.rate import RateOption, parsed_rate
-from howdah.model.results import EnqueuedCount
+from howdah.model.results import EnqueuedCount, WhenFull
 
 if TYPE_CHECKING:
     from howdah.queue import JobQueue
@@ -66,6 +66,8 @@ class Handler(Generic[P, R]):
         rate: RateOption | None = None,
         cost: int | None = None,
         groups: Sequence[str] = (),
+        max_pending: int | None = None,
+        when_full: WhenFull | None = None,
         pause_on_failure: bool = False,
         max_crashes: int | None = None,
         process: bool = False,
@@ -102,6 +104,10 @@ class Handler(Generic[P, R]):
         if isinstance(groups, str):
             raise InvalidOption(f"groups is a list of names: groups=[{groups!r}]")
         self.groups = sorted({options.name(group, "a group", options.MAX_KEY_LENGTH) for group in groups})
+        if when_full == "drop_oldest" and pause_on_failure:
+            raise InvalidOption(
+                "pause_on_failure would pause the type for each job that is dropped: choose another when_full"
+            )
         self.unique = unique_rule(unique, debounce, throttle)
         self._check_unique()
         self.log_level = None if log_level is None else _level(log_level)
@@ -121,6 +127,8 @@ class Handler(Generic[P, R]):
             "groups": self.groups or None,
             "rate": None if self.rate is None else self.rate.stored,
             "cost": None if cost is None else options.cost(cost),
+            "max_pending": None if max_pending is None else options.integer(max_pending, "max_pending", least=1),
+            "when_full": None if when_full is None else options.when_full(when_full),
         }
         if process and not self.is_importable:
             raise InvalidOption(

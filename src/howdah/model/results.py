@@ -6,10 +6,13 @@ import dataclasses
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import overload
+from typing import Literal, TypeAlias, overload
 
 from howdah.model.job import Conflict, Job, Status
 from howdah.model.rate import Rate
+
+WhenFull: TypeAlias = Literal["raise", "wait", "drop_oldest"]
+"""What enqueueing does when as many jobs of a type wait as may."""
 
 
 class EnqueuedCount(int):
@@ -105,11 +108,12 @@ class JobPage(Sequence[Job]):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How many jobs may run at once over all workers, how many do, and how often they may start.
+    """How many jobs may run at once over all workers, how many do, and how often they may start; or how many of a type may wait.
 
     job_type, flow_key, each_key, group: of a type, of one of its keys, of each of its keys, or of a group of types.
     max_running: None if it has no limit. running: None of each key. rate: how often they may start.
     by_operator: False if the handler declares it.
+    max_pending, pending, when_full: how many jobs of the type may wait, how many do, and what ``enqueue`` does when it is full.
     """
 
     job_type: str | None = None
@@ -123,6 +127,9 @@ class Limit:
     by_operator: bool = True
     running: int | None = None
     rate: Rate | None = None
+    max_pending: int | None = None
+    when_full: WhenFull | None = None
+    pending: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ def set_weight(
 
 
 def limits(context: Context, *, conn: Connection | None = None) -> Plan[list[Limit]]:
-    """All limits, rates, weights and pauses of keys, and how many jobs run within each."""
+    """All limits, rates, weights and pauses of keys, and how many jobs run within each; and the bounds on jobs that wait."""
     rows = yield from read("limits")
     return [Limit(rate=_rate(row), **row) for row in rows]
 

@@ -17,6 +17,7 @@ from howdah.checks.options import Seconds
 from howdah.checks.values import stored_data, stored_mapping
 from howdah.db.adapters import Ids, JsonTexts
 from howdah.db.batch_size import BatchSize
+from howdah.db.error_mapping import queue_full
 from howdah.db.outage import is_cut_short
 from howdah.db.plan import Begin, Call, GatheredCall, NextItems, PipelinedCall, Plan, Row, call, read
 from howdah.errors import InvalidInput, InvalidItem, InvalidOption
@@ -27,6 +28,7 @@ from howdah.model.ids import new_id
 from howdah.model.job import Conflict, Job
 from howdah.model.results import EnqueuedCount
 from howdah.verbs.operate import get
+from howdah.verbs.pressure import FULL, room_timeout_of, with_room
 
 BULK_SIZE: Final = 2_000
 
@@ -52,6 +54,7 @@ def enqueue(
     unique: UniqueOption | None = None,
     debounce: Seconds | None = None,
     throttle: Seconds | None = None,
+    room_timeout: Seconds | None = None,
     conn: Connection | None = None,
 ) -> Plan[Job]:
     """Adds a job and returns it.
@@ -75,6 +78,10 @@ def enqueue(
         what happened. Raises DuplicateJob if the rule says so, and UniqueKeyBusy.
     debounce: a rule that postpones a pending job like it by so many seconds, and gives it this data.
     throttle: a rule that allows one job like it within so many seconds.
+    room_timeout: if the type is full and has ``when_full="wait"``, how many seconds to wait for room, 30 if not given.
+
+    Raises QueueFull if as many jobs of the type wait as may (``max_pending``). Within the caller's transaction (``conn=``) it never
+    waits for room.
     """
     job_type = options.job_type(job_type)
     shared = _job_options(
@@ -95,8 +102,10 @@ def enqueue(
     key = None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH)
     # Made here if the call may be repeated. In the caller's transaction the database makes it, and saves a lookup.
     job_id = options.job_id(id) if id is not None else new_id() if conn is None else None
+    timeout_for_room = room_timeout_of(room_timeout)
     flow_key = _flow_key(context, job_type, data, per)
     stored = stored_data(context, job_type, data)
+    step: Call | GatheredCall
     if rule is None:
         arguments = {"job_type": job_type, "data": stored, "key": key, "id": job_id, "alone": conn is None, **shared}
         if flow_key is not None:
@@ -104,7 +113,7 @@ def enqueue(
         call = Call("enqueue", arguments, repeatable=True, is_frequent=True)
         # With a key or an id of the caller's, the answer may be a job that was there before: such a call goes by itself.
         is_new = conn is None and key is None and id is None
-        answer = (yield GatheredCall(call, enqueue_each, len(stored.obj)) if is_new else call)[0]
+        step = GatheredCall(call, enqueue_each, len(stored.obj)) if is_new else call
     else:
         arguments = {
             "job_type": job_type,
@@ -116,7 +125,8 @@ def enqueue(
             "alone": conn is None,
             **shared,
         }
-        (answer,) = yield Call("enqueue_unique", arguments, repeatable=True)
+        step = Call("enqueue_unique", arguments, repeatable=True)
+    (answer,) = yield from with_room(step, 1, timeout_for_room, conn)
     job: Job = Job(
         id=answer["id"],
         job_type=job_type,
@@ -238,6 +248,7 @@ def enqueue_many(
     throttle: Seconds | None = None,
     chunk_size: int | None = None,
     return_ids: bool = False,
+    room_timeout: Seconds | None = None,
     conn: Connection | None = None,
 ) -> Plan[EnqueuedCount]:
     """Adds a job for each item of data, and returns how many; they are claimed in the items' order.
@@ -251,6 +262,10 @@ def enqueue_many(
 
     ``unique``, ``debounce`` and ``throttle`` are those of ``enqueue``; ``conflicts`` of the result counts what happened to
     jobs that were there. Of items that are the same, the first one is added, and the rule applies to the others.
+
+    A bulk for which there is no room raises QueueFull, and nothing is enqueued; with ``chunk_size`` this holds for each chunk, and
+    ``enqueued`` of the error counts the jobs of the chunks before. If the type has ``when_full="wait"``, each chunk waits for room,
+    and a bulk without ``chunk_size`` does so if it has fewer than 2,000 items.
     """
     job_type = options.job_type(job_type)
     shared = _job_options(
@@ -272,13 +287,16 @@ def enqueue_many(
     size = BULK_SIZE if chunk_size is None else options.integer(chunk_size, "chunk_size", least=1, most=100_000)
     batch_size, source = BatchSize(size), _iterator(items)
     enqueued, taken, ids, conflicts = 0, 0, list[uuid.UUID](), Counter[Conflict]()
-    if chunk_size is None:
+    timeout_for_room = room_timeout_of(room_timeout)
+    chunk = yield NextItems(source, size)
+    # A single chunk is a transaction by itself. It can be repeated when there is room for it; a longer bulk cannot.
+    in_transaction = chunk_size is None and (conn is not None or len(chunk) == size)
+    if in_transaction:
         yield Begin()
     more = True
     while more:
-        chunk = yield NextItems(source, size)
         more = bool(chunk)
-        if has_keys and chunk_size is None and not taken and len(chunk) == size:
+        if has_keys and in_transaction and not taken and len(chunk) == size:
             # There may be more chunks, and keys are sorted within a chunk only.
             yield from call("lock_type_for_bulk", job_type=job_type)
         committed = 0 if chunk_size is None else enqueued
@@ -293,11 +311,18 @@ def enqueue_many(
             **shared,
         }
         call_of_chunk = Call("enqueue_many" if rule is None else "enqueue_unique", arguments)
-        if chunk_size is None:
+        if in_transaction:
             # In one transaction, a chunk is prepared while the database writes the previous one.
             rows = yield from _pipelined(call_of_chunk if more else None)
         else:
-            rows = yield from _in_batches(batch_size, call_of_chunk, divisible=conn is None)
+            rows = yield from _in_batches(
+                batch_size,
+                call_of_chunk,
+                timeout_for_room,
+                conn,
+                committed,
+                divisible=conn is None and chunk_size is not None,
+            )
         for row in rows or ():
             if rule is None:
                 enqueued += row["enqueued"]
@@ -308,7 +333,15 @@ def enqueue_many(
             else:
                 conflicts[row["conflict"]] += 1
         taken += len(chunk)
+        if more:
+            chunk = yield NextItems(source, size)
     return EnqueuedCount(enqueued, ids if return_ids else None, conflicts)
+
+
+_NOT_SPLIT: Final = (
+    "Nothing was enqueued. If it was statement_timeout: raise it for this login, or pass chunk_size: then each"
+    " chunk is a transaction of its own, and is split if it takes too long."
+)
 
 
 def _pipelined(next_call: Call | None) -> Plan[list[Row] | None]:
@@ -316,30 +349,41 @@ def _pipelined(next_call: Call | None) -> Plan[list[Row] | None]:
         rows: list[Row] | None = yield PipelinedCall(next_call)
     except psycopg.errors.QueryCanceled as error:
         # The one transaction was rolled back: there is nothing to split.
-        error.add_note(
-            "Nothing was enqueued. If it was statement_timeout: raise it for this login, or pass chunk_size: then each"
-            " chunk is a transaction of its own, and is split if it takes too long."
-        )
+        error.add_note(_NOT_SPLIT)
+        raise
+    except psycopg.Error as error:
+        if error.sqlstate == FULL:
+            hint = "Nothing was enqueued. Pass chunk_size: then each chunk is a transaction of its own, for which there may be room."
+            raise queue_full(error, hint=hint) from error
         raise
     return rows
 
 
-def _in_batches(batch_size: BatchSize, call: Call, *, divisible: bool) -> Plan[list[Row]]:
-    """Enqueues a chunk, in several calls if the server cancels one. In the caller's transaction it cannot be split."""
+def _in_batches(
+    batch_size: BatchSize, call: Call, room_timeout: float, conn: Connection | None, enqueued: int, *, divisible: bool
+) -> Plan[list[Row]]:
+    """Enqueues a chunk, in several calls if the server cancels one. A bulk in one transaction cannot be split."""
     left, rows = dict(call.arguments), list[Row]()
     while left["data"]:
         size = min(batch_size.size, len(left["data"])) if divisible else len(left["data"])
         some, rest = _split(left, size)
         try:
-            rows += yield Call(call.function, some)
-        except psycopg.errors.QueryCanceled:
+            rows += yield from with_room(Call(call.function, some), size, room_timeout, conn, enqueued + _added(rows))
+        except psycopg.errors.QueryCanceled as error:
             batch_size.was_cut_short(size)
+            if not divisible:
+                error.add_note(_NOT_SPLIT)
             if not divisible or size == 1:
                 raise
         else:
             batch_size.went_well(size)
             left = rest
     return rows
+
+
+def _added(rows: Sequence[Row]) -> int:
+    """How many jobs were added: ``enqueue_many`` answers with a number, ``enqueue_unique`` with a row for each item."""
+    return sum(row["enqueued"] if "enqueued" in row else row["created"] for row in rows)
 
 
 def _split(arguments: dict[str, Any], size: int) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,16 +1,17 @@
-"""``howdah limit``: how many jobs run at once, and how often they start, over all workers."""
+"""``howdah limit``: how many jobs run at once, how often they start, and how many of a type may wait."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import get_args
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
 from howdah.cli.render.output import answers, plain, print_json, remark, say, table, text
 from howdah.errors import InvalidInput
 from howdah.model.rate import Rate, parsed_rate
-from howdah.model.results import Limit
+from howdah.model.results import Limit, WhenFull
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weight", metavar="N", type=int, help="with --per: how many jobs this key gives for each one of the others"
     )
+    parser.add_argument(
+        "--max-pending", metavar="N", help="how many jobs of the type may wait; none: reset to the handler's bound"
+    )
+    parser.add_argument(
+        "--when-full",
+        choices=get_args(WhenFull),
+        help="with --max-pending: what enqueueing does when so many wait; the handler's choice if not given",
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -41,7 +50,13 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidInput("a weight is for one flow key of a type: howdah limit TYPE --per KEY --weight N")
     if args.burst is not None and args.rate in (None, "none"):
         raise InvalidInput("a burst is for a rate: howdah limit TYPE --rate 50/s --burst 10")
+    if args.max_pending is not None and (job_type is None or args.per is not None or args.each_key):
+        raise InvalidInput("a bound on the jobs that wait is for a type: howdah limit TYPE --max-pending N")
+    if args.when_full is not None and args.max_pending is None:
+        raise InvalidInput("--when-full needs --max-pending N")
     with open_queue(args) as queue:
+        if args.max_pending is not None:
+            queue.set_max_pending(str(job_type), _number(args.max_pending), when_full=args.when_full)
         if running is not None:
             queue.set_limit(_number(running), job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
         if args.rate is not None:
@@ -54,7 +69,7 @@ def _run(args: argparse.Namespace) -> int:
         print_json([plain(each) for each in limits])
     elif limits:
         _print_table(limits)
-    elif running is not None or args.rate is not None:
+    elif any(given is not None for given in (running, args.rate, args.max_pending)):
         say("there is no limit any more")
     else:
         remark("there are no limits: howdah limit TYPE N sets one")
@@ -82,6 +97,7 @@ def _matches(limit: Limit, job_type: str | None, args: argparse.Namespace) -> bo
 
 def _print_table(limits: Sequence[Limit]) -> None:
     console = answers()
+    waiting = ["waiting"] if any(each.max_pending is not None for each in limits) else []
     made = table(
         "of",
         "key",
@@ -89,6 +105,7 @@ def _print_table(limits: Sequence[Limit]) -> None:
         "running",
         "rate",
         "weight",
+        *waiting,
         "set by",
         right=("limit", "running", "rate", "weight"),
         flexible=("of", "key"),
@@ -101,17 +118,27 @@ def _print_table(limits: Sequence[Limit]) -> None:
             text("" if each.running is None else f"{each.running:,}"),
             text("" if each.rate is None else _rate(each.rate)),
             text("" if each.weight is None else f"{each.weight:,}"),
+            *(text(_backlog(each)) for _ in waiting),
             text("paused" if each.paused_at else "operator" if each.by_operator else "handler"),
         )
     console.print(made)
 
 
+def _backlog(limit: Limit) -> str:
+    if limit.max_pending is None:
+        return ""
+    return f"{limit.pending:,} of {limit.max_pending:,}, then {limit.when_full}"
+
+
 COMMAND = Command(
     name="limit",
-    summary="show or set how many jobs run at once, and how often they start",
+    summary="show or set how many jobs run at once, how often they start, or how many may wait",
     story="""
         A limit holds over all workers. It applies instead of the one that the handler declares, until it is reset, and to
         jobs that wait already. Jobs that run go on. With no number, the limits are shown.
+
+        howdah limit TYPE --max-pending 10000 lets so many jobs of a type wait. Then enqueueing raises an error, waits for room, or drops
+        the oldest job, as the handler or --when-full says.
     """,
     examples=(
         ("howdah limit", "all limits, and how many jobs run within each"),

@@ -44,7 +44,7 @@ GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_
 
 -- To add jobs. The column status is left out: a producer must not end jobs.
 GRANT EXECUTE ON FUNCTION
-    howdah.enqueue, howdah.enqueue_each, howdah.enqueue_many, howdah.enqueue_unique, howdah.lock_type_for_bulk
+    howdah.enqueue, howdah.enqueue_each, howdah.enqueue_many, howdah.enqueue_unique, howdah.lock_type_for_bulk, howdah.has_room
 TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
@@ -86,7 +86,7 @@ GRANT SELECT (
     completed_at, attempts, max_attempts
 ) ON howdah.jobs TO howdah_viewer, howdah_operator;
 GRANT SELECT ON
-    howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details, howdah.limits,
+    howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details, howdah.limits, howdah.backlogs,
     howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
@@ -112,6 +112,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.retry,
     howdah.run_schedule,
     howdah.set_limit,
+    howdah.set_max_pending,
     howdah.set_rate,
     howdah.set_weight
 TO howdah_operator;

@@ -104,3 +104,36 @@ DROP INDEX howdah.live_order;
 CREATE TYPE howdah.flow_turn AS (flow_key text, priority int, due_from timestamptz, looked_at float8, look_cost float8);
 -- A lane of a claim is a type without flow keys, or one with them.
 ALTER TYPE howdah.lane_head RENAME ATTRIBUTE ordered TO keyed;
+
+-- Back-pressure: a bound on how many jobs of a type wait.
+ALTER TABLE howdah.types
+    ADD COLUMN declared_max_pending int CHECK (declared_max_pending >= 1),
+    ADD COLUMN declared_when_full text CHECK (declared_when_full IN ('raise', 'wait', 'drop_oldest')),
+    ADD COLUMN max_pending int CHECK (max_pending >= 1),
+    ADD COLUMN when_full text CHECK (when_full IN ('raise', 'wait', 'drop_oldest'));
+COMMENT ON COLUMN howdah.types.declared_max_pending IS 'How many jobs of the type the handler lets wait. More are not enqueued: see make_room.';
+COMMENT ON COLUMN howdah.types.declared_when_full IS 'What enqueueing does when so many wait: raise, wait or drop_oldest. NULL: raise.';
+COMMENT ON COLUMN howdah.types.max_pending IS 'How many jobs of the type an operator lets wait. It applies instead of declared_max_pending.';
+COMMENT ON COLUMN howdah.types.when_full IS 'What an operator lets enqueueing do. It applies instead of declared_when_full.';
+
+CREATE SEQUENCE howdah.backlog_counter;
+-- Unlogged, because a count is of use for a second.
+CREATE UNLOGGED TABLE howdah.backlog_counts (
+    job_type varchar(50) NOT NULL,
+    counted_no bigint NOT NULL,
+    max_pending int NOT NULL,
+    pending int NOT NULL,
+    counted_at timestamptz NOT NULL,
+    took interval NOT NULL,
+    oldest timestamptz,
+    full_at timestamptz NOT NULL,
+    full_took interval NOT NULL,
+    PRIMARY KEY (job_type, counted_no)
+);
+COMMENT ON TABLE howdah.backlog_counts IS
+    'How many jobs of types with a large bound waited, so that not every call has to count them: see backlog_excess. Rows are only added and'
+    ' removed, never changed: no producer waits for another one that commits late.';
+COMMENT ON COLUMN howdah.backlog_counts.counted_no IS
+    'The value of backlog_counter at the count. Each job that is added to a type with a bound takes the next value.';
+COMMENT ON COLUMN howdah.backlog_counts.oldest IS 'No job that waited was due before: the next count begins here, and skips dead entries of the index.';
+COMMENT ON COLUMN howdah.backlog_counts.full_at IS 'When the last count was that did not begin at oldest.';

@@ -16,7 +16,8 @@ CREATE OR REPLACE FUNCTION howdah.enqueue(
     p_expires_in interval DEFAULT NULL,
     p_alone boolean DEFAULT false,
     p_flow_key text DEFAULT NULL,
-    p_cost int DEFAULT NULL
+    p_cost int DEFAULT NULL,
+    p_bounded boolean DEFAULT true
 ) RETURNS TABLE (
     id uuid, created boolean, priority int, run_at timestamptz, created_at timestamptz, max_attempts int,
     timeout interval, expires_at timestamptz, retry_policy jsonb
@@ -77,6 +78,8 @@ BEGIN
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
             CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, p_data, p_flow_key) AS key) AS flow
+            -- Makes room, or raises an error. A type without a bound pays nothing for it.
+            WHERE CASE WHEN job.bounded AND p_bounded THEN howdah.make_room(p_job_type, 1, p_id, ARRAY[p_key]) = 0 ELSE true END
             RETURNING
                 j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
             INTO id, created, priority, run_at, created_at, max_attempts, timeout, expires_at, retry_policy;
@@ -93,6 +96,8 @@ BEGIN
                 p_job_type, p_priority, p_run_at, p_delay, p_max_attempts, p_timeout, p_expires_at, p_expires_in, p_retry_policy
             ) AS job
             CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, p_data, p_flow_key) AS key) AS flow
+            -- Makes room, or raises an error. A type without a bound pays nothing for it.
+            WHERE CASE WHEN job.bounded AND p_bounded THEN howdah.make_room(p_job_type, 1, p_id, ARRAY[p_key]) = 0 ELSE true END
             ON CONFLICT DO NOTHING
             RETURNING
                 j.id, true, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
@@ -132,5 +137,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.enqueue IS
     'Adds a job. If there is a live job of the same type and key, or a job of the same id, returns that instead, with created = false.'
-    ' p_alone promises that this call is a transaction by itself; this saves a notification while another one is on its way.';
+    ' p_alone promises that this call is a transaction by itself; this saves a notification while another one is on its way.'
+    ' SQLSTATE JQ022: as many jobs of the type wait as may. p_bounded => false adds it even so.';
 REVOKE ALL ON FUNCTION howdah.enqueue FROM PUBLIC;

@@ -1,6 +1,6 @@
--- For callers that add jobs at the same moment: one statement and one commit for all of them. It adds every job or none. A caller whose
--- call fails sends each job again, by enqueue under the same id; so this function has no answer for a job that is there already, only
--- an error.
+-- For callers that add jobs at the same moment: one statement and one commit for all of them. It adds every job or none, except that it
+-- leaves out jobs for which their type has no room. A caller whose job was not added sends it again, by enqueue under the same id; so this
+-- function has no answer for a job that is there already, only an error.
 CREATE OR REPLACE FUNCTION howdah.enqueue_each(
     p_job_types varchar[],
     p_data jsonb[],
@@ -30,6 +30,7 @@ AS $$
 DECLARE
     v_types varchar[] := ARRAY(SELECT DISTINCT named.job_type FROM unnest(p_job_types) AS named (job_type));
     v_ended uuid;
+    v_left_out uuid[] := '{}';
 BEGIN
     IF (cardinality(p_ids) = ALL (ARRAY[cardinality(p_job_types), cardinality(p_data)])) IS NOT TRUE
         OR array_position(p_ids, NULL) IS NOT NULL
@@ -61,6 +62,22 @@ BEGIN
             ERRCODE = 'JQ001',
             HINT = 'A stricter transaction cannot see a job of such an id that ended meanwhile. Call enqueue without p_id.';
     END IF;
+    IF EXISTS (
+        SELECT FROM howdah.types AS t WHERE t.job_type = ANY (v_types) AND coalesce(t.max_pending, t.declared_max_pending) IS NOT NULL
+    ) THEN
+        v_left_out := ARRAY(
+            WITH room AS MATERIALIZED (
+                SELECT i.job_type, howdah.make_room(i.job_type, count(*)::int, p_partly => true) AS over
+                FROM unnest(p_job_types) AS i (job_type) GROUP BY i.job_type
+            )
+            SELECT item.id
+            FROM (
+                SELECT i.id, i.job_type, row_number() OVER (PARTITION BY i.job_type ORDER BY i.place DESC) AS place_from_end
+                FROM unnest(p_ids, p_job_types) WITH ORDINALITY AS i (id, job_type, place)
+            ) AS item
+            JOIN room ON room.job_type = item.job_type AND item.place_from_end <= room.over
+        );
+    END IF;
     RETURN QUERY
     WITH added AS (
         INSERT INTO howdah.live AS j (
@@ -82,6 +99,7 @@ BEGIN
             item.expires_in, item.retry_policy
         ) AS job
         CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, item.data, item.flow_key) AS key) AS flow
+        WHERE item.id <> ALL (v_left_out)
         -- By id, because two calls that insert the same ids in different orders would deadlock.
         ORDER BY item.id
         RETURNING j.id, j.priority, j.run_at, j.created_at, j.max_attempts, j.timeout, j.expires_at, j.retry_policy
@@ -107,6 +125,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.enqueue_each IS
-    'Adds a job for each id, each with options of its own: all of them or none. An id that a job already has is an error (SQLSTATE 23505).'
+    'Adds a job for each id, each with options of its own: all of them or none, but for those of types that have no room for them. An id that a job already has is an error (SQLSTATE 23505).'
     ' Returns the options that the jobs got, one row for all ids that share them. p_alone is that of enqueue.';
 REVOKE ALL ON FUNCTION howdah.enqueue_each FROM PUBLIC;

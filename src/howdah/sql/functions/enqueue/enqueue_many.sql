@@ -25,6 +25,7 @@ DECLARE
     v_first text := replace(howdah.new_id()::text, '-', '');
     v_high text := left(v_first, 16);
     v_low bigint := ('x' || right(v_first, 16))::bit(64)::bigint & ~(1::bigint << 39);
+    v_over int;
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
@@ -37,6 +38,8 @@ BEGIN
         PERFORM howdah.check_keys(array_remove(p_flow_keys, NULL), 'flow key');
         PERFORM howdah.use_keys(ARRAY[p_job_type]);
     END IF;
+    SELECT howdah.make_room(p_job_type, cardinality(p_data), p_keys => p_keys) INTO v_over FROM howdah.types AS t
+    WHERE t.job_type = p_job_type AND coalesce(t.max_pending, t.declared_max_pending) IS NOT NULL;
     IF p_keys IS NULL THEN
         WITH added AS (
             INSERT INTO howdah.live (
@@ -82,6 +85,9 @@ BEGIN
         )
         SELECT count(*), array_agg(added.id ORDER BY added.id) FILTER (WHERE p_return_ids) INTO enqueued, ids FROM added;
     END IF;
+    IF v_over > 0 THEN
+        PERFORM howdah.drop_oldest(p_job_type, v_over);
+    END IF;
     IF enqueued > 0 AND coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) <= howdah.clock() + interval '2 seconds' THEN
         PERFORM howdah.notify_workers(ARRAY[p_job_type]);
     END IF;
@@ -90,5 +96,5 @@ END
 $$;
 COMMENT ON FUNCTION howdah.enqueue_many IS
     'Adds a job for each element of p_data, to be claimed in that order. Leaves out an element whose key a live job of the type already'
-    ' has. enqueued counts the added jobs; ids lists them, if p_return_ids is set.';
+    ' has. enqueued counts the added jobs; ids lists them, if p_return_ids is set. SQLSTATE JQ022: there is no room for all of them.';
 REVOKE ALL ON FUNCTION howdah.enqueue_many FROM PUBLIC;

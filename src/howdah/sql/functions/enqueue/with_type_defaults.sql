@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION howdah.with_type_defaults(
     p_retry_policy jsonb
 ) RETURNS TABLE (
     priority int, run_at timestamptz, max_attempts int, timeout interval, expires_at timestamptz, retry_policy jsonb,
-    keyed boolean, per text, ordered boolean
+    keyed boolean, per text, ordered boolean, bounded boolean
 )
 LANGUAGE sql STABLE
 AS $$
@@ -25,7 +25,8 @@ AS $$
         coalesce(p_retry_policy, t.retry_policy),
         t.keyed,
         t.per,
-        t.ordered
+        t.ordered,
+        coalesce(t.max_pending, t.declared_max_pending) IS NOT NULL
     FROM (SELECT coalesce(p_run_at, howdah.clock() + p_delay, howdah.clock()) AS at) AS due
     LEFT JOIN howdah.types AS t ON t.job_type = p_job_type
 $$;

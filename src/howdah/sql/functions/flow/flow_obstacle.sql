@@ -10,7 +10,7 @@ AS $$
         WHEN held.of_type >= howdah.limit_of_type(t) THEN
             format('%s of %s jobs of its type are running', held.of_type, howdah.limit_of_type(t))
         WHEN howdah.tokens(howdah.rate_of_keys(t, k.rate), k.full_at) + 0.000001 < least(job.cost, (howdah.rate_of_keys(t, k.rate)).burst) THEN
-            howdah.rate_in_words(whose.words, howdah.rate_of_keys(t, k.rate), k.full_at, job.cost)
+            howdah.rate_in_words(howdah.key_in_words(p_job), howdah.rate_of_keys(t, k.rate), k.full_at, job.cost)
         WHEN howdah.tokens(howdah.rate_of_type(t), b.full_at) + 0.000001 < least(job.cost, (howdah.rate_of_type(t)).burst) THEN
             howdah.rate_in_words('its type', howdah.rate_of_type(t), b.full_at, job.cost)
         ELSE coalesce((

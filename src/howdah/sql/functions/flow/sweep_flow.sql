@@ -39,6 +39,10 @@ BEGIN
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
     ));
+    -- Counts that several producers made at once.
+    DELETE FROM howdah.backlog_counts AS c WHERE c.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM howdah.backlog_counts AS o WHERE o.counted_at < clock_timestamp() - interval '1 minute' LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ));
 END
 $$;
 COMMENT ON FUNCTION howdah.sweep_flow IS 'The part of the sweep for flow control. Internal.';

@@ -11,6 +11,8 @@ DECLARE
     v_ids uuid[] := ARRAY(SELECT a.id FROM added AS a);
     v_existing uuid;
     v_held varchar;
+    v_full varchar[];
+    v_overs int[];
 BEGIN
     -- As in plain_defaults; but a trigger of the client may have replaced the id that this has made.
     IF current_setting('transaction_isolation') <> 'read committed' AND EXISTS (
@@ -22,6 +24,13 @@ BEGIN
             ERRCODE = 'JQ001',
             HINT = 'A stricter transaction cannot see a job of this id that ended meanwhile. Leave the id that the database makes.';
     END IF;
+    SELECT array_agg(room.job_type), array_agg(room.over) INTO v_full, v_overs FROM (
+        SELECT a.job_type, howdah.make_room(a.job_type, count(*)::int) AS over
+        FROM added AS a JOIN howdah.types AS t ON t.job_type = a.job_type
+        WHERE a.status = 'pending' AND coalesce(t.max_pending, t.declared_max_pending) IS NOT NULL
+        GROUP BY a.job_type
+    ) AS room
+    WHERE room.over > 0;
     WITH moved AS (
         DELETE FROM ONLY howdah.jobs AS j WHERE j.id = ANY (v_ids) RETURNING j.*
     )
@@ -58,6 +67,7 @@ BEGIN
     PERFORM howdah.archive_jobs(array_agg(j.id), array_agg(j.status), p_noted => true)
     FROM howdah.live AS j WHERE j.id = ANY (v_ids) AND j.status IN ('completed', 'failed', 'cancelled')
     HAVING count(*) > 0;
+    PERFORM howdah.drop_oldest(room.job_type, room.over) FROM unnest(v_full, v_overs) AS room (job_type, over);
     PERFORM howdah.notify_workers(array_agg(DISTINCT added.job_type)) FROM added WHERE added.status = 'pending' HAVING count(*) > 0;
     RETURN NULL;
 END

@@ -21,7 +21,9 @@ BEGIN
         p_max_attempts => p_schedule.max_attempts,
         p_timeout => p_schedule.timeout,
         p_retry_policy => p_schedule.retry_policy,
-        p_meta => jsonb_build_object('schedule', p_schedule.name, 'scheduled_for', p_instant)
+        p_meta => jsonb_build_object('schedule', p_schedule.name, 'scheduled_for', p_instant),
+        -- A fire that is left out would not be noticed, and one job is not what fills a type.
+        p_bounded => false
     ) AS j;
     IF v_key IS NOT NULL THEN
         UPDATE howdah.live AS j SET key = v_key, own_write = NOT j.own_write WHERE j.id = job_id;

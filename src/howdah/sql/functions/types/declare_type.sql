@@ -17,7 +17,9 @@ CREATE OR REPLACE FUNCTION howdah.declare_type(
     p_groups text[] DEFAULT NULL,
     p_unique_rule jsonb DEFAULT NULL,
     p_rate howdah.rate DEFAULT NULL,
-    p_cost int DEFAULT NULL
+    p_cost int DEFAULT NULL,
+    p_max_pending int DEFAULT NULL,
+    p_when_full text DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -33,6 +35,7 @@ BEGIN
         RAISE EXCEPTION 'limit is %, and must be at least 1', p_limit USING ERRCODE = 'JQ001', HINT = 'To run no jobs of a type, pause it.';
     END IF;
     PERFORM howdah.check_cost(p_cost);
+    PERFORM howdah.check_bound(p_max_pending, p_when_full);
     PERFORM howdah.check_options(p_max_attempts, p_expires_in, p_timeout, p_retry_policy);
     IF p_unique_rule IS NOT NULL THEN
         PERFORM howdah.unique_rule(p_job_type, p_unique_rule);
@@ -41,21 +44,24 @@ BEGIN
         SELECT FROM howdah.types AS t
         WHERE t.job_type = p_job_type AND t.declared_at IS NOT NULL AND (
             t.ordered, t.pause_on_failure, t.priority, t.max_attempts, t.timeout, t.expires_in, t.retry_policy, t.max_crashes,
-            t.fail_stalled, t.per, t.declared_limit, t.order_skips, t.groups, t.unique_rule, t.declared_rate, t.cost
+            t.fail_stalled, t.per, t.declared_limit, t.order_skips, t.groups, t.unique_rule, t.declared_rate, t.cost,
+            t.declared_max_pending, t.declared_when_full
         ) IS NOT DISTINCT FROM (
             p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy, p_max_crashes,
-            p_fail_stalled, p_per, p_limit, p_order_skips, v_groups, p_unique_rule, v_rate, p_cost
+            p_fail_stalled, p_per, p_limit, p_order_skips, v_groups, p_unique_rule, v_rate, p_cost,
+            p_max_pending, p_when_full
         )
     ) THEN
         RETURN;
     END IF;
     INSERT INTO howdah.types AS t (
         job_type, ordered, pause_on_failure, priority, max_attempts, timeout, expires_in, retry_policy, max_crashes,
-        fail_stalled, declared_at, per, declared_limit, order_skips, groups, unique_rule, declared_rate, cost, rated, keyed, settling
+        fail_stalled, declared_at, per, declared_limit, order_skips, groups, unique_rule, declared_rate, cost, rated,
+        declared_max_pending, declared_when_full, keyed, settling
     ) VALUES (
         p_job_type, p_ordered, p_pause_on_failure, p_priority, p_max_attempts, p_timeout, p_expires_in, p_retry_policy,
         p_max_crashes, p_fail_stalled, howdah.clock(), p_per, p_limit, p_order_skips, v_groups, p_unique_rule,
-        v_rate, p_cost, v_rate IS NOT NULL, v_keyed, CASE WHEN v_keyed THEN '{}'::text[] END
+        v_rate, p_cost, v_rate IS NOT NULL, p_max_pending, p_when_full, v_keyed, CASE WHEN v_keyed THEN '{}'::text[] END
     )
     ON CONFLICT (job_type) DO UPDATE SET
         ordered = excluded.ordered, pause_on_failure = excluded.pause_on_failure, priority = excluded.priority,
@@ -63,6 +69,7 @@ BEGIN
         retry_policy = excluded.retry_policy, max_crashes = excluded.max_crashes,
         fail_stalled = excluded.fail_stalled, declared_at = excluded.declared_at, per = excluded.per,
         declared_limit = excluded.declared_limit, order_skips = excluded.order_skips, groups = excluded.groups, unique_rule = excluded.unique_rule,
+        declared_max_pending = excluded.declared_max_pending, declared_when_full = excluded.declared_when_full,
         declared_rate = excluded.declared_rate, cost = excluded.cost, rated = t.rated OR excluded.rated,
         keyed = excluded.keyed OR num_nonnulls(t.type_limit, t.key_limit, t.type_rate, t.key_rate) > 0 OR (t.keyed AND EXISTS (
             SELECT FROM howdah.live AS j WHERE j.job_type = excluded.job_type AND j.status = 'pending' AND j.flow_key > ''

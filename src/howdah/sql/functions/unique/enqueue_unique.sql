@@ -51,6 +51,7 @@ DECLARE
     v_created boolean[];
     v_place int;
     v_missing uuid[];
+    v_over int;
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     PERFORM howdah.check_options(p_max_attempts, p_delay, p_timeout, p_retry_policy, p_expires_in);
@@ -160,6 +161,8 @@ BEGIN
         END IF;
     END IF;
 
+    SELECT howdah.make_room(p_job_type, cardinality(array_positions(v_created, true))) INTO v_over FROM howdah.types AS t
+    WHERE t.job_type = p_job_type AND coalesce(t.max_pending, t.declared_max_pending) IS NOT NULL;
     INSERT INTO howdah.live (
         id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout, expires_at,
         retry_policy, meta, unique_key, flow_key, line, cost
@@ -225,6 +228,9 @@ BEGIN
         PERFORM howdah.notify_workers(ARRAY[p_job_type], p_alone);
     END IF;
 
+    IF v_over > 0 THEN
+        PERFORM howdah.drop_oldest(p_job_type, v_over);
+    END IF;
     v_missing := ARRAY(
         SELECT i.id FROM unnest(v_answers) AS i (id) LEFT JOIN howdah.live AS j ON j.id = i.id AND j.id = ANY (v_answers)
         WHERE j.id IS NULL
@@ -248,5 +254,5 @@ COMMENT ON FUNCTION howdah.enqueue_unique IS
     ' and what happened to the other job (conflict: kept, replaced or rescheduled; NULL if there was none). p_unique is a rule such as'
     ' {"by": ["invoice"], "within": 3600, "states": ["pending", "completed"], "conflict": "keep"}; that of the type if not given. p_keys: the keys'
     ' for {"by": "key"}. The conflict "raise" raises SQLSTATE JQ020, with the id of the other job as its detail. JQ021: another'
-    ' transaction holds a key. p_ids, p_alone, p_flow_keys and p_cost are as in enqueue.';
+    ' transaction holds a key. JQ022: there is no room for all of them. p_ids, p_alone, p_flow_keys and p_cost are as in enqueue.';
 REVOKE ALL ON FUNCTION howdah.enqueue_unique FROM PUBLIC;
