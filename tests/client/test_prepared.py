@@ -132,10 +132,15 @@ def test_a_prepared_call_can_be_interrupted(queue: JobQueue, connect: Connect, d
 
 
 def test_a_signal_inside_of_a_call_leaves_a_usable_connection(
-    queue: JobQueue, caplog: pytest.LogCaptureFixture
+    queue: JobQueue, db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
+    runs = "SELECT FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
+
     def sleep(conn: psycopg.Connection[Any]) -> PQGen[None]:
         conn.pgconn.send_query(b"SELECT pg_sleep(600)")
+        # What is cancelled before it runs goes on.
+        while db.execute(runs, (conn.info.backend_pid,)).fetchone() is None:
+            pass
         if conn.pgconn.is_busy():
             raise KeyboardInterrupt
         yield from execute(conn.pgconn)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from psycopg.conninfo import make_conninfo
 
 from howdah import DatabaseUnavailable, JobQueue
+from howdah.verbs.produce import BULK_SIZE
 from tests import pooler
 from tests.faults.case import case
 from tests.faults.stage import Stage
@@ -57,20 +58,22 @@ def commit_ambiguity(stage: Stage) -> None:
 
 def bulks_are_repeated(stage: Stage, proxy: TcpProxy, queue: JobQueue) -> None:
     """Who is not told whether a bulk was committed enqueues it again, and its keys see to it that it is there once."""
-    items = [{"mark": f"bulk {number}"} for number in range(20)]
-    lost = proxy.answers_lost
-    proxy.lose_the_answer_to(b"COMMIT")
-    try:
-        queue.enqueue_many("marked", items, key=lambda item: item["mark"])
-    except DatabaseUnavailable:
-        again = queue.enqueue_many("marked", items, key=lambda item: item["mark"])
-    else:
-        raise AssertionError("a bulk was acknowledged whose commit nobody has heard of")
-    assert proxy.answers_lost == lost + 1
-    assert again == 0, "what was committed was added once more"
-    found = stage.fleet.jobs("data ->> 'mark' LIKE 'bulk %%'")
-    assert len(found) == len(items)
-    stage.acknowledged += [job["id"] for job in found]
+    # A bulk of one chunk is a single statement, a longer one a transaction.
+    for size, question in ((20, b"enqueue_many"), (BULK_SIZE + 1, b"COMMIT")):
+        items = [{"mark": f"bulk of {size}, {number}"} for number in range(size)]
+        lost = proxy.answers_lost
+        proxy.lose_the_answer_to(question)
+        try:
+            queue.enqueue_many("marked", items, key=lambda item: item["mark"])
+        except DatabaseUnavailable:
+            again = queue.enqueue_many("marked", items, key=lambda item: item["mark"])
+        else:
+            raise AssertionError("a bulk was acknowledged whose commit nobody has heard of")
+        assert proxy.answers_lost == lost + 1
+        assert again == 0, "what was committed was added once more"
+        found = stage.fleet.jobs("starts_with(data ->> 'mark', %s)", f"bulk of {size}, ")
+        assert len(found) == len(items)
+        stage.acknowledged += [job["id"] for job in found]
 
 
 def enqueues_happen_once(stage: Stage, proxy: TcpProxy, queue: JobQueue) -> None:

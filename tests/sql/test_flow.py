@@ -156,6 +156,33 @@ def test_jobs_of_a_resting_key_cost_a_claim_nothing(db: Db, queue: JobQueue, clo
     assert db.execute("SELECT count(*) AS n FROM flow_keys WHERE rests_until IS NOT NULL").fetchone() == {"n": 0}
 
 
+def test_a_claim_that_waits_while_the_head_fails_sees_that_the_type_is_paused(
+    db: Db, queue: JobQueue, connect: Connect
+) -> None:
+    db.execute("SELECT declare_type('t', p_ordered => true, p_pause_on_failure => true, p_groups => ARRAY['g'])")
+    queue.set_limit(5, group="g")
+    db.execute("SELECT recover()")
+    first, _ = add(queue, "a", 1, 2)
+    (held,) = queue.claim(["t"], 1)
+    assert held.id == first.id
+    claimed: list[Any] = []
+    claimer, locker = connect(), connect(autocommit=False)
+    locker.execute("SELECT FROM flow_groups FOR UPDATE")
+    waits = "SELECT FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+
+    def claim() -> None:
+        claimed.extend(claimer.execute("SELECT id FROM claim('me', '{t}', 5)").fetchall())
+
+    thread = threading.Thread(target=claim)
+    thread.start()
+    while thread.is_alive() and db.execute(waits, (claimer.info.backend_pid,)).fetchone() is None:
+        pass
+    queue.fail(held, "broken", give_up=True)
+    locker.rollback()
+    thread.join()
+    assert claimed == []
+
+
 def test_a_type_that_is_not_ordered_any_more_has_no_keys(db: Db, queue: JobQueue) -> None:
     declare(db, ordered=True)
     add(queue, "a", 1, 2)

@@ -94,6 +94,8 @@ async def asleep(
     queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch, job_type: str = "work", **options: Any
 ) -> AsyncIterator[Worker]:
     """A worker that sleeps, and will not poll for an hour: all that it does follows a notification."""
+    # The worker of the test before may still be ending.
+    await until(lambda: not sleeps(db, job_type))
     async with working(queue, **{"poll": 3600, "heartbeat": 60, "lease": 600, "sweep": 3600, **options}) as worker:
         await until(lambda: sleeps(db, job_type))
         # The first looks come soon one after another. From now on, there are none.

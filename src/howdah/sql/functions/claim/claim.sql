@@ -293,7 +293,7 @@ BEGIN
         FROM line LEFT JOIN cut ON true;
     END IF;
 
-    IF v_flow_types IS NOT NULL AND nullif(current_setting('jobqueue.held_from', true), '')::bigint >= v_token THEN
+    IF v_flow_types IS NOT NULL AND nullif(current_setting('jobqueue.held_from', true), '')::bigint > v_token THEN
         v_token := howdah.next_token(current_setting('jobqueue.held_from', true)::bigint);
     END IF;
     FOREACH v_starts IN ARRAY ARRAY[true, false] LOOP

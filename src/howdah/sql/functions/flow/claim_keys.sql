@@ -102,7 +102,9 @@ BEGIN
             WHERE j.id = ANY (p_picked) AND j.job_type = p_job_type GROUP BY j.flow_key
         ) AS own ON own.flow_key = k.flow_key
     ) AS k
-    WHERE k.room IS NULL OR k.room > 0;
+    WHERE (k.room IS NULL OR k.room > 0)
+        -- In the same statement as the count: the end that made room may have paused the type (pause_on_failure).
+        AND NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job_type AND t.paused_at IS NOT NULL);
 
     IF v_type.ordered AND NOT v_type.order_skips THEN
         SELECT

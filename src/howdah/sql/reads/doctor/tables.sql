@@ -1,5 +1,6 @@
 SELECT
-    c.relname::text AS name, c.relpersistence = 'u' AS is_unlogged,
+    -- Counts that a crash may empty: they are made again.
+    c.relname::text AS name, c.relpersistence = 'u' AND c.relname <> 'backlog_counts' AS is_unlogged,
     EXISTS (
         SELECT FROM unnest(c.reloptions) AS o WHERE o ~ '^autovacuum_enabled=(off|false|no|0)$'
     ) AS is_left_out,
