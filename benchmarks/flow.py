@@ -37,8 +37,8 @@ RULES = (
 )
 
 
-def rounds(place: Place, rule: Rule, keys: int, count: int, *, held: bool) -> Iterator[float]:
-    """The jobs per second of each round, each of so many jobs that were enqueued just before."""
+def rounds(place: Place, rule: Rule, keys: int, count: int, *, held: bool, backlog: int) -> Iterator[float]:
+    """The jobs per second of each round, each of so many jobs; they are enqueued just before, unless there is a backlog."""
     place.conn.execute("SELECT register_worker('bench', %s, '1 day')", (boot := str(uuid.uuid4()),))
     if rule.options is not None:
         place.conn.execute(f"SELECT declare_type(%s, p_per => 'key'{rule.options})".encode(), (rule.name,))
@@ -49,23 +49,35 @@ def rounds(place: Place, rule: Rule, keys: int, count: int, *, held: bool) -> It
             old.autocommit = False
             old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             old.execute("SELECT txid_current()")
+        if backlog:
+            _fill(place, rule.name, keys, backlog)
         for _ in range(count):
-            place.conn.execute(
-                "SELECT enqueue_many(%s, array_agg(jsonb_build_object('key', (n %% %s)::text)))"
-                " FROM generate_series(1, %s) AS n GROUP BY n / 2000",
-                (rule.name, keys, ROUND),
-            )
+            if not backlog:
+                _fill(place, rule.name, keys, ROUND)
             pid = place.conn.info.backend_pid
             before = meter.cpu_seconds([pid])
-            _drain(place, rule.name, boot)
-            yield ROUND / (meter.cpu_seconds([pid]) - before)
+            done = _drain(place, rule.name, boot, ROUND)
+            yield done / (meter.cpu_seconds([pid]) - before)
 
 
-def _drain(place: Place, job_type: str, boot: str) -> None:
+def _fill(place: Place, job_type: str, keys: int, count: int) -> None:
+    place.conn.execute(
+        "SELECT enqueue_many(%s, array_agg(jsonb_build_object('key', (n %% %s)::text)))"
+        " FROM generate_series(1, %s) AS n GROUP BY n / 2000",
+        (job_type, keys, count),
+    )
+
+
+def _drain(place: Place, job_type: str, boot: str, most: int) -> int:
     claim = "SELECT id, token FROM claim('bench', %s, %s, %s, p_incarnation => %s)"
-    while batch := place.conn.execute(claim, ([job_type], BATCH, BATCH, boot), prepare=True).fetchall():
+    done = 0
+    while done < most and (
+        batch := place.conn.execute(claim, ([job_type], BATCH, BATCH, boot), prepare=True).fetchall()
+    ):
         ids, tokens = zip(*batch, strict=True)
         place.conn.execute("SELECT count(*) FROM complete(%s, %s)", (list(ids), list(tokens)), prepare=True)
+        done += len(batch)
+    return done
 
 
 def main() -> None:
@@ -74,6 +86,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, nargs="*", default=[10, 1_000, 20_000])
     parser.add_argument("--rules", nargs="*", default=[rule.name for rule in RULES])
     parser.add_argument("--held", action="store_true", help="beside a transaction that stays open")
+    parser.add_argument(
+        "--backlog", type=int, default=0, help="enqueue so many jobs first, and none between the rounds"
+    )
     parser.add_argument("--out", type=Path, help="the results as JSON")
     args = parser.parse_args()
     results = {}
@@ -84,7 +99,8 @@ def main() -> None:
                 if rule.name not in args.rules:
                     continue
                 found = []
-                for speed in rounds(running.place(f"{rule.name}_{keys}"), rule, keys, args.rounds, held=args.held):
+                place = running.place(f"{rule.name}_{keys}")
+                for speed in rounds(place, rule, keys, args.rounds, held=args.held, backlog=args.backlog):
                     found.append(speed)
                     print(f"\r{rule.name}: round {len(found)} of {args.rounds}", end="", file=sys.stderr)
                 running.drop()
