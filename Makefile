@@ -49,7 +49,7 @@ format: $(READY) ## Format the code, and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-model: $(READY) ## Explore every state of a small model of the protocol (two minutes); BROKEN=name shows how a broken one fails
+model: $(READY) ## Explore every state of a small model of the protocol (three minutes); BROKEN=name shows how a broken one fails
 	@$(BIN)/python -m tests.model $(if $(BROKEN),--broken $(BROKEN))
 
 scale: $(READY) ## The large cases: a million jobs, many signals, long outages (half an hour)

@@ -12,8 +12,11 @@ from tests.model.scenes import (
     AHEAD,
     DEAD_WORKER,
     FAILOVER,
+    IN_ORDER,
     LAST_ATTEMPT,
+    LATE_CLAIM,
     ONE_JOB,
+    ONE_KEY,
     ONE_NAME,
     ONE_WORKER,
     SMALL_APPETITE,
@@ -183,6 +186,30 @@ VARIANTS = (
     Variant(
         "enqueue-again-anew", "an enqueue that is repeated after a lost answer stores the job anew.",
         "ended-stay-ended", ONE_WORKER, Rules(enqueues_once=False),
+    ),
+    Variant(
+        "keys-unlocked", "a claim does not lock the flow key.",
+        "limit-of-key-kept", ONE_KEY, Rules(locks_keys=False),
+    ),
+    Variant(
+        "lock-until-written", "a claim frees the lock of the key before it commits.",
+        "limit-of-key-kept", ONE_KEY, Rules(keeps_lock_to_commit=False),
+    ),
+    Variant(
+        "count-before-lock", "a claim counts the held jobs of a key by a snapshot from before the lock.",
+        "limit-of-key-kept", ONE_KEY, Rules(counts_under_lock=False),
+    ),
+    Variant(
+        "mark-beyond-held", "held_from moves to the time at which the claim began, whatever is held.",
+        "limit-of-key-kept", ONE_KEY, Rules(marks_below_held=False),
+    ),
+    Variant(
+        "token-below-mark", "a claim that began before another one moved held_from gives a token from below it.",
+        "limit-of-key-kept", LATE_CLAIM, Rules(lifts_tokens=False),
+    ),
+    Variant(
+        "head-overtaken", "a claim takes the first job of an ordered key that is due, and not only the head.",
+        "order-of-key-kept", IN_ORDER, Rules(minds_heads=False),
     ),
 )  # fmt: skip
 BY_NAME = {variant.name: variant for variant in VARIANTS}

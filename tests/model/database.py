@@ -41,7 +41,9 @@ class Database:
             return job._replace(
                 life=life, starts=starts, begun=job.begun or (life.status == "running" and not life.ahead)
             )
-        return Job(life, starts=starts, acknowledged=job.acknowledged)
+        in_order = self._scene.flow is not None and self._scene.flow.ordered
+        waits = in_order and verb in ("fail", "snooze") and life.status == "pending"
+        return Job(life, starts=starts, acknowledged=job.acknowledged, waits=waits)
 
     def write(
         self, jobs: tuple[Job, ...], number: int, verb: str, *, by: int | None = None, claim: int | None = None
@@ -87,14 +89,14 @@ class Database:
         return name in self._scene.plain or (row is not None and row.boot == boot)
 
     def take(self, state: State, number: int, ask: Ask) -> tuple[State, tuple[Hold, ...], tuple[Write, ...]]:
-        """Hands out the first jobs that wait."""
+        """Hands out the first jobs that wait; or, of a flow key, those that the claim has locked, and commits."""
         name = self._scene.names[number]
         row = state.rows[name]
         stray = ask.checked and not self.is_registered(state, name, ask.boot)
         # A worker that was silent for too long may still claim, until it is swept; by a lease that has passed already.
         passed = stray or (row is not None and not row.fresh)
         jobs, holds, writes = state.jobs, list[Hold](), list[Write]()
-        for place in range(len(state.jobs)):
+        for place in ask.visit.taken if ask.visit else range(len(state.jobs)):
             if len(holds) >= ask.want and self._rules.claims_at_most_asked:
                 break
             verb = "claim_and_start" if len(holds) < ask.start else "claim_ahead" if ask.ahead else "claim"
@@ -102,10 +104,14 @@ class Database:
             changed, write = self.write(jobs, place, verb, by=number, claim=claim)
             if write.accepted:
                 taken = write.after._replace(holder=name, leased=name in self._scene.plain, stray=stray, claim=claim)
-                if self._rules.tokens_by_clock:
+                if ask.visit:
+                    token = max(ask.visit.token, taken.life.token)
+                    taken = taken._replace(life=taken.life._replace(token=token))
+                elif self._rules.tokens_by_clock:
                     taken = taken._replace(life=taken.life._replace(token=latest_token(state, place) + 1))
                 jobs = put(changed, place, taken)
                 phase = "ready" if taken.life.ahead else "running" if taken.life.status == "running" else "waiting"
                 holds.append(Hold(place, self._rules.fence_of(taken.life), claim, phase, passed))
                 writes.append(write._replace(after=taken))
-        return state._replace(jobs=jobs), tuple(holds), tuple(writes)
+        held_from = max(state.held_from, ask.visit.mark) if ask.visit else state.held_from
+        return state._replace(jobs=jobs, held_from=held_from), tuple(holds), tuple(writes)

@@ -12,6 +12,7 @@ from tests.model.table import ENDED, LIVE, after
 
 HOLDERS_VERBS = ("start", "report", "complete", "fail", "snooze", "interrupt", "release", "abandon", "crash")
 OWN_ENDS = ("complete", "fail", "abandon")
+CLAIMS = ("claim", "claim unheard", "late claim", "commit", "commit unheard", "late commit")
 
 Look: TypeAlias = Callable[[Protocol, State, Step, bool], str | None]
 """From a protocol, a state and a step from there, to what is wrong with it. The last says whether its end is new."""
@@ -117,7 +118,7 @@ def _members_independent(protocol: Protocol, write: Write) -> str | None:
 
 
 def _claimed_as_asked(protocol: Protocol, before: State, step: Step, is_new: bool) -> str | None:
-    if step.action[0] not in ("claim", "claim unheard", "late claim"):
+    if step.action[0] not in CLAIMS:
         return None
     want, taken = step.action[2], len(step.writes)
     return f"{want} asked for, {taken} handed out" if taken > want else None
@@ -177,6 +178,28 @@ def _ended_runs_nowhere(protocol: Protocol, state: State) -> str | None:
     return None
 
 
+def _leases_of_key(state: State) -> set[tuple[int, int]]:
+    """The jobs that are held, and those that still run by a lease that has not passed; each with its claim."""
+    held = {(number, job.claim) for number, job in enumerate(state.jobs) if job.held}
+    return held | {(hold.job, hold.claim) for number in range(len(state.jobs)) for hold in _valid_runs(state, number)}
+
+
+def _within_limit(protocol: Protocol, state: State) -> str | None:
+    flow = protocol.scene.flow
+    leases = len(_leases_of_key(state)) if flow else 0
+    return f"{leases} jobs of the key are held, and {flow.limit} may be" if flow and leases > flow.limit else None
+
+
+def _in_order(protocol: Protocol, state: State) -> str | None:
+    if not (protocol.scene.flow and protocol.scene.flow.ordered):
+        return None
+    for number, _ in _leases_of_key(state):
+        for earlier, job in enumerate(state.jobs[:number]):
+            if job.life.status in LIVE:
+                return f"job {number + 1} is held, and job {earlier + 1}, which comes before it, is {job.life.status}"
+    return None
+
+
 def _cancel_or_completion(protocol: Protocol, before: State, step: Step, is_new: bool) -> str | None:
     for write in step.writes:
         if write.accepted and write.before.life.status == "cancelled" and write.verb in HOLDERS_VERBS:
@@ -223,5 +246,7 @@ PROPERTIES = (
     Property("claimed-at-most-asked", "A claim hands out no more than was asked for.", _claimed_as_asked),
     Property("batch-members-independent", "A stale member of a batch does not keep the others from ending.", _of_writes(_members_independent)),
     Property("ended-stay-ended", "Only an operator's retry gives an ended job a new life.", _of_writes(_stays_ended)),
+    Property("limit-of-key-kept", "Never are more jobs of a flow key held, or run by a lease that holds, than its limit.", _of_states(_within_limit)),
+    Property("order-of-key-kept", "No job of an ordered key is held while an earlier one is held, or waits, also for its retry.", _of_states(_in_order)),
 )  # fmt: skip
 BY_NAME = {each.name: each for each in PROPERTIES}

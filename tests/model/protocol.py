@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.model.database import Database, Write
+from tests.model.keys import Further, Keys, locked_jobs
 from tests.model.rules import Rules, Scene
 from tests.model.state import (
     Adrift,
@@ -52,6 +53,7 @@ class Protocol:
         self.scene = scene
         self.rules = rules or Rules()
         self._database = Database(scene, self.rules)
+        self._keys = scene.flow and Keys(scene.flow, self.rules)
         # Not where something is broken: the counterexample is to be the same each time.
         self._alike = rules is None and scene.names == (0, 1) and not scene.plain
         self.names = range(max(scene.names) + 1)
@@ -68,7 +70,7 @@ class Protocol:
     def canonical(self, state: State) -> State:
         if not self.rules.renumbers:
             return state
-        return canonical(state, self.scene.names, alike=self._alike)
+        return canonical(state, self.scene.names, alike=self._alike, one_clock=self._keys is not None)
 
     def steps(self, state: State) -> Iterator[Step]:
         for step in self._possible(state):
@@ -85,6 +87,7 @@ class Protocol:
         yield from self._sweep(state)
         yield from self._operator(state)
         yield from self._leases_pass(state)
+        yield from self._retries_due(state)
         yield from self._failover(state)
 
     def _may(self, kind: str) -> bool:
@@ -111,7 +114,10 @@ class Protocol:
         return Step(action, state._replace(jobs=put(state.jobs, number, job)), (write,))
 
     def _operator(self, state: State) -> Iterator[Step]:
+        locked = locked_jobs(state)
         for number, job in enumerate(state.jobs):
+            if number in locked:
+                continue  # It comes when the claim has committed.
             for verb in ("cancel", "retry", "expire", "timed_out", "cancel_overdue"):
                 if not self._may(verb):
                     continue
@@ -169,6 +175,11 @@ class Protocol:
                 # Also in a process that has another boot by now: a promoted standby may know it by the one before.
                 past = self._past_of(state, [n for n, its in enumerate(self.scene.names) if its == name])
                 yield Step(("lease passes", name), past._replace(rows=put(past.rows, name, Row(row.boot, False))))
+
+    def _retries_due(self, state: State) -> Iterator[Step]:
+        for number, job in enumerate(state.jobs):
+            if job.waits:
+                yield Step(("due", number), state._replace(jobs=put(state.jobs, number, job._replace(waits=False))))
 
     def _is_silent(self, process: Process) -> bool:
         let_go = process.fenced or not self.rules.fences_itself
@@ -307,11 +318,12 @@ class Protocol:
         busy = sum(hold.phase in ("starting", "running") for hold in process.holds)
         room = self.scene.room - len(process.holds)
         # To ask when nothing waits, and be heard when something does, is to ask a moment later.
-        waits = any(job.life.status == "pending" for job in state.jobs)
+        waits = any(job.life.status == "pending" and not job.waits for job in state.jobs)
         if process.ask is None and room > 0 and not process.fenced and waits:
             free = 0 if busy else 1
             # Where a worker takes one job only, none would ever wait in it if it always asked for what starts at once.
-            for start in {0, free} if self.scene.room == 1 else {free}:
+            # But jobs of a flow key never wait in a worker.
+            for start in {0, free} if self.scene.room == 1 and not self._keys else {free}:
                 ask = Ask(process.boot, room, start, ahead=self.scene.ahead)
                 yield self._with(state, ("ask", number, room, start), number, process._replace(ask=ask))
         if isinstance(process.ask, Reply):
@@ -398,26 +410,38 @@ class Protocol:
         if not ask.checked and not self._database.is_registered(state, name, ask.boot):
             yield self._with(state, ("refuse claim", number), number, process._replace(ask=None))
             return
+        before_commit = self._before_commit(state, ask)
+        for (verb, *rest), further in before_commit:
+            yield self._with(state, (verb, number, *rest), number, process._replace(ask=further))
+        if not before_commit:
+            yield from self._claim_takes(state, number, process, ask)
+        if not ask.checked and self._may("late message"):
+            if not before_commit:
+                slow = process._replace(ask=ask._replace(checked=True))
+                yield self._with(state, ("claim slowly", number), number, slow, is_surprise=True)
+            late = self._adrift(state, [Adrift(number, ask)])
+            if late:
+                yield self._with(late, ("give up asking", number), number, process._replace(ask=None), is_surprise=True)
+
+    def _before_commit(self, state: State, ask: Ask) -> list[Further]:
+        return list(self._keys.further(state, ask)) if self._keys else []
+
+    def _claim_takes(self, state: State, number: int, process: Process, ask: Ask) -> Iterator[Step]:
         taken, holds, writes = self._database.take(state, number, ask)
+        does = _does(ask)
         replied = process._replace(ask=Reply(holds) if holds else None)
         if holds and _hears(process):
             replied = self._received(process, holds)
-        yield self._with(taken, ("claim", number, ask.want, _handed_out(holds)), number, replied, writes)
+        yield self._with(taken, (does, number, ask.want, _handed_out(holds)), number, replied, writes)
         if holds and self._may("lost reply"):
             yield self._with(
                 taken,
-                ("claim unheard", number, ask.want, _handed_out(holds)),
+                (f"{does} unheard", number, ask.want, _handed_out(holds)),
                 number,
                 process._replace(ask=None),
                 writes,
                 is_surprise=True,
             )
-        if not ask.checked and self._may("late message"):
-            slow = process._replace(ask=ask._replace(checked=True))
-            yield self._with(state, ("claim slowly", number), number, slow, is_surprise=True)
-            late = self._adrift(state, [Adrift(number, ask)])
-            if late:
-                yield self._with(late, ("give up asking", number), number, process._replace(ask=None), is_surprise=True)
 
     def _latecomers(self, state: State) -> Iterator[Step]:
         for place, (number, what) in enumerate(state.adrift):
@@ -431,12 +455,15 @@ class Protocol:
                 case Ask():
                     if not what.checked and not self._database.is_registered(state, name, what.boot):
                         yield Step(("late claim refused", number), rest)
+                    elif before_commit := self._before_commit(state, what):
+                        for (verb, *details), further in before_commit:
+                            later = _with_adrift(rest, Adrift(number, further)) if further else rest
+                            yield Step((verb, number, *details), later)
                     else:
                         taken, holds, claims = self._database.take(rest, number, what)
-                        yield Step(("late claim", number, what.want, _handed_out(holds)), taken, claims)
+                        yield Step((f"late {_does(what)}", number, what.want, _handed_out(holds)), taken, claims)
                         if not what.checked:
-                            checked = Adrift(number, what._replace(checked=True))
-                            slow = rest._replace(adrift=tuple(sorted((*rest.adrift, checked), key=repr)))
+                            slow = _with_adrift(rest, Adrift(number, what._replace(checked=True)))
                             yield Step(("late claim slowly", number), slow)
                 case Row():
                     row = state.rows[name]
@@ -524,6 +551,14 @@ def _hears(process: Process) -> bool:
 
 def _item(hold: Hold) -> Item:
     return Item(hold.job, hold.fence, hold.claim)
+
+
+def _does(ask: Ask) -> str:
+    return "commit" if ask.visit else "claim"
+
+
+def _with_adrift(state: State, late: Adrift) -> State:
+    return state._replace(adrift=tuple(sorted((*state.adrift, late), key=repr)))
 
 
 def _handed_out(holds: Sequence[Hold]) -> tuple[tuple[int, str], ...]:

@@ -11,6 +11,14 @@ LIMITS = Limits(max_attempts=2, max_crashes=2, max_interruptions=1)
 
 
 @dataclasses.dataclass(frozen=True)
+class Flow:
+    """All jobs have one flow key, and this is its rule."""
+
+    limit: int = 1
+    ordered: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Scene:
     """How large the world is, and what may happen in it."""
 
@@ -31,6 +39,8 @@ class Scene:
     """Claims start all jobs that they hand out, also those that have to wait for a slot."""
     adrift: int = 1
     limits: Limits = LIMITS
+    flow: Flow | None = None
+    """If it is set, a claim is not one step, but several."""
 
     @property
     def budget(self) -> int:
@@ -57,3 +67,11 @@ class Rules:
     """A claim's token is larger than any before, on every timeline; otherwise it is one more than the row's."""
     enqueues_once: bool = True
     renumbers: bool = True
+    locks_keys: bool = True
+    keeps_lock_to_commit: bool = True
+    counts_under_lock: bool = True
+    """Held jobs are counted by a statement that begins under the lock; otherwise by the snapshot of the claim's first one."""
+    lifts_tokens: bool = True
+    """A claim gives tokens above every held_from that it has seen; otherwise by the time at which it began."""
+    marks_below_held: bool = True
+    minds_heads: bool = True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from tests.model.rules import Scene
+from tests.model.rules import Flow, Scene
 from tests.model.table import Limits
 
 FAULTS = frozenset({"crash", "stop", "cut", "lost reply", "late message", "late beat"})
 ORDERS = frozenset({"cancel", "retry", "expire", "timed_out", "cancel_overdue", "interrupt", "leave"})
 ALL = FAULTS | ORDERS
 ENDINGS = ("complete", "fail", "snooze", "crash")
+# With an operator's retry, an earlier job may come back while a later one runs.
+LOSSES = frozenset({"crash", "interrupt", "timed_out", "cancel"})
+LIMIT, ORDER = Flow(limit=1), Flow(limit=1, ordered=True)
 
 FULL = (
     Scene("2 workers, 1 job, any 2 surprises", kinds=ALL, surprises=2),
@@ -19,6 +22,9 @@ FULL = (
     Scene("2 workers, 2 jobs started ahead, any 1 surprise", jobs=2, room=2, ahead=True, endings=("complete",), kinds=ALL, surprises=1),
     Scene("1 worker, 1 job started ahead, crashes without end", names=(0,), room=2, ahead=True, kinds=frozenset({"crash", "interrupt"})),
     Scene("2 workers, 1 job, stops and crashes without end", kinds=frozenset({"crash", "stop"}), endings=("complete", "fail")),
+    Scene("2 workers, 2 jobs of a key with limit 1, any 1 surprise", jobs=2, endings=("complete",), kinds=ALL, surprises=1, flow=LIMIT),
+    Scene("2 workers, 3 jobs of a key with limit 1, 1 crash", jobs=3, endings=("complete",), kinds=frozenset({"crash"}), surprises=1, flow=LIMIT),
+    Scene("2 workers, 2 jobs of an ordered key, 1 loss or cancellation", jobs=2, endings=("complete", "fail"), kinds=LOSSES, surprises=1, flow=ORDER),
 )  # fmt: skip
 
 SMALL = (
@@ -36,6 +42,15 @@ SMALL = (
         surprises=1,
     ),
     Scene("2 workers, 1 job, 1 failover", kinds=frozenset({"failover"}), endings=("complete", "fail"), surprises=1),
+    Scene(
+        "2 workers, 2 jobs of a key with limit 1, 1 crash",
+        jobs=2,
+        endings=("complete",),
+        kinds=frozenset({"crash"}),
+        surprises=1,
+        flow=LIMIT,
+    ),
+    Scene("2 workers, 2 jobs of an ordered key", jobs=2, endings=("complete", "fail"), flow=ORDER),
 )
 
 # For what is broken: as little as it takes to see it.
@@ -66,3 +81,6 @@ ONE_NAME = Scene("2 processes of one name, 1 job", names=(0, 0), kinds=frozenset
 FAILOVER = Scene("2 workers, 1 job, 1 failover", kinds=frozenset({"failover"}), endings=("complete",), surprises=1)
 TWO_JOBS = Scene("2 workers, 2 jobs", jobs=2, room=2, kinds=frozenset({"timed_out", "stop"}), surprises=1)
 SMALL_APPETITE = Scene("2 workers, 2 jobs, 1 at a time", jobs=2)
+ONE_KEY = Scene("2 workers, 2 jobs of a key with limit 1", jobs=2, endings=("complete",), flow=LIMIT)
+LATE_CLAIM = Scene("2 workers, 3 jobs of a key with limit 1", jobs=3, endings=("complete",), flow=LIMIT)
+IN_ORDER = Scene("2 workers, 2 jobs of an ordered key", jobs=2, endings=("complete", "fail"), flow=ORDER)

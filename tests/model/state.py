@@ -31,6 +31,8 @@ class Job(NamedTuple):
     """Ghost: the handler of this claim has been called, or is about to be."""
     acknowledged: bool = False
     """Ghost: its producer knows that it is stored."""
+    waits: bool = False
+    """Pending, and not due before its retry. Only in an order, where it matters to other jobs."""
 
     @property
     def held(self) -> bool:
@@ -59,6 +61,23 @@ class Item(NamedTuple):
     claim: int
 
 
+class Visit(NamedTuple):
+    """What a claim has done at a flow key in its transaction, unseen by others; but they see its locks."""
+
+    stage: str
+    """begun, locked (the key), marked (held_from is moved), counted, or taken: then only the commit is missing."""
+    began: int
+    """The time at which its transaction began, on the clock that tokens come from."""
+    token: int
+    """The least token that it will give."""
+    saw: int = 0
+    """held_from of the key when it was locked."""
+    mark: int = 0
+    """held_from as the commit will leave it."""
+    room: int = 0
+    taken: tuple[int, ...] = ()
+
+
 class Ask(NamedTuple):
     """A claim on its way to the database; checked: the database has seen who asks, and not yet taken anything."""
 
@@ -67,6 +86,7 @@ class Ask(NamedTuple):
     start: int
     checked: bool = False
     ahead: bool = False
+    visit: Visit | None = None
 
 
 class Reply(NamedTuple):
@@ -126,6 +146,8 @@ class State(NamedTuple):
     surprises: int = 0
     """How many may still happen."""
     replica: Replica | None = None
+    held_from: int = 0
+    """Of the flow key: no job of it is held by a token below this."""
 
 
 Numbered: TypeAlias = Hold | Item
@@ -148,6 +170,13 @@ def items_in(state: State) -> Iterator[Numbered]:
             yield from what.items
 
 
+def visits_in(state: State) -> Iterator[Visit]:
+    """The claims that are at the flow key."""
+    for what in (*(process.ask for process in state.processes), *(late.what for late in state.adrift)):
+        if isinstance(what, Ask) and what.visit:
+            yield what.visit
+
+
 def next_claim(state: State, job: int) -> int:
     held = (item.claim for item in items_in(state) if item.job == job)
     return max([*held, *(jobs[job].claim for jobs in _all_jobs(state))]) + 1
@@ -157,6 +186,20 @@ def latest_token(state: State, job: int) -> int:
     """The clock of the tokens: the largest that was ever given, as far as anything still names it."""
     held = (item.fence for item in items_in(state) if item.job == job)
     return max([*held, *(jobs[job].life.token for jobs in _all_jobs(state))])
+
+
+TICK = 10
+"""Between two times of the clock there is room for tokens that come right after another."""
+
+
+def latest_of_all(state: State) -> int:
+    """The same clock, where the tokens of different jobs are compared."""
+    return max(_tokens_of_all(state))
+
+
+def _tokens_of_all(state: State) -> set[int]:
+    tokens = {state.held_from, *(job.life.token for job in state.jobs), *(item.fence for item in items_in(state))}
+    return tokens.union(*((visit.began, visit.token, visit.saw, visit.mark) for visit in visits_in(state)))
 
 
 def _all_jobs(state: State) -> Iterator[tuple[Job, ...]]:
@@ -188,8 +231,11 @@ def next_boot(state: State, names: tuple[int, ...], name: int) -> int:
 # length come back to the same states, numbers are made small again. Nor does it matter which of two workers is which.
 
 
-def canonical(state: State, names: tuple[int, ...], *, alike: bool) -> State:
-    """The same moment in small numbers, and with workers that are alike in one order."""
+def canonical(state: State, names: tuple[int, ...], *, alike: bool, one_clock: bool = False) -> State:
+    """The same moment in small numbers, and with workers that are alike in one order.
+
+    ``one_clock``: the tokens of different jobs are compared with each other.
+    """
     tokens: list[set[int]] = [{job.life.token for job in same} for same in zip(*_all_jobs(state), strict=True)]
     claims: list[set[int]] = [{0, *(job.claim for job in same)} for same in zip(*_all_jobs(state), strict=True)]
     for item in items_in(state):
@@ -198,8 +244,11 @@ def canonical(state: State, names: tuple[int, ...], *, alike: bool) -> State:
     boots: list[set[int]] = [{0} for _ in state.rows]
     for number, boot in boots_in(state, names):
         boots[names[number]].add(boot)
-    if not (all(map(_dense, boots)) and all(map(_dense, tokens)) and all(map(_dense, claims))):
-        state = _Renumbering(names, boots, tokens, claims).of(state)
+    if one_clock:
+        tokens = [_tokens_of_all(state)] * len(state.jobs)
+    apart = TICK if one_clock else 1
+    if not (all(map(_dense, boots)) and all(_dense(each, apart) for each in tokens) and all(map(_dense, claims))):
+        state = _Renumbering(names, boots, tokens, claims, apart).of(state)
     return _in_order(state) if alike else state
 
 
@@ -218,8 +267,12 @@ def _in_order(state: State) -> State:
 def _swapped(state: State) -> State:
     adrift = tuple(sorted((Adrift(1 - late.process, late.what) for late in state.adrift), key=repr))
     replica = state.replica and Replica(_held_by_the_other(state.replica.jobs), state.replica.rows[::-1])
-    return State(
-        _held_by_the_other(state.jobs), state.processes[::-1], state.rows[::-1], adrift, state.surprises, replica
+    return state._replace(
+        jobs=_held_by_the_other(state.jobs),
+        processes=state.processes[::-1],
+        rows=state.rows[::-1],
+        adrift=adrift,
+        replica=replica,
     )
 
 
@@ -227,21 +280,26 @@ def _held_by_the_other(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     return tuple(job if job.holder == NOBODY else job._replace(holder=1 - job.holder) for job in jobs)
 
 
-def _dense(numbers: set[int]) -> bool:
-    return max(numbers) == len(numbers) - 1
+def _dense(numbers: set[int], apart: int = 1) -> bool:
+    return max(numbers) == (len(numbers) - 1) * apart and (apart == 1 or not any(number % apart for number in numbers))
 
 
-def _ranks(numbers: set[int]) -> dict[int, int]:
-    return {number: rank for rank, number in enumerate(sorted(numbers))}
+def _ranks(numbers: set[int], apart: int = 1) -> dict[int, int]:
+    return {number: rank * apart for rank, number in enumerate(sorted(numbers))}
 
 
 class _Renumbering:
     def __init__(
-        self, names: tuple[int, ...], boots: list[set[int]], tokens: list[set[int]], claims: list[set[int]]
+        self,
+        names: tuple[int, ...],
+        boots: list[set[int]],
+        tokens: list[set[int]],
+        claims: list[set[int]],
+        apart: int,
     ) -> None:
         self._names = names
         self._boots = [_ranks(each) for each in boots]
-        self._tokens = [_ranks(each) for each in tokens]
+        self._tokens = [_ranks(each, apart) for each in tokens]
         self._claims = [_ranks(each) for each in claims]
 
     def of(self, state: State) -> State:
@@ -252,6 +310,7 @@ class _Renumbering:
             tuple(sorted((self._adrift(self._names[late.process], late) for late in state.adrift), key=repr)),
             state.surprises,
             state.replica and Replica(self._jobs(state.replica.jobs), self._rows(state.replica.rows)),
+            self._tokens[0].get(state.held_from, 0),
         )
 
     def _jobs(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
@@ -274,7 +333,13 @@ class _Renumbering:
         return Message(message.verb, tuple(Item(item.job, *self._numbered(item)) for item in message.items))
 
     def _ask(self, name: int, ask: Ask) -> Ask:
-        return ask._replace(boot=self._boots[name][ask.boot])
+        return ask._replace(boot=self._boots[name][ask.boot], visit=ask.visit and self._visit(ask.visit))
+
+    def _visit(self, visit: Visit) -> Visit:
+        clock = self._tokens[0]
+        return visit._replace(
+            began=clock[visit.began], token=clock[visit.token], saw=clock[visit.saw], mark=clock[visit.mark]
+        )
 
     def _row(self, name: int, row: Row) -> Row:
         return Row(self._boots[name][row.boot], row.fresh)

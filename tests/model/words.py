@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.model.explorer import Counterexample
+from tests.model.properties import CLAIMS
 from tests.model.protocol import Action, Protocol
 from tests.model.state import Job
 
@@ -38,6 +39,15 @@ _WORDS = {
     "claim slowly": "The database sees that worker {0} may claim, and has not taken anything yet.",
     "give up asking": "Worker {0} loses the connection of its claim, which goes on in the database.",
     "late claim refused": "A late claim of worker {0} arrives, and is refused.",
+    "due": "The retry of job {0} is due.",
+    "begin claim": "The claim of worker {0} begins in the database.",
+    "lock key": "The claim of worker {0} locks the key.",
+    "read key": "The claim of worker {0} reads the key, and does not lock it.",
+    "pass by": "The claim of worker {0} finds the key locked, and ends with nothing.",
+    "move mark": "The claim of worker {0} moves held_from.",
+    "count": "The claim of worker {0} counts the held jobs of the key, and has room for {1}.",
+    "use count": "The claim of worker {0} counted the held jobs of the key when it began, and has room for {1}.",
+    "take": "The claim of worker {0} takes {1}, and has not committed yet.",
     "late claim slowly": "A late claim of worker {0} arrives, and has not taken anything yet.",
     "beat late": "Worker {0} sends a heartbeat, which is late.",
     "late beat": "A late heartbeat of worker {0} arrives.",
@@ -61,22 +71,27 @@ _WORDS = {
     "claim": "The database gets the claim of worker {0} for {1}, and hands out {2}.",
     "claim unheard": "The database gets the claim of worker {0} for {1}, and hands out {2}; the answer is lost.",
     "late claim": "A late claim of worker {0} for {1} arrives, and is handed out {2}.",
+    "commit": "The claim of worker {0} for {1} commits, and hands out {2}.",
+    "commit unheard": "The claim of worker {0} for {1} commits, and hands out {2}; the answer is lost.",
+    "late commit": "A late claim of worker {0} for {1} commits, and is handed out {2}.",
 }
 _OF_JOBS = frozenset(
     {"enqueue", "enqueue unheard", "enqueue again", "cancel", "retry", "expire", "timed_out", "cancel_overdue"}
-    | {"archive", "sweep stray", "lease_passed"}
+    | {"archive", "sweep stray", "lease_passed", "due"}
 )
 
 
 def trace(protocol: Protocol, found: Counterexample) -> Iterator[str]:
     """The steps, each with what it makes of the jobs."""
-    before = found.beginning.jobs
+    before = found.beginning
     for number, step in enumerate(found.steps, start=1):
         yield f"{number:3}. {sentence(protocol, step.action)}"
-        for place, (old, new) in enumerate(zip(before, step.state.jobs, strict=True)):
+        for place, (old, new) in enumerate(zip(before.jobs, step.state.jobs, strict=True)):
             if _shown(protocol, old) != _shown(protocol, new):
                 yield f"     job {place + 1}: {_shown(protocol, new)}"
-        before = step.state.jobs
+        if before.held_from != step.state.held_from:
+            yield f"     the key: held_from {step.state.held_from}"
+        before = step.state
     yield f"     So {found.wrong}."
 
 
@@ -96,9 +111,11 @@ def _rest(verb: str, rest: Sequence[Any]) -> Iterator[Any]:
     elif verb in ("apply", "apply unheard", "late write"):
         yield rest[0]
         yield _jobs(rest[1])
+    elif verb == "take":
+        yield _jobs(rest) or "nothing"
     elif verb == "attend":
         yield f", and hands back {_jobs(rest[0])}, of which it knows nothing" if rest[0] else ""
-    elif verb in ("claim", "claim unheard", "late claim"):
+    elif verb in CLAIMS:
         yield rest[0]
         yield ", ".join(f"job {job + 1} ({phase})" for job, phase in rest[1]) or "nothing"
     else:
@@ -119,4 +136,5 @@ def _shown(protocol: Protocol, job: Job) -> str:
     held = f" by {_name(protocol, job.holder)}" if job.held else ""
     asked = ", asked to stop" if life.cancel_asked else ""
     ahead = " (started ahead)" if life.ahead else ""
-    return f"{life.status}{ahead}{held}, attempts {life.attempts}, token {life.token}{asked}"
+    waits = ", waits for its retry" if job.waits else ""
+    return f"{life.status}{ahead}{held}, attempts {life.attempts}, token {life.token}{asked}{waits}"
