@@ -148,7 +148,10 @@ def _runs_overlap_only_with_a_reason(evidence: Evidence) -> Iterator[str]:
             if times > 1:
                 yield f"{id}: the claim with token {token} was started {times} times"
         for first, second in itertools.pairwise(starts):
-            if _still_ran(first, second, entries) and (reason := _no_reason(first, second, history[id], evidence)):
+            # A worker that was stopped may begin what it had started ahead after another has begun the job: the older claim is the
+            # one that must have been taken back.
+            older, newer = sorted((first, second), key=lambda entry: entry.token)
+            if _still_ran(first, second, entries) and (reason := _no_reason(older, newer, history[id], evidence)):
                 yield f"{id}: token {second.token} began while token {first.token} ran: {reason}"
 
 
@@ -157,13 +160,13 @@ def _still_ran(first: Entry, second: Entry, entries: Sequence[Entry]) -> bool:
     return any(entry.token == first.token and entry.at > second.at for entry in entries)
 
 
-def _no_reason(first: Entry, second: Entry, history: Sequence[Transition], evidence: Evidence) -> str | None:
+def _no_reason(older: Entry, newer: Entry, history: Sequence[Transition], evidence: Evidence) -> str | None:
     """Why it should have been left alone; None if there was a reason to take the job from it."""
-    claim = next((each for each in history if each.is_claim and each.token == second.token), None)
+    claim = next((each for each in history if each.is_claim and each.token == newer.token), None)
     if claim is None:
         return "nobody has claimed it with that token"
     before = (each for each in history if each.n < claim.n and each.ends_a_hold)
-    taken = next((each for each in before if each.token_before == first.token), None)
+    taken = next((each for each in before if each.token_before == older.token), None)
     if taken is None:
         return "it was never taken back"
     if taken.deadline_at is not None and taken.deadline_at <= taken.at:
