@@ -11,10 +11,12 @@ BEGIN
     ELSIF p_is_set THEN
         UPDATE howdah.types AS t SET settling = '{}' WHERE p_group = ANY (t.groups);
     END IF;
+    -- Both its limit and its rate were reset.
+    DELETE FROM howdah.flow_groups AS g WHERE g.name = p_group AND g.max_running IS NULL AND g.rate IS NULL;
     -- There may be room for more.
     PERFORM howdah.notify_workers(array_agg(t.job_type)) FROM howdah.types AS t
     WHERE t.job_type = p_job_type OR p_group = ANY (t.groups) HAVING count(*) > 0;
 END
 $$;
-COMMENT ON FUNCTION howdah.apply_limit IS 'Makes a limit or a rate that was set apply to jobs that wait already, and wakes workers. Internal.';
+COMMENT ON FUNCTION howdah.apply_limit IS 'Makes a limit or a rate that was set or reset apply to jobs that wait already, and wakes workers. Internal.';
 REVOKE ALL ON FUNCTION howdah.apply_limit FROM PUBLIC;

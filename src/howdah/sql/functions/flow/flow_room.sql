@@ -8,40 +8,41 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 AS $$
 DECLARE
-    v_limit int;
-    v_rate howdah.rate;
-    v_groups text[];
-    v_room int := p_wanted;
+    v_type howdah.types;
+    v_has_rules boolean;
+    v_room int;
     v_held_from bigint;
-    v_is_settled boolean;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'claiming jobs with flow keys needs a READ COMMITTED transaction' USING
             ERRCODE = 'JQ001', HINT = 'A stricter transaction cannot see what others have claimed since it began, and would exceed limits.';
     END IF;
-    SELECT howdah.limit_of_type(t), t.groups, t.settling IS NULL INTO v_limit, v_groups, v_is_settled FROM howdah.types AS t WHERE t.job_type = p_job_type;
-    v_rate := (SELECT howdah.rate_of_type(t) FROM howdah.types AS t WHERE t.job_type = p_job_type);
-    IF v_limit IS NULL AND v_rate IS NULL AND NOT EXISTS (SELECT FROM howdah.flow_groups AS g WHERE g.name = ANY (v_groups)) THEN
+    SELECT * INTO v_type FROM howdah.types AS t WHERE t.job_type = p_job_type;
+    v_has_rules := howdah.limit_of_type(v_type) IS NOT NULL OR howdah.rate_of_type(v_type) IS NOT NULL;
+    IF NOT v_has_rules AND NOT EXISTS (SELECT FROM howdah.flow_groups AS g WHERE g.name = ANY (v_type.groups)) THEN
         RETURN p_wanted;
     END IF;
     BEGIN
-        PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND (v_limit IS NOT NULL OR v_rate IS NOT NULL) FOR NO KEY UPDATE;
-        PERFORM FROM howdah.flow_groups AS g WHERE g.name = ANY (v_groups) ORDER BY g.name FOR NO KEY UPDATE;
+        PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND v_has_rules FOR NO KEY UPDATE;
+        PERFORM FROM howdah.flow_groups AS g WHERE g.name = ANY (v_type.groups) ORDER BY g.name FOR NO KEY UPDATE;
     EXCEPTION
         WHEN lock_not_available THEN
             RETURN 0;
     END;
-    SELECT least(v_room, howdah.limit_of_type(t) - (
-        SELECT count(*) FROM howdah.live AS j
-        WHERE j.job_type = p_job_type AND j.flow_key IS NOT NULL AND j.line IS NULL AND j.status IN ('claimed', 'running') AND j.token >= coalesce(CASE WHEN v_is_settled THEN f.held_from END, 0)
-    ) - (
-        SELECT count(*) FROM howdah.live AS j WHERE j.id = ANY (p_picked) AND j.job_type = p_job_type
-    ))
-    INTO v_room
+    SELECT f.held_from, least(
+        p_wanted,
+        CASE WHEN howdah.limit_of_type(t) IS NOT NULL THEN howdah.limit_of_type(t) - (
+            SELECT count(*) FROM howdah.live AS j
+            WHERE j.job_type = p_job_type AND j.flow_key IS NOT NULL AND j.line IS NULL AND j.status IN ('claimed', 'running')
+                AND j.token >= coalesce(CASE WHEN v_type.settling IS NULL THEN f.held_from END, 0)
+        ) - (
+            SELECT count(*) FROM howdah.live AS j WHERE j.id = ANY (p_picked) AND j.job_type = p_job_type
+        ) END,
+        -- A job costs one token at least.
+        floor(howdah.tokens(howdah.rate_of_type(t), f.full_at) + 0.000001)
+    )
+    INTO v_held_from, v_room
     FROM howdah.types AS t LEFT JOIN howdah.flow_types AS f ON f.job_type = t.job_type WHERE t.job_type = p_job_type;
-    -- A job costs one token at least.
-    SELECT least(v_room, floor(howdah.tokens(howdah.rate_of_type(t), b.full_at) + 0.000001)) INTO v_room
-    FROM howdah.types AS t LEFT JOIN howdah.flow_types AS b ON b.job_type = t.job_type WHERE t.job_type = p_job_type;
     SELECT least(v_room, min(floor(howdah.tokens(g.rate, g.full_at) + 0.000001)), min(g.max_running - (
         SELECT count(*) FROM howdah.types AS t
         LEFT JOIN howdah.flow_types AS f ON f.job_type = t.job_type
@@ -52,9 +53,8 @@ BEGIN
         WHERE j.id = ANY (p_picked) AND g.name = ANY (t.groups)
     )))
     INTO v_room
-    FROM howdah.flow_groups AS g WHERE g.name = ANY (v_groups);
-    SELECT f.held_from INTO v_held_from FROM howdah.flow_types AS f WHERE f.job_type = p_job_type;
-    IF v_is_settled AND random() < 0.06 THEN
+    FROM howdah.flow_groups AS g WHERE g.name = ANY (v_type.groups);
+    IF v_type.settling IS NULL AND random() < 0.06 THEN
         v_held_from := greatest(v_held_from, howdah.held_from_now((
             SELECT min(j.token) FROM howdah.live AS j
             WHERE j.job_type = p_job_type AND j.flow_key IS NOT NULL AND j.line IS NULL AND j.status IN ('claimed', 'running') AND j.token >= coalesce(v_held_from, 0)

@@ -17,7 +17,6 @@ BEGIN
     IF p_group IS NOT NULL THEN
         INSERT INTO howdah.flow_groups (name, max_running) VALUES (p_group, p_running)
         ON CONFLICT (name) DO UPDATE SET max_running = excluded.max_running;
-        DELETE FROM howdah.flow_groups AS g WHERE g.name = p_group AND g.max_running IS NULL AND g.rate IS NULL;
     ELSIF p_flow_key IS NOT NULL THEN
         INSERT INTO howdah.flow_keys (job_type, flow_key, max_running) VALUES (p_job_type, p_flow_key, p_running)
         ON CONFLICT (job_type, flow_key) DO UPDATE SET max_running = excluded.max_running;

@@ -18,7 +18,6 @@ BEGIN
     IF p_group IS NOT NULL THEN
         INSERT INTO howdah.flow_groups (name, rate) VALUES (p_group, v_rate)
         ON CONFLICT (name) DO UPDATE SET rate = excluded.rate, full_at = howdah.without_tokens(excluded.rate, flow_groups.full_at, 0);
-        DELETE FROM howdah.flow_groups AS g WHERE g.name = p_group AND g.max_running IS NULL AND g.rate IS NULL;
     ELSIF p_flow_key IS NOT NULL THEN
         INSERT INTO howdah.flow_keys (job_type, flow_key, rate) VALUES (p_job_type, p_flow_key, v_rate)
         ON CONFLICT (job_type, flow_key) DO UPDATE SET rate = excluded.rate;
