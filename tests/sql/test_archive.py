@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -555,12 +556,19 @@ def test_counts_are_right_whatever_happens_to_jobs_and_segments(
 
 
 def test_counts_are_right_after_everything_has_happened_at_once(queue: JobQueue, db: Db, server_dsn: str) -> None:
-    rounds = 40
-    over = threading.Event()
+    over, rotated = threading.Event(), threading.Event()
+
+    def rounds() -> Iterator[int]:
+        yield from range(40)
+        # A rotation gives way where it does not get its lock at once: on a busy machine it takes several tries.
+        latest = time.monotonic() + 60
+        while not rotated.is_set():
+            assert time.monotonic() < latest, "no rotation got its lock"
+            yield 40
 
     def end_jobs(number: int) -> None:
         with connect(server_dsn) as conn:
-            for _ in range(rounds):
+            for _ in rounds():
                 conn.execute("SELECT enqueue_many(%s, array_fill('{}'::jsonb, ARRAY[5]))", (f"t{number}",))
                 conn.execute(
                     "WITH held AS (SELECT id, token FROM claim('w', ARRAY[%s], 5))"
@@ -571,18 +579,17 @@ def test_counts_are_right_after_everything_has_happened_at_once(queue: JobQueue,
     def take_out(statement: str, seed: int) -> None:
         chance = random.Random(seed)
         with connect(server_dsn) as conn:
-            for _ in range(rounds):
+            for _ in rounds():
                 ended = [row["id"] for row in conn.execute("SELECT id FROM archive ORDER BY id DESC LIMIT 50")]
                 conn.execute(statement.encode(), (chance.sample(ended, min(3, len(ended))),))
 
-    def look_after() -> int:
-        closed = 0
+    def look_after() -> None:
         with connect(server_dsn) as conn:
             while not over.is_set():
-                closed += rotate_at_once(conn)
+                if rotate_at_once(conn):
+                    rotated.set()
                 conn.execute("SELECT compact_counts(1)")
                 conn.execute("SELECT bound_segments()")
-        return closed
 
     with ThreadPoolExecutor(5) as pool:
         caring = pool.submit(look_after)
@@ -597,7 +604,7 @@ def test_counts_are_right_after_everything_has_happened_at_once(queue: JobQueue,
                 each.result()
         finally:
             over.set()
-        assert caring.result() >= 1
+        caring.result()
     assert_counted(queue, db)
 
 
