@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,32 @@ ON_THE_MIDDLE_ONE = {
     f"tests.sql.test_{name}" for name in ("seed", "claim", "flow", "unique", "selection", "migrate", "restore", "roles")
 }
 
+# Without CI, so many of the cases run, spread over all, when the whole suite does: each takes seconds, and they show
+# one behaviour in variants.
+A_CHOICE_OF = {
+    "test_case": 11,
+    "test_root_follows_no_link_out_of_the_home": 3,
+    "test_a_starter_may_be_killed_when": 3,
+    "test_a_run_that_is_ended_by_a_signal_leaves_no_server_behind": 1,
+    "test_what_is_not_understood_in_one_place_spoils_nothing_elsewhere": 3,
+    "test_no_verb_calls_what_is_planted": 2,
+    "test_no_command_calls_what_is_planted": 1,
+    "test_a_child_process_has_its_job_where_the_worker_was_started_without_standard_streams": 2,
+    "test_a_wrong_call_exits_with_2_and_says_what_is_wrong": 4,
+    "test_an_earlier_job_counts_in_the_states_of_the_rule": 5,
+    "test_check_finds_changes_by_hand": 4,
+    "test_not_a_second_is_lost_or_made_up_where_the_clock_changes": 2,
+    "test_every_verb_gives_right_answers": 2,
+    "test_an_enqueue_in_the_callers_session_gives_the_moments_that_are_stored": 4,
+    "test_a_protocol_without_one_of_its_rules_is_refuted": 9,
+    "test_a_missing_fence_is_noticed": 1,
+    "test_the_events_of_one_job_are_found_by_its_id": 2,
+    "test_a_restore_without_some_of_the_data_is_mended": 2,
+    "test_after_a_restore_nothing_differs": 1,
+    "test_batches_are_halved_until_they_pass": 2,
+    "test_readonly_refuses_and_changes_nothing": 2,
+}
+
 EMPTY = (
     "".join(f"DELETE FROM howdah.{table};" for table in TABLES)
     + "INSERT INTO howdah.settings DEFAULT VALUES; UPDATE howdah.clock_mark SET latest = '-infinity'"
@@ -82,8 +109,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.args == config.getini("testpaths") and not os.environ.get("CI"):
+        left_out = _beyond_the_choice(items)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not item.name.endswith(LONG))
+
+
+def _beyond_the_choice(items: list[pytest.Item]) -> set[pytest.Item]:
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        name = item.name.partition("[")[0]
+        if name in A_CHOICE_OF:
+            cases.setdefault(name, []).append(item)
+    chosen = {item for name, some in cases.items() for item in some[:: math.ceil(len(some) / A_CHOICE_OF[name])]}
+    return {item for some in cases.values() for item in some} - chosen
 
 
 def pytest_collection_finish() -> None:

@@ -36,7 +36,14 @@ def clock_skew(stage: Stage) -> None:
     with stage.producing():
         for number in range(stage.scaled(200, 24)):
             stage.enqueue(SPANS[number % len(SPANS)], priority=150)
-        until(lambda: all(has_worked(stage, worker) for worker in skewed), "both have run some of them")
+
+        def have_all_worked() -> bool:
+            # One worker may have taken all that there were, before the other one asked.
+            for job_type in SPANS:
+                stage.enqueue(job_type, priority=150)
+            return all(has_worked(stage, worker) for worker in skewed)
+
+        until(have_all_worked, "both have run some of them")
     stage.fleet.await_drained()
     check_moments(stage, began)
     assert {(job["crashes"], job["interruptions"]) for job in stage.fleet.jobs()} == {(0, 0)}, "somebody seemed dead"

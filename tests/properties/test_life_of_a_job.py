@@ -26,6 +26,7 @@ from psycopg.types.json import Jsonb
 from howdah.db.statements import render, source
 from tests import servers
 from tests.clock import TestClock
+from tests.properties.examples import state_machines
 from tests.properties.model import LEASE, ORDERED, UNREGISTERED_LEASE, Claim, Model, ModelJob
 
 PLAIN_TYPES = ("a", "b")
@@ -56,7 +57,7 @@ WORKER_VERBS = (
     "crash",
     "abandon",
 )
-EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "100"))
+EXAMPLES = state_machines(100)
 
 seconds = st.sampled_from([0, 0, 0, 3, 21, 33, 703]).map(lambda s: timedelta(seconds=s))
 types = st.lists(st.sampled_from(JOB_TYPES), min_size=1, max_size=4)

@@ -20,9 +20,10 @@ from psycopg.rows import dict_row
 
 from tests import servers
 from tests.conftest import Db
+from tests.properties.examples import state_machines
 from tests.sql.holding import Held, hold
 
-EXAMPLES = int(os.environ.get("HOWDAH_STATE_MACHINE_EXAMPLES", "75"))
+EXAMPLES = state_machines(75)
 JOBS, WRITERS = 6, 3
 KINDS = ("event", "log")
 
