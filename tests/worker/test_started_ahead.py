@@ -75,6 +75,34 @@ def test_a_job_that_kills_its_worker_is_found_among_hundreds_that_were_started_w
         assert {job["status"] for job in jobs.values()} == {"completed"}
 
 
+@pytest.mark.parametrize("place", ["on_the_loop", "in_a_thread"])
+def test_a_worker_that_stood_still_begins_nothing_that_has_a_new_owner(
+    place: str, dsn: str, queue: JobQueue, db: Db, tmp_path: Path
+) -> None:
+    name = f"quick_{place}"
+    with Fleet(dsn, tmp_path, "handlers_ahead") as fleet:
+        frozen = fleet.start("frozen", concurrency=SLOTS, threads=SLOTS).await_ready()
+        queue.enqueue_many(name, [{} for _ in range(LEARNED)])
+        fleet.await_drained()
+        with db.transaction():
+            queue.enqueue_many(name, [{"stays": True} for _ in range(SLOTS)], priority=150, conn=db)
+            queue.enqueue_many(name, [{"tells": True} for _ in range(WAITING)], conn=db)
+        until_seen(lambda: fleet.ledger.count("START") == SLOTS, "every slot is taken")
+        frozen.freeze()
+        fleet.ledger.say("finish")
+        fleet.start("other", concurrency=SLOTS, threads=SLOTS)
+        fleet.await_drained()
+
+        def begun() -> int:
+            return fleet.ledger.count("BEGIN", where=lambda entry: entry.worker == "frozen")
+
+        before = begun()
+        frozen.thaw()
+        until_seen(lambda: "declared dead" in frozen.log, "it learns that it was declared dead")
+        assert frozen.stop() == 0
+        assert begun() == before
+
+
 # A line that does not move
 
 

@@ -48,9 +48,6 @@ from howdah.worker.summary import WorkerSummary
 
 log = logging.getLogger("howdah.worker")
 
-FENCE_AT = 0.9
-"""Of the lease: a worker whose heartbeats fail for so long stops its jobs before others may take them."""
-
 NAMED = 5
 """How many jobs a log line names."""
 
@@ -240,8 +237,7 @@ class Worker:
             self.summary.refused = True
             self.stop()
         silence = time.monotonic() - heartbeat.last_success
-        cut_off = silence > self.options.lease * FENCE_AT
-        if cut_off and not dispatcher.fenced:
+        if dispatcher.is_cut_off and not dispatcher.fenced:
             log.error(
                 "no heartbeat has got through for %.1f s (%s): other workers may take this one's jobs, so it lets go of %d",
                 silence,
@@ -250,7 +246,7 @@ class Worker:
                 extra={"event": "fenced"},
             )
             dispatcher.fence()
-        elif dispatcher.fenced and not cut_off:
+        elif dispatcher.fenced and not dispatcher.is_cut_off:
             dispatcher.reopen()
             log.warning("heartbeats get through again: the worker continues", extra={"event": "unfenced"})
 

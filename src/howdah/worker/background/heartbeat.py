@@ -34,6 +34,8 @@ log = logging.getLogger("howdah.worker")
 
 LOOP_LAG = 1.0
 """Seconds that the loop may be blocked before that is logged."""
+FENCE_AT = 0.9
+"""The part of a lease without a heartbeat after which a worker lets go of its jobs: before others may take them."""
 
 
 class Heartbeat:
@@ -98,7 +100,7 @@ class Heartbeat:
 
     def start(self) -> None:
         """Start the heartbeats. The worker is registered under ``incarnation``."""
-        self.last_success = time.monotonic()
+        self._succeeded(time.monotonic())
         self._thread.start()
 
     def stop(self) -> None:
@@ -154,11 +156,16 @@ class Heartbeat:
         changed = None if throughput == stored else throughput
         known = self._database.run(calls.heartbeat(self._context, self._registered, throughput=changed, **pulse), conn)
         self._sent_throughput = throughput if known else None
-        if not known and not self._stop.is_set():
-            self._rejoin(conn)
-        self.last_success = sent
+        if known:
+            self._succeeded(sent)
+        elif not self._stop.is_set():
+            self._rejoin(conn, sent)
 
-    def _rejoin(self, conn: SyncConnection) -> None:
+    def _succeeded(self, sent: float) -> None:
+        self.last_success = sent
+        self._dispatcher.renew(sent + self._lease * FENCE_AT)
+
+    def _rejoin(self, conn: SyncConnection, sent: float) -> None:
         # The same until it is answered: with a new one after a lost reply, this worker would look like another.
         self._next_boot = self._next_boot or uuid.uuid4()
         try:
@@ -167,15 +174,17 @@ class Heartbeat:
             self._loop.call_soon_threadsafe(self._on_replaced)
             raise
         self._registered, self._next_boot = self._next_boot, None
-        self._loop.call_soon_threadsafe(self._on_rejoined, self._registered)
+        self._loop.call_soon_threadsafe(self._on_rejoined, self._registered, sent)
 
-    def _on_rejoined(self, incarnation: uuid.UUID) -> None:
+    def _on_rejoined(self, incarnation: uuid.UUID, sent: float) -> None:
         log.error(
             "this worker was declared dead, and its jobs were taken from it: it has registered again",
             extra={"event": "rejoined"},
         )
         self._dispatcher.forget()
         self.incarnation = incarnation
+        # Not before: until here, what waited to begin had another owner.
+        self._succeeded(sent)
 
     def _on_replaced(self) -> None:
         self._dispatcher.forget()

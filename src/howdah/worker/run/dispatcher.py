@@ -277,7 +277,9 @@ class Dispatcher:
             self._gone(group, job)
 
     def _launch(self, group: SlotGroup, jobs: Sequence[Job], child: Child | None = None, *, noted: bool = True) -> None:
-        if self.closed or (self.suspects.alone and self.suspects.alone != jobs[0].id):
+        # A process that stood still may go on before it learns that its jobs have new owners.
+        is_late = not noted and time.monotonic() > self._services.held_until
+        if self.closed or is_late or (self.suspects.alone and self.suspects.alone != jobs[0].id):
             if child is not None:
                 self._children.put_back(child)
             self._refuse(group, jobs)
@@ -478,6 +480,15 @@ class Dispatcher:
         for job in jobs:
             self.throughput.released(job)
             self._completer.end(job, ending)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether no heartbeat has got through for nearly a lease."""
+        return time.monotonic() > self._services.held_until
+
+    def renew(self, until: float) -> None:
+        """A heartbeat got through: the jobs are held until then, by the monotonic clock."""
+        self._services.held_until = until
 
     def fence(self) -> None:
         """Let go of everything, before other workers may take it."""

@@ -285,7 +285,11 @@ class Invocation:
 
 def _timed(run: Run, arguments: dict[str, Any]) -> Any:
     """Call the handler in its thread."""
-    run.began = began = time.monotonic()
+    began = time.monotonic()
+    if not run.noted and began > run.services.held_until:
+        run.reason = run.reason or "fenced"
+        raise asyncio.CancelledError
+    run.began = began
     try:
         return run.handler.function(**arguments)
     finally:

@@ -62,6 +62,8 @@ class RunServices:
         self.sink = sink
         self.capture_logs = capture_logs
         self.pid = os.getpid()
+        self.held_until = float("inf")
+        """By the monotonic clock: after that, other workers may have the jobs of this one."""
         self._database = database
 
     def check_process(self) -> None:
