@@ -26,8 +26,10 @@ from howdah.db import forks
 from howdah.db.database import Database
 from howdah.db.outage import Backoff, Locked, Outage
 from howdah.errors import DatabaseUnavailable, InvalidOption, LoginRefused
+from howdah.handlers import middleware as middlewares
 from howdah.handlers import resource
 from howdah.handlers.handler import AnyHandler
+from howdah.handlers.middleware import AnyMiddleware
 from howdah.model.failure import describe
 from howdah.standard_streams import open_closed_ones
 from howdah.worker import calls
@@ -41,7 +43,7 @@ from howdah.worker.connection import WorkerConnection
 from howdah.worker.options import WorkerOptions
 from howdah.worker.run import log_capture
 from howdah.worker.run.dispatcher import Dispatcher
-from howdah.worker.run.executor import Middleware
+from howdah.worker.run.thread_lifespan import OpenThreadLifespan, ThreadLifespan
 from howdah.worker.service import Service, happens
 from howdah.worker.shutdown import StopRequests, handled_signals
 from howdah.worker.summary import WorkerSummary
@@ -67,11 +69,13 @@ class Worker:
         handlers: Mapping[str, AnyHandler],
         options: WorkerOptions,
         *,
-        middleware: Sequence[Middleware],
+        middleware: Sequence[AnyMiddleware],
         open_resources: Callable[[contextlib.AsyncExitStack], Awaitable[Resources]],
         prepare: Callable[[], None],
         schedules: Sequence[str] = (),
+        thread_lifespan: OpenThreadLifespan | None = None,
     ) -> None:
+        _warn_of_idle(middleware, handlers.values())
         self.options = options
         self.handlers = _chosen(handlers, options.types)
         self.context = dataclasses.replace(context, worker_id=options.name)
@@ -82,6 +86,7 @@ class Worker:
         self._database = database
         self._middleware = middleware
         self._open_resources = open_resources
+        self._thread_lifespan = thread_lifespan
         self._prepare = prepare
         self._schedules = schedules
         self._stops = StopRequests()
@@ -150,6 +155,7 @@ class Worker:
             self._middleware,
             self.summary,
             self._stops,
+            thread_lifespan=None if self._thread_lifespan is None else ThreadLifespan(self._thread_lifespan),
             begin_child=self.begin_child,
         )
         stack.push_async_callback(self._dispatcher.close)
@@ -325,6 +331,18 @@ async def _whatever_happens(ending: Awaitable[None]) -> None:
     task.result()
     if cancelled:
         raise asyncio.CancelledError
+
+
+def _warn_of_idle(around: Sequence[AnyMiddleware], handlers: Iterable[AnyHandler]) -> None:
+    """Log that plain middleware is never called, because all handlers run on the loop."""
+    _, plain = middlewares.split(around)
+    if plain and all(handler.kind == "async" for handler in handlers):
+        log.warning(
+            "the middleware %s is never called: a plain function runs around handlers in threads and child processes, and"
+            " this queue has none. Make it an async def",
+            ", ".join(getattr(each, "__name__", repr(each)) for each in plain),
+            extra={"event": "idle_middleware"},
+        )
 
 
 def _check_resources(handlers: Iterable[AnyHandler], resources: Resources) -> None:
