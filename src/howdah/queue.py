@@ -528,7 +528,10 @@ class JobQueue:
     # Its end
 
     def close(self) -> None:
-        """Closes the connections. The queue cannot be used afterwards: watchers and waiters get QueueClosed."""
+        """Closes the connections. Watchers and waiters get QueueClosed, and so does every later use.
+
+        ``with queue:`` or ``async with queue:`` opens the queue again.
+        """
         self._close_hub()
         self._database.close()
 
@@ -537,8 +540,16 @@ class JobQueue:
         await asyncio.to_thread(self._close_hub)
         await self._database.aclose()
 
-    def __enter__(self) -> Self:
+    def _reopen(self) -> Self:
+        """Opens the queue again if it was closed: an app may be started twice in one process."""
+        hub = self._hubs.get(os.getpid())
+        if hub is not None and hub.is_closed:
+            del self._hubs[os.getpid()]
+        self._database.reopen()
         return self
+
+    def __enter__(self) -> Self:
+        return self._reopen()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -546,7 +557,7 @@ class JobQueue:
         self.close()
 
     async def __aenter__(self) -> Self:
-        return self
+        return self._reopen()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

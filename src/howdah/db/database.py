@@ -201,6 +201,12 @@ class Database:
         loop, gatherings = asyncio.get_running_loop(), self._own_pools().loop_gatherings
         return gatherings.get(loop) or gatherings.setdefault(loop, LoopGathering(self, loop))
 
+    def reopen(self) -> None:
+        """Allows its use after ``close``. The schema is checked again: another version may have been installed meanwhile."""
+        with self._lock:
+            if self._closed:
+                self._closed, self._ready_dsn = False, None
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
