@@ -296,9 +296,9 @@ class JobQueue:
 
         name: the job type; the function's name if not given.
         priority, max_attempts: the defaults of its jobs; ``enqueue`` can set others.
-        retry: when to try again: ``Exponential()``, ``Fixed(…)``, ``Linear(…)``, ``Immediately()``, a dict of
-            these by exception class, or a function of the job and the exception that returns seconds, or None
-            to give up.
+        retry: when to try again: a list of delays such as ``[1, 10, 60]``, ``Exponential()``, ``Fixed(…)``, ``Linear(…)``,
+            ``Immediately()``, a dict of these by exception class, or a function of the job and the exception that returns
+            seconds, or None to give up. A list means one attempt more than delays, unless max_attempts is given.
         give_up: exception classes after which the job fails for good.
         timeout: how long one attempt may run. expires_in: how long after it is due a job may still be started.
         concurrency: how many of its jobs run at once in one worker.
