@@ -397,7 +397,7 @@ class JobQueue:
         """A worker for this queue's handlers, to be ``run``. Its options, with their defaults:
 
         concurrency=50, threads=10, children=(cores): how many async handlers, sync handlers and child processes
-            run at once. types=None: only jobs of these types.
+            run at once. types=None: only jobs of these types, such as ``["report", "mail.*"]``.
         drain=False: stop when no job is due any more. grace=30: how many seconds running jobs get when it is stopped.
         lease=15, heartbeat=3, sweep=5, poll=1: intervals in seconds.
         fair_share=0: the share of jobs that are claimed by age instead of priority, against starvation.

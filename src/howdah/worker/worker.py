@@ -22,6 +22,7 @@ from typing import Any
 import psycopg
 
 from howdah.checks.context import Context
+from howdah.checks.type_names import matching
 from howdah.db import forks
 from howdah.db.database import Database
 from howdah.db.outage import Backoff, Locked, Outage
@@ -362,7 +363,8 @@ def _chosen(handlers: Mapping[str, AnyHandler], types: Sequence[str] | None) -> 
         return dict(handlers)
     if not types:
         raise InvalidOption("types names no type: leave it out for all that have a handler")
-    unknown = [name for name in types if name not in handlers]
+    chosen = matching(types, handlers)
+    unknown = [name for name in chosen if name not in handlers]
     if unknown:
         raise InvalidOption(f"no handler for {', '.join(unknown)}: there are {', '.join(sorted(handlers))}")
-    return {name: handlers[name] for name in types}
+    return {name: handlers[name] for name in chosen}
