@@ -19,7 +19,7 @@ from howdah.checks.options import Seconds
 from howdah.checks.values import stored_mapping
 from howdah.errors import InvalidOption
 from howdah.handlers.arguments import Arguments, Result
-from howdah.handlers.retry import Retries, RetryRule, retries
+from howdah.handlers.retry import Retries, RetryRule, attempts_of, retries
 from howdah.handlers.unique import UniqueOption, unique_rule
 from howdah.model.job import Job
 from howdah.model.rate import RateOption, parsed_rate
@@ -112,6 +112,7 @@ class Handler(Generic[P, R]):
         self._check_unique()
         self.log_level = None if log_level is None else _level(log_level)
         self.max_events = options.integer(max_events, "max_events", least=0)
+        max_attempts = attempts_of(retry) if max_attempts is None else max_attempts
         self._declared = {
             "priority": None if priority is None else options.integer(priority, "priority"),
             "max_attempts": None if max_attempts is None else options.integer(max_attempts, "max_attempts", least=1),

@@ -21,7 +21,7 @@ from howdah.db.error_mapping import queue_full
 from howdah.db.outage import is_cut_short
 from howdah.db.plan import Begin, Call, GatheredCall, NextItems, PipelinedCall, Plan, Row, call, read
 from howdah.errors import InvalidInput, InvalidItem, InvalidOption
-from howdah.handlers.retry import Policy, as_data
+from howdah.handlers.retry import AnyPolicy, as_data, attempts_of
 from howdah.handlers.unique import Rule, UniqueOption, digest, unique_rule
 from howdah.model.codec import PLAIN, REDACTED
 from howdah.model.ids import new_id
@@ -47,7 +47,7 @@ def enqueue(
     timeout: Seconds | None = None,
     expires_at: datetime | None = None,
     expires_in: Seconds | None = None,
-    retry_policy: Policy | Mapping[str, Any] | None = None,
+    retry_policy: AnyPolicy | None = None,
     meta: Mapping[str, Any] | None = None,
     per: str | int | None = None,
     cost: int | None = None,
@@ -69,7 +69,8 @@ def enqueue(
     timeout: how long one attempt may run.
     expires_at, expires_in: it is not started after this moment, or so long after it is due.
     retry_policy: when to try again after a failure, such as
-        ``Fixed(60)`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type has one.
+        ``Fixed(60)``, ``[1, 10, 60]`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type has one. A
+        list has the delay after each failure; max_attempts is one more than that, if not given.
     meta: tags and trace context, stored beside the data.
     per: its flow key, such as a customer: for order, limits and turns between keys. The handler's ``per`` if not given.
     cost: how many tokens of rates it takes; the type's own, or one, if not given.
@@ -239,7 +240,7 @@ def enqueue_many(
     timeout: Seconds | None = None,
     expires_at: datetime | None = None,
     expires_in: Seconds | None = None,
-    retry_policy: Policy | Mapping[str, Any] | None = None,
+    retry_policy: AnyPolicy | None = None,
     meta: Mapping[str, Any] | None = None,
     per: str | int | Callable[[Any], str | int] | None = None,
     cost: int | None = None,
@@ -424,7 +425,7 @@ def _job_options(
     timeout: Seconds | None,
     expires_at: datetime | None,
     expires_in: Seconds | None,
-    retry_policy: Policy | Mapping[str, Any] | None,
+    retry_policy: AnyPolicy | None,
     meta: Mapping[str, Any] | None,
     cost: int | None,
 ) -> dict[str, Any]:
@@ -434,6 +435,7 @@ def _job_options(
         return {}
     if expires_at is not None and expires_in is not None:
         raise InvalidOption("expires_at and expires_in exclude each other: pass one of them")
+    max_attempts = attempts_of(retry_policy) if max_attempts is None else max_attempts
     given = {
         **options.due(run_at, delay),
         "priority": None if priority is None else options.integer(priority, "priority"),

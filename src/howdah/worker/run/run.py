@@ -15,6 +15,7 @@ from howdah.db.database import Database
 from howdah.db.plan import Plan
 from howdah.errors import QueueClosed
 from howdah.handlers import resource
+from howdah.handlers.middleware import Called
 from howdah.model.claimed_job import data_as_json
 from howdah.model.failure import loggable
 from howdah.model.job import Job, bind
@@ -169,6 +170,21 @@ class Run:
         for name, marker in arguments.resources.items():
             called[name] = resource.find(self.resources, arguments.resource_types[name], marker)
         return called
+
+    @property
+    def called(self) -> Called:
+        """What middleware is called with: the job; for a batch handler, its jobs."""
+        return self.jobs[0] if self.handler.batch is None else self.jobs
+
+    def call_handler(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the function. A forked copy of the worker ends here, before it returns into middleware."""
+        try:
+            value = self.handler.function(**arguments)
+        except BaseException as error:
+            self.end_copy(error)
+            raise
+        self.end_copy()
+        return value
 
     @property
     def label(self) -> str:
