@@ -36,6 +36,7 @@ class AttemptError:
     started_at, at: when it started, and when it ended.
     kind: how it ended: ``"failed"``, ``"crashed"``, ``"worker died"``, ``"timed out"``, …
     error, traceback: what its handler raised, or what the sweep found.
+    exception: the class of what its handler raised, such as ``"builtins.ValueError"``.
     worker: the worker that held the job.
     """
 
@@ -47,6 +48,7 @@ class AttemptError:
     traceback: str | None = dataclasses.field(default=None, repr=False)
     token: int = 0
     started_at: datetime | None = None
+    exception: str | None = None
 
 
 class Tracked(Protocol[Item]):
@@ -414,6 +416,7 @@ def _attempt_error(entry: Any, codec: Codec) -> AttemptError | None:
             written
         ):
             traceback, worker, token = entry.get("traceback"), entry.get("worker"), entry.get("token")
+            exception = entry.get("exception")
             return AttemptError(
                 attempt=attempt,
                 at=at,
@@ -423,6 +426,7 @@ def _attempt_error(entry: Any, codec: Codec) -> AttemptError | None:
                 traceback=decoded_text(traceback, codec) if isinstance(traceback, str) else None,
                 token=token if isinstance(token, int) else 0,
                 started_at=moment_in(entry.get("started_at")),
+                exception=exception if isinstance(exception, str) else None,
             )
     return None
 
