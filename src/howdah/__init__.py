@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from howdah.__about__ import __version__
+from howdah.checks.values import json_default
 from howdah.errors import (
     DatabaseUnavailable,
     DuplicateJob,
@@ -154,6 +155,7 @@ __all__ = [
     "WorkerSummary",
     "WorkerUnknown",
     "__version__",
+    "json_default",
 ]
 
 _LOADED_WHEN_NEEDED = {
