@@ -49,6 +49,7 @@ from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear
 from howdah.handlers.unique import Unique
 from howdah.model.codec import Codec, Unreadable
 from howdah.model.event import Event
+from howdah.model.failed_job import FailedJob
 from howdah.model.job import AttemptError, Job, Status
 from howdah.model.priority import Priority
 from howdah.model.progress import Point, Progress
@@ -88,6 +89,7 @@ __all__ = [
     "Event",
     "Exponential",
     "Fail",
+    "FailedJob",
     "Finding",
     "Fixed",
     "Group",

@@ -328,6 +328,8 @@ class JobQueue:
         log_level: which of its log lines are kept with its jobs: "INFO" and above if not given; None: none.
         max_events: how many events of an attempt are kept, 10,000 if not given; further ones are only counted.
         fail_stalled: an attempt fails when it stops reporting for much longer than its usual interval.
+        on_failure: another handler, or its name. When a job fails for good, a job of it is enqueued in the same transaction,
+            also when the sweep fails it. Its argument ``failed`` is a ``FailedJob``: the id, type, error and data.
         """
         if function is None:
             return functools.partial(self.job, **options)
