@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from howdah.__about__ import __version__
+from howdah.checks.values import json_default
 from howdah.errors import (
     DatabaseUnavailable,
     DuplicateJob,
@@ -48,6 +49,7 @@ from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear
 from howdah.handlers.unique import Unique
 from howdah.model.codec import Codec, Unreadable
 from howdah.model.event import Event
+from howdah.model.failed_job import FailedJob
 from howdah.model.job import AttemptError, Job, Status
 from howdah.model.priority import Priority
 from howdah.model.progress import Point, Progress
@@ -87,6 +89,7 @@ __all__ = [
     "Event",
     "Exponential",
     "Fail",
+    "FailedJob",
     "Finding",
     "Fixed",
     "Group",
@@ -154,6 +157,7 @@ __all__ = [
     "WorkerSummary",
     "WorkerUnknown",
     "__version__",
+    "json_default",
 ]
 
 _LOADED_WHEN_NEEDED = {

@@ -60,6 +60,8 @@ class JobQueue:
         ``./.howdah/`` if not given.
     schema: the schema that holds the queue; ``HOWDAH_SCHEMA``, else ``howdah`` if not given. Each schema is a queue.
     codec: encrypts or compresses what is stored (see ``howdah.Codec``).
+    json_default: a function that converts what JSON does not have, such as datetimes, in data without types; for results,
+        checkpoints and events, too. ``howdah.json_default`` is one. Such values are refused if not given.
     max_payload_bytes: larger data and results are refused.
     pool_size, timeout: how many connections at most, and how many seconds to wait for one.
     worker_id: the name under which ``claim`` holds jobs, if it is not given another.
@@ -85,6 +87,7 @@ class JobQueue:
         worker_id: str | None = None,
         lifespan: Lifespan | None = None,
         thread_lifespan: ThreadLifespan | None = None,
+        json_default: Callable[[Any], Any] | None = None,
     ) -> None:
         self.schema = check_schema_name(configured_schema(schema))
         self.handlers: dict[str, Handler[Any, Any]] = {}
@@ -97,6 +100,7 @@ class JobQueue:
             max_payload_bytes=options.integer(max_payload_bytes, "max_payload_bytes", least=1),
             worker_id=_own_name() if worker_id is None else options.name(worker_id, "worker_id", 100),
             known={},
+            json_default=_function(json_default, "json_default"),
             home=_Home(self),
         )
         self._hubs: dict[int, Hub] = {}
@@ -324,6 +328,8 @@ class JobQueue:
         log_level: which of its log lines are kept with its jobs: "INFO" and above if not given; None: none.
         max_events: how many events of an attempt are kept, 10,000 if not given; further ones are only counted.
         fail_stalled: an attempt fails when it stops reporting for much longer than its usual interval.
+        on_failure: another handler, or its name. When a job fails for good, a job of it is enqueued in the same transaction,
+            also when the sweep fails it. Its argument ``failed`` is a ``FailedJob``: the id, type, error and data.
         """
         if function is None:
             return functools.partial(self.job, **options)
@@ -593,6 +599,12 @@ class _Home:
 
 
 name_verbs(JobQueue)
+
+
+def _function(value: Callable[[Any], Any] | None, option: str) -> Callable[[Any], Any] | None:
+    if value is not None and not callable(value):
+        raise InvalidOption(f"{option} is a function of a value, not {options.shown(value)}")
+    return value
 
 
 def _own_name() -> str:

@@ -202,6 +202,7 @@ def test_child_processes_run_the_hooks_of_the_queue_that_they_import(dsn: str) -
     for job in (first, second):
         result = queue.get(job).result
         assert result["pid"] == result["pid_of_hook"] != os.getpid()
+        assert result["converted"] == "a set"  # by the json_default of the queue
         # One child, so one life of its thread.
         assert (result["session"], result["tenant"], result["lives"]) == (str(job.id), "acme", 1)
     assert queue.get(broken).last_error == "ValueError: through the hook: 'lost'"

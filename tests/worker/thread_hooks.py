@@ -21,7 +21,9 @@ def thread_lifespan(queue: JobQueue) -> Iterator[None]:
     yield
 
 
-queue = JobQueue("host=/nowhere", thread_lifespan=thread_lifespan)
+queue = JobQueue(
+    "host=/nowhere", thread_lifespan=thread_lifespan, json_default=lambda value: f"a {type(value).__name__}"
+)
 
 
 @queue.middleware
@@ -43,16 +45,17 @@ def seen() -> dict[str, Any]:
         "tenant": tenant.get(),
         "pid": os.getpid(),
         "lives": getattr(in_thread, "lives", 0),
+        "converted": {1, 2},
     }
 
 
 @queue.job(process=True)
-def looks() -> dict[str, Any]:
+def looks() -> Any:
     return seen()
 
 
 @queue.job(process=True)
-async def looks_awaited() -> dict[str, Any]:
+async def looks_awaited() -> Any:
     return seen()
 
 

@@ -43,5 +43,7 @@ class Context:
     worker_id: str
     known: dict[str, KnownType]
     """The types that have a handler in this process."""
+    json_default: Callable[[Any], Any] | None = None
+    """Converts values that JSON does not have."""
     home: Home | None = None
     """The queue, for ``wait_for`` and ``value`` of the jobs that the verbs return."""

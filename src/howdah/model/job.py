@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from howdah.errors import NotRunning
 from howdah.model.codec import PLAIN, Codec, Unreadable, decoded, decoded_text
+from howdah.model.failed_job import decoded_data
 from howdah.model.progress import Progress, progress_of
 
 Conflict: TypeAlias = Literal["kept", "replaced", "rescheduled"]
@@ -401,7 +402,7 @@ _STRUCTURES: Final[dict[str, Callable[[Any, Codec], Any]]] = {
 }
 """How the columns become fields whose JSON has a meaning to Howdah."""
 CONVERSIONS: Final = {
-    "data": decoded,
+    "data": decoded_data,
     "result": decoded,
     "resumed": decoded,
     "last_error": decoded_text,

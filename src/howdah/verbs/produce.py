@@ -14,7 +14,7 @@ import psycopg
 from howdah.checks import options
 from howdah.checks.context import Connection, Context
 from howdah.checks.options import Seconds
-from howdah.checks.values import stored_data, stored_mapping
+from howdah.checks.values import plain_json, stored_data, stored_mapping
 from howdah.db.adapters import Ids, JsonTexts
 from howdah.db.batch_size import BatchSize
 from howdah.db.error_mapping import queue_full
@@ -104,6 +104,7 @@ def enqueue(
     # Made here if the call may be repeated. In the caller's transaction the database makes it, and saves a lookup.
     job_id = options.job_id(id) if id is not None else new_id() if conn is None else None
     timeout_for_room = room_timeout_of(room_timeout)
+    data = plain_json(context, data, "data")
     flow_key = _flow_key(context, job_type, data, per)
     stored = stored_data(context, job_type, data)
     step: Call | GatheredCall
@@ -301,13 +302,16 @@ def enqueue_many(
             # There may be more chunks, and keys are sorted within a chunk only.
             yield from call("lock_type_for_bulk", job_type=job_type)
         committed = 0 if chunk_size is None else enqueued
-        data = JsonTexts([_item(context, job_type, item, taken + i, committed) for i, item in enumerate(chunk)])
+        plain = chunk
+        if context.json_default is not None:
+            plain = [_plain_item(context, item, taken + i, committed) for i, item in enumerate(chunk)]
+        data = JsonTexts([_item(context, job_type, item, taken + i, committed) for i, item in enumerate(plain)])
         keys = None if key is None else [_key(key, item, taken + i, committed) for i, item in enumerate(chunk)]
         arguments = {
             "job_type": job_type,
             "data": data,
-            "flow_keys": _flow_keys(context, job_type, chunk, per),
-            "keys": keys if rule is None else _unique_keys(context, rule, chunk, keys),
+            "flow_keys": _flow_keys(context, job_type, chunk if callable(per) else plain, per),
+            "keys": keys if rule is None else _unique_keys(context, rule, plain, keys),
             **({"return_ids": return_ids} if rule is None else {"unique": stored_mapping(rule, "unique")}),
             **shared,
         }
@@ -498,6 +502,13 @@ def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | Asyn
 def _item(context: Context, job_type: str, item: Any, index: int, committed: int) -> Any:
     try:
         return stored_data(context, job_type, item, f"item {index}")
+    except InvalidInput as error:
+        raise _bad_item(error, index, committed) from error
+
+
+def _plain_item(context: Context, item: Any, index: int, committed: int) -> Any:
+    try:
+        return plain_json(context, item, f"item {index}")
     except InvalidInput as error:
         raise _bad_item(error, index, committed) from error
 

@@ -77,6 +77,7 @@ class Worker:
         thread_lifespan: OpenThreadLifespan | None = None,
     ) -> None:
         _warn_of_idle(middleware, handlers.values())
+        _check_on_failure(handlers)
         self.options = options
         self.handlers = _chosen(handlers, options.types)
         self.context = dataclasses.replace(context, worker_id=options.name)
@@ -344,6 +345,14 @@ def _warn_of_idle(around: Sequence[AnyMiddleware], handlers: Iterable[AnyHandler
             ", ".join(getattr(each, "__name__", repr(each)) for each in plain),
             extra={"event": "idle_middleware"},
         )
+
+
+def _check_on_failure(handlers: Mapping[str, AnyHandler]) -> None:
+    """Refuse to start if a handler names one by its type that cannot be its ``on_failure``. A type may have its handler elsewhere."""
+    for handler in handlers.values():
+        other = handlers.get(handler.declaration["on_failure"])
+        if other is not None:
+            other.check_failed_parameter()
 
 
 def _check_resources(handlers: Iterable[AnyHandler], resources: Resources) -> None:

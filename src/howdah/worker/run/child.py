@@ -289,8 +289,9 @@ class _Child:
                 ending = Failed(f"what the handler returned or raised could not be read: {describe(error)}")
             finally:
                 signal.signal(STOP_SIGNAL, signal.SIG_IGN)
-        checked = endings.storable(handler.queue._context, ending)
-        return (ending if isinstance(checked, Completed) else checked), job.id in run.by_handler
+        checked = endings.storable(queue._context, ending)
+        ending = endings.in_json(queue._context, ending) if isinstance(checked, Completed) else checked
+        return ending, job.id in run.by_handler
 
     def _run(self, runner: asyncio.Runner, run: Run) -> Ending:
         (job,) = run.jobs

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from howdah.checks import options
 from howdah.checks.context import Context
-from howdah.checks.values import clean_text, stored_json
+from howdah.checks.values import clean_text, plain_json, stored_json
 from howdah.errors import InvalidInput
 from howdah.handlers.handler import AnyHandler
 from howdah.handlers.outcome import (
@@ -148,6 +148,11 @@ def storable(context: Context, ending: Ending) -> Ending:
         return Failed(f"the handler's result cannot be stored: {error}", give_up=True)
     except Exception as error:  # noqa: BLE001
         return Failed(f"the handler's result cannot be encoded: {describe(error)}", give_up=True)
+
+
+def in_json(context: Context, ending: Ending) -> Ending:
+    """The ending of a child process, for the pipe to its worker."""
+    return Completed(plain_json(context, ending.result, "result")) if isinstance(ending, Completed) else ending
 
 
 # How an ending is counted and logged
