@@ -12,7 +12,7 @@ from typing import Any, Final
 import psycopg
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import stored_data, stored_mapping
 from howdah.db.adapters import Ids, JsonTexts
@@ -24,6 +24,7 @@ from howdah.errors import InvalidInput, InvalidItem, InvalidOption
 from howdah.handlers.retry import Policy, as_data
 from howdah.handlers.unique import Rule, UniqueOption, digest, unique_rule
 from howdah.model.codec import PLAIN, REDACTED
+from howdah.model.connection import Connection
 from howdah.model.ids import new_id
 from howdah.model.job import Conflict, Job
 from howdah.model.results import EnqueuedCount

@@ -25,10 +25,9 @@ def as_psycopg(error: Exception) -> psycopg.Error | None:
     # The last of them is the driver's own, which has all that the server sent.
     source = told[-1]
     state = _sqlstate(source)
-    fields = {field: _field(source, *names) for field, names in _FIELDS.items()}
-    info = {**fields, DiagnosticField.SQLSTATE: state.encode()}
-    message = fields[DiagnosticField.MESSAGE_PRIMARY]
-    return _class_of(state)(message.decode() if message else str(source), info=info)
+    info: dict[int, bytes | None] = {field: _field(source, *names) for field, names in _FIELDS.items()}
+    info[DiagnosticField.SQLSTATE] = state.encode()
+    return _class_of(state)(str(source), info=info)
 
 
 def _class_of(state: str) -> type[psycopg.Error]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import psycopg
+from psycopg import abc
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import Format
 
@@ -56,9 +57,7 @@ def statement(
 def _translated(text: bytes, shapes: tuple[Shape, ...], style: Style) -> str:
     placeholders = _placeholders(style)
     encoding = next(placeholders)
-    expressions = {
-        shape.name: shape.expression("" if shape.type is None else next(placeholders)) for shape in shapes
-    }
+    expressions = {shape.name: shape.expression("" if shape.type is None else next(placeholders)) for shape in shapes}
     inner = text.decode()
     if style == "pyformat":
         inner = inner.replace("%%", "%%%%")
@@ -88,7 +87,7 @@ def _shaped(name: str, value: Any) -> tuple[Shape, str | None]:
     return Shape(name, type_name, is_list=True), json.dumps(texts, ensure_ascii=False)
 
 
-def _list_type(transformer: Transformer, value: list[Any], known: list[Any]) -> str:
+def _list_type(transformer: abc.Transformer, value: list[Any], known: list[Any]) -> str:
     if isinstance(value, Tokens):
         return _type_name(_INT8)
     # Of numbers, the type that holds the largest.
@@ -96,7 +95,7 @@ def _list_type(transformer: Transformer, value: list[Any], known: list[Any]) -> 
     return _dumped(transformer, widest)[0]
 
 
-def _dumped(transformer: Transformer, value: Any) -> tuple[str, str]:
+def _dumped(transformer: abc.Transformer, value: Any) -> tuple[str, str]:
     """The type of a value, and its text: those that psycopg would send."""
     dumper = transformer.get_dumper(value, PyFormat.TEXT)
     data = dumper.dump(value)
