@@ -187,9 +187,10 @@ def test_errors_are_ours_with_the_drivers_as_the_cause_and_others_are_the_driver
         # What is not ours is as the driver raises it.
         caller.begin()
         caller.execute("SET LOCAL statement_timeout = 500")
-        with db.transaction(), pytest.raises(Exception, match="statement timeout") as caught:
+        with db.transaction():
             db.execute("LOCK TABLE live")
-            caller.call(queue, "enqueue_many", "mail", [1])
+            with pytest.raises(Exception, match="statement timeout") as caught:
+                caller.call(queue, "enqueue_many", "mail", [1])
         assert is_drivers(caught.value, caller)
         assert "Nothing was enqueued" in caught.value.__notes__[0]
         caller.rollback()
