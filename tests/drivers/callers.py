@@ -348,6 +348,21 @@ FORMS: dict[str, type[Form]] = {
         DjangoProxy,
     )
 }
+# For tests that take long, without those that differ from another one only in how the connection is made or found.
+DISTINCT = tuple(
+    name
+    for name in FORMS
+    if name
+    not in (
+        "Pipelined",
+        "AsyncpgPool",
+        "AlchemySession",
+        "AlchemyScoped",
+        "AsyncAlchemyScoped",
+        "DjangoAlias",
+        "DjangoProxy",
+    )
+)
 
 
 class Caller:

@@ -37,6 +37,7 @@ from howdah.verbs.produce import BULK_SIZE
 from tests.clock import TestClock
 from tests.conftest import Db
 from tests.drivers.callers import (
+    DISTINCT,
     FORMS,
     AlchemySession,
     AsyncAlchemy,
@@ -53,6 +54,7 @@ from tests.drivers.transcript import transcript
 from tests.worker.in_process import drain
 
 EVERY = pytest.mark.parametrize("name", FORMS)
+EACH = pytest.mark.parametrize("name", DISTINCT)
 ODD_TEXT = "100% %s %(p1)s %% $1 :x ? ::text Jürgen ☃ 𝄞 '\"\\ \\' {NULL,} NULL"
 # What a key may have.
 TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=40)
@@ -104,7 +106,7 @@ def test_a_verb_is_part_of_the_callers_transaction(dsn: str, queue: JobQueue, na
         assert (queue.get(job).status, queue.get(job).result) == ("completed", "done")
 
 
-@EVERY
+@EACH
 def test_every_verb_answers_as_on_psycopg(queue: JobQueue, dsn: str, clock: TestClock, name: str) -> None:
     """Whatever the caller's session has set, and whatever is in the data."""
 
@@ -143,7 +145,7 @@ def test_a_handler_completes_its_job_with_its_effect(
 
 def test_a_kill_between_any_two_statements_leaves_one_effect(queue: JobQueue, dsn: str, db: Db, effects: None) -> None:
     """After the begin, the effect, the completion and the commit."""
-    types = [f"{name}-{step}" for name in FORMS for step in range(1, 5)]
+    types = [f"{name}-{step}" for name in DISTINCT for step in range(1, 5)]
     jobs = {each: queue.enqueue(each) for each in types}
     subprocess.run([sys.executable, "-m", "tests.drivers.killed", dsn, *types], check=True)
     for each, job in jobs.items():
@@ -158,7 +160,7 @@ def test_a_kill_between_any_two_statements_leaves_one_effect(queue: JobQueue, ds
     assert counted(db) == dict.fromkeys(types, 1)
 
 
-@EVERY
+@EACH
 def test_errors_are_ours_with_the_drivers_as_the_cause_and_others_are_the_drivers(
     queue: JobQueue, dsn: str, db: Db, name: str
 ) -> None:
@@ -213,7 +215,7 @@ def is_drivers(error: BaseException | None, caller: Caller) -> bool:
     return type(error).__module__.partition(".")[0] == library
 
 
-@EVERY
+@EACH
 def test_a_lost_connection_is_an_outage(queue: JobQueue, dsn: str, db: Db, name: str) -> None:
     with opened(FORMS[name], dsn) as caller:
         caller.begin()
@@ -323,26 +325,26 @@ def test_what_is_no_connection_is_refused_by_name(queue: JobQueue, dsn: str) -> 
     del connections.databases["sqlite"]
 
 
-@EVERY
-def test_a_connection_for_the_other_form_of_a_verb_is_refused(queue: JobQueue, dsn: str, name: str) -> None:
-    with opened(FORMS[name], dsn) as caller:
-        if FORMS[name].awaited:
-            with pytest.raises(InvalidOption, match=r"which is awaited: use the a… verb, such as aenqueue$"):
-                queue.enqueue("mail", conn=caller.conn)
-        else:
-            with pytest.raises(InvalidOption, match=r"which blocks: use the verb without a…, such as enqueue$"):
-                asyncio.run(queue.aenqueue("mail", conn=caller.conn))
+def test_a_connection_for_the_other_form_of_a_verb_is_refused(queue: JobQueue, dsn: str) -> None:
+    for form in FORMS.values():
+        with opened(form, dsn) as caller:
+            if form.awaited:
+                with pytest.raises(InvalidOption, match=r"which is awaited: use the a… verb, such as aenqueue$"):
+                    queue.enqueue("mail", conn=caller.conn)
+            else:
+                with pytest.raises(InvalidOption, match=r"which blocks: use the verb without a…, such as enqueue$"):
+                    asyncio.run(queue.aenqueue("mail", conn=caller.conn))
 
 
-# In a pipeline, the driver does not know yet what was set.
-@pytest.mark.parametrize("name", [name for name in FORMS if "Pipelined" not in name])
-def test_a_session_in_another_encoding_is_refused(queue: JobQueue, dsn: str, name: str) -> None:
-    with opened(FORMS[name], dsn) as caller:
-        caller.begin()
-        caller.execute("SET client_encoding = 'LATIN1'")
-        with pytest.raises(InvalidOption, match=r"LATIN1.*SET client_encoding"):
-            caller.call(queue, "enqueue", "mail", "é")
-        caller.rollback()
+def test_a_session_in_another_encoding_is_refused(queue: JobQueue, dsn: str) -> None:
+    # In a pipeline, the driver does not know yet what was set.
+    for form in (form for name, form in FORMS.items() if "Pipelined" not in name):
+        with opened(form, dsn) as caller:
+            caller.begin()
+            caller.execute("SET client_encoding = 'LATIN1'")
+            with pytest.raises(InvalidOption, match=r"LATIN1.*SET client_encoding"):
+                caller.call(queue, "enqueue", "mail", "é")
+            caller.rollback()
     assert len(queue.list()) == 0
 
 

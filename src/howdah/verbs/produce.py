@@ -80,6 +80,7 @@ def enqueue(
     debounce: a rule that postpones a pending job like it by so many seconds, and gives it this data.
     throttle: a rule that allows one job like it within so many seconds.
     room_timeout: if the type is full and has ``when_full="wait"``, how many seconds to wait for room, 30 if not given.
+    conn: your own connection, of psycopg, psycopg2, asyncpg, SQLAlchemy or Django: the job is part of its transaction.
 
     Raises QueueFull if as many jobs of the type wait as may (``max_pending``). Within the caller's transaction (``conn=``) it never
     waits for room.

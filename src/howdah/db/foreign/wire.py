@@ -45,7 +45,8 @@ def statement(
     text: bytes, arguments: Mapping[str, Any] | None, style: Style
 ) -> tuple[str, dict[str, str] | tuple[str, ...]]:
     """A statement of ours for a driver, and its parameters: a dict for names, a tuple for numbers."""
-    shaped = [_shaped(name, value) for name, value in (arguments or {}).items()]
+    transformer = Transformer(Adapted)
+    shaped = [_shaped(transformer, name, value) for name, value in (arguments or {}).items()]
     values = ["hex", *(value for _, value in shaped if value is not None)]
     translated = _translated(text, tuple(shape for shape, _ in shaped), style)
     if style == "numeric":
@@ -71,10 +72,9 @@ def _placeholders(style: Style) -> Iterator[str]:
         yield f"${number}" if style == "numeric" else f"%(p{number})s"
 
 
-def _shaped(name: str, value: Any) -> tuple[Shape, str | None]:
+def _shaped(transformer: abc.Transformer, name: str, value: Any) -> tuple[Shape, str | None]:
     if value is None:
         return Shape(name, None, literal="NULL"), None
-    transformer = Transformer(Adapted)
     if not isinstance(value, list):
         type_name, text = _dumped(transformer, value)
         return Shape(name, type_name), text
