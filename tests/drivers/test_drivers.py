@@ -221,8 +221,9 @@ def test_a_lost_connection_is_an_outage(queue: JobQueue, dsn: str, db: Db, name:
         caller.begin()
         caller.call(queue, "enqueue", "mail")
         db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_xid IS NOT NULL")
-        with pytest.raises(DatabaseUnavailable):
-            caller.call(queue, "enqueue", "mail")
+        with pytest.raises(DatabaseUnavailable) as caught:
+            caller.call(queue, "enqueue", "mail", "secret")
+        assert "secret" not in str(caught.value)
         with pytest.raises(Exception):  # noqa: B017, PT011
             caller.commit()
     assert len(queue.list()) == 0
