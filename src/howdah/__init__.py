@@ -48,6 +48,7 @@ from howdah.handlers.resource import Resource
 from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear
 from howdah.handlers.unique import Unique
 from howdah.model.codec import Codec, Unreadable
+from howdah.model.connection import Connection
 from howdah.model.event import Event
 from howdah.model.failed_job import FailedJob
 from howdah.model.job import AttemptError, Job, Status
@@ -81,6 +82,7 @@ __all__ = [
     "Cancel",
     "ChangedCount",
     "Codec",
+    "Connection",
     "DatabaseUnavailable",
     "Diagnosis",
     "DuplicateJob",

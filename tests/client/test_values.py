@@ -397,9 +397,28 @@ def test_a_job_can_be_copied_and_sent(queue: JobQueue, way: Callable[[Job], Job]
 
 TYPING = """
 from typing import assert_type, Any
-from howdah import Job, JobQueue
+import psycopg
+from howdah import Connection, Job, JobQueue
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session, scoped_session
 
 queue = JobQueue("")
+
+def takes(job: Job, conn: psycopg.Connection, session: Session, scoped: scoped_session[Session], of_any_library: Any) -> None:
+    queue.enqueue("mail", conn=conn)
+    queue.enqueue("mail", conn=session)
+    queue.enqueue("mail", conn=scoped)
+    queue.enqueue("mail", conn=of_any_library)
+    queue.enqueue("mail", conn="default")
+    job.complete(conn=session)
+    mine: Connection = session
+    queue.enqueue("mail", conn=5)
+
+async def takes_awaited(job: Job, conn: psycopg.AsyncConnection, session: AsyncSession, other: AsyncConnection) -> None:
+    await queue.aenqueue("mail", conn=conn)
+    await queue.aenqueue("mail", conn=other)
+    await queue.aenqueue("mail", conn=session)
+    await job.acheckpoint(1, conn=session)
 
 @queue.job
 async def on_the_loop(n: int) -> list[str]:
@@ -433,7 +452,7 @@ async def main() -> None:
 """
 
 
-def test_a_type_checker_knows_what_a_value_is(tmp_path: Path) -> None:
+def test_a_type_checker_knows_what_a_value_and_a_connection_is(tmp_path: Path) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text(TYPING, encoding="utf-8")
     checked = subprocess.run(
@@ -443,5 +462,6 @@ def test_a_type_checker_knows_what_a_value_is(tmp_path: Path) -> None:
         check=False,
     )
     errors = [line for line in checked.stdout.splitlines() if ": error:" in line]
-    assert len(errors) == 1, checked.stdout + checked.stderr
-    assert 'has incompatible type "int"; expected "str"' in errors[0]
+    assert len(errors) == 2, checked.stdout + checked.stderr
+    assert 'Argument "conn" has incompatible type "int"' in errors[0]
+    assert 'has incompatible type "int"; expected "str"' in errors[1]

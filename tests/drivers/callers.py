@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
 import django  # type: ignore[import-untyped]
 import psycopg
 import psycopg2  # type: ignore[import-untyped]
@@ -20,6 +21,8 @@ from django.db import connections, transaction  # type: ignore[import-untyped]
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from howdah import Job
 
 if not settings.configured:
     settings.configure(USE_TZ=True, DATABASES={}, INSTALLED_APPS=[])
@@ -79,7 +82,8 @@ class Pipelined(Psycopg):
         self.pipeline.__enter__()
 
     def close(self) -> Any:
-        self.pipeline.__exit__(None, None, None)
+        with suppress(psycopg.OperationalError):
+            self.pipeline.__exit__(None, None, None)
         self.conn.close()
 
 
@@ -101,7 +105,8 @@ class AsyncPipelined(AsyncPsycopg):
         await self.pipeline.__aenter__()
 
     async def close(self) -> Any:
-        await self.pipeline.__aexit__(None, None, None)
+        with suppress(psycopg.OperationalError):
+            await self.pipeline.__aexit__(None, None, None)
         await self.conn.close()
 
 
@@ -141,7 +146,8 @@ class Asyncpg(Form):
     async def undone(self) -> Callable[[], Any]:
         inner = self.conn.transaction()
         await inner.start()
-        return inner.rollback
+        rolled_back: Callable[[], Any] = inner.rollback
+        return rolled_back
 
 
 class AsyncpgPool(Asyncpg):
@@ -174,7 +180,7 @@ class Alchemy(Form):
         self.engine.dispose()
 
     def execute(self, statement: str) -> Any:
-        return self.conn.execute(sa.text(statement))
+        return self.conn.execute(sa.text(statement.replace(":", "\\:")))
 
     def undone(self) -> Callable[[], Any]:
         rolled_back: Callable[[], Any] = self.conn.begin_nested().rollback
@@ -220,7 +226,7 @@ class AsyncAlchemy(Form):
         await self.engine.dispose()
 
     def execute(self, statement: str) -> Any:
-        return self.conn.execute(sa.text(statement))
+        return self.conn.execute(sa.text(statement.replace(":", "\\:")))
 
     async def undone(self) -> Callable[[], Any]:
         rolled_back: Callable[[], Any] = (await self.conn.begin_nested()).rollback
@@ -300,6 +306,23 @@ class DjangoProxy(Django):
         return ConnectionProxy(connections, self.alias)
 
 
+def work(form: Form, verbs_of: Any, job: Job, *, checkpoints: bool = False) -> Iterator[Callable[[], Any]]:
+    """The steps of a handler that completes its job together with its effect."""
+
+    def verb(name: str) -> Callable[..., Any]:
+        method: Callable[..., Any] = getattr(verbs_of, f"a{name}" if form.awaited else name)
+        return method if verbs_of is job else functools.partial(method, job)
+
+    yield form.open
+    yield form.begin
+    yield lambda: form.execute(f"INSERT INTO public.effects VALUES ('{job.job_type}')")
+    if checkpoints:
+        yield lambda: verb("checkpoint")({"n": 1}, conn=form.conn)
+    yield lambda: verb("complete")("done", conn=form.conn)
+    yield form.commit
+    yield form.close
+
+
 FORMS: dict[str, type[Form]] = {
     form.__name__: form
     for form in (
@@ -325,6 +348,21 @@ FORMS: dict[str, type[Form]] = {
         DjangoProxy,
     )
 }
+# For tests that take long, without those that differ from another one only in how the connection is made or found.
+DISTINCT = tuple(
+    name
+    for name in FORMS
+    if name
+    not in (
+        "Pipelined",
+        "AsyncpgPool",
+        "AlchemySession",
+        "AlchemyScoped",
+        "AsyncAlchemyScoped",
+        "DjangoAlias",
+        "DjangoProxy",
+    )
+)
 
 
 class Caller:

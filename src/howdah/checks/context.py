@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
-import psycopg
+from typing import Any
 
 from howdah.model.codec import Codec
 from howdah.model.job import Home
-
-Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -357,7 +357,7 @@ def statement_of(step: Statement, schema: str) -> tuple[bytes, Mapping[str, Any]
 def _check_encoding(conn: SyncConnection | AsyncConnection) -> None:
     encoding = conn.pgconn.parameter_status(b"client_encoding")
     if encoding != b"UTF8":
-        check_encoding(encoding and encoding.decode())
+        check_encoding(None if encoding is None else encoding.decode())
 
 
 def check_encoding(encoding: str | None) -> None:

@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from howdah.errors import NotRunning
 from howdah.model.codec import PLAIN, Codec, Unreadable, decoded, decoded_text
+from howdah.model.connection import Connection
 from howdah.model.failed_job import decoded_data
 from howdah.model.progress import Progress, progress_of
 
@@ -85,13 +86,13 @@ class Attempt(Protocol):
 
     def reporter(self, job: Job) -> Reporter: ...
 
-    def checkpoint(self, job: Job, data: Any, conn: Any) -> None: ...
+    def checkpoint(self, job: Job, data: Any, conn: Connection | None) -> None: ...
 
-    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None: ...
+    async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None: ...
 
-    def complete(self, job: Job, result: Any, conn: Any) -> None: ...
+    def complete(self, job: Job, result: Any, conn: Connection | None) -> None: ...
 
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None: ...
+    async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None: ...
 
 
 class Home(Protocol):
@@ -291,7 +292,7 @@ class Job(Generic[T_co]):
         """Records an event, which watchers see at once, and ``queue.events`` later. Returns at once."""
         self._reporter().event(name, data)
 
-    def checkpoint(self, data: Any, *, conn: Any = None) -> None:
+    def checkpoint(self, data: Any, *, conn: Connection | None = None) -> None:
         """Stores data that the next attempt finds in ``job.resumed``. Returns when it is committed. With ``conn``, it is
         part of the caller's transaction: the work and its checkpoint commit together. Raises LeaseLost.
 
@@ -299,18 +300,18 @@ class Job(Generic[T_co]):
         """
         self._running().checkpoint(self, data, conn)
 
-    async def acheckpoint(self, data: Any, *, conn: Any = None) -> None:
+    async def acheckpoint(self, data: Any, *, conn: Connection | None = None) -> None:
         """``checkpoint``, awaited."""
         await self._running().acheckpoint(self, data, conn)
 
-    def complete(self, result: Any = None, *, conn: Any = None) -> None:
+    def complete(self, result: Any = None, *, conn: Connection | None = None) -> None:
         """Completes the job as part of the caller's transaction on ``conn``: both commit, or neither.
 
         The worker then writes nothing more. Raises LeaseLost if this attempt does not hold the job any more.
         """
         self._running().complete(self, result, conn)
 
-    async def acomplete(self, result: Any = None, *, conn: Any = None) -> None:
+    async def acomplete(self, result: Any = None, *, conn: Connection | None = None) -> None:
         """``complete``, on an async connection."""
         await self._running().acomplete(self, result, conn)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import JobOrId, Seconds
 from howdah.checks.type_names import has_wildcard, matching
 from howdah.checks.values import clean_text, stored_json, stored_text
@@ -17,6 +17,7 @@ from howdah.db.adapters import Ids
 from howdah.db.plan import Pause, Plan, Row, call, read
 from howdah.errors import InvalidOption, JobNotFound, NotPermitted
 from howdah.model.codec import PLAIN
+from howdah.model.connection import Connection
 from howdah.model.job import Job, Status, from_row
 from howdah.model.results import JobPage, PrunedSegment, QueuePosition, Recovered, Stats, TypeStats
 from howdah.model.worker_info import WorkerInfo, worker_info

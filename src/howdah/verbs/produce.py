@@ -12,7 +12,7 @@ from typing import Any, Final
 import psycopg
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import plain_json, stored_data, stored_mapping
 from howdah.db.adapters import Ids, JsonTexts
@@ -24,6 +24,7 @@ from howdah.errors import InvalidInput, InvalidItem, InvalidOption
 from howdah.handlers.retry import AnyPolicy, as_data, attempts_of
 from howdah.handlers.unique import Rule, UniqueOption, digest, unique_rule
 from howdah.model.codec import PLAIN, REDACTED
+from howdah.model.connection import Connection
 from howdah.model.ids import new_id
 from howdah.model.job import Conflict, Job
 from howdah.model.results import EnqueuedCount
@@ -80,6 +81,7 @@ def enqueue(
     debounce: a rule that postpones a pending job like it by so many seconds, and gives it this data.
     throttle: a rule that allows one job like it within so many seconds.
     room_timeout: if the type is full and has ``when_full="wait"``, how many seconds to wait for room, 30 if not given.
+    conn: your own connection, of psycopg, psycopg2, asyncpg, SQLAlchemy or Django: the job is part of its transaction.
 
     Raises QueueFull if as many jobs of the type wait as may (``max_pending``). Within the caller's transaction (``conn=``) it never
     waits for room.

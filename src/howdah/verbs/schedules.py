@@ -14,12 +14,13 @@ from typing import Any, Final
 import psycopg
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import stored_data, stored_mapping
 from howdah.db.plan import Plan, Row, call, read
 from howdah.errors import InvalidOption, ScheduleNotFound
 from howdah.handlers.retry import AnyPolicy, as_data, attempts_of
+from howdah.model.connection import Connection
 from howdah.model.failure import describe
 from howdah.model.job import Job
 from howdah.model.schedule import Missed, Schedule, schedule_of

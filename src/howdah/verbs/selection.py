@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import psycopg
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import clean_text, stored_text
 from howdah.db.batch_size import BatchSize
@@ -24,6 +24,7 @@ from howdah.db.database import Database
 from howdah.db.plan import Plan, Row, call, read
 from howdah.errors import InvalidOption, NotPermitted
 from howdah.model.codec import PLAIN
+from howdah.model.connection import Connection
 from howdah.model.job import Status
 from howdah.model.results import ChangedCount, SelectedCount
 from howdah.verbs.both import Runner, both, name_verbs

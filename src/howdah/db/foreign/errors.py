@@ -19,16 +19,17 @@ _FIELDS: Final = {
 
 def as_psycopg(error: Exception) -> psycopg.Error | None:
     """The same error of psycopg; None if it is not about the database, and so the caller's."""
-    told = [each for each in _causes(error) if _sqlstate(each)]
-    if not told:
-        return psycopg.OperationalError(str(error)) if any(map(_is_loss, _causes(error))) else None
-    # The last of them is the driver's own, which has all that the server sent.
-    source = told[-1]
+    causes = [each for each in _causes(error) if _sqlstate(each) or _is_loss(each)]
+    if not causes:
+        return None
+    # The last of them is the driver's own: it has all that the server sent, and no more. The text of SQLAlchemy's has the parameters.
+    source = causes[-1]
+    if not _sqlstate(source):
+        return psycopg.OperationalError(str(source))
     state = _sqlstate(source)
-    fields = {field: _field(source, *names) for field, names in _FIELDS.items()}
-    info = {**fields, DiagnosticField.SQLSTATE: state.encode()}
-    message = fields[DiagnosticField.MESSAGE_PRIMARY]
-    return _class_of(state)(message.decode() if message else str(source), info=info)
+    info: dict[int, bytes | None] = {field: _field(source, *names) for field, names in _FIELDS.items()}
+    info[DiagnosticField.SQLSTATE] = state.encode()
+    return _class_of(state)(str(source), info=info)
 
 
 def _class_of(state: str) -> type[psycopg.Error]:

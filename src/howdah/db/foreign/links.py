@@ -6,7 +6,7 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from howdah.db.foreign.wire import Style
 from howdah.db.session import check_encoding
@@ -21,32 +21,36 @@ WANTED: Final = (
 
 # The begin and the two ends of a transaction of our own, and those of a part of the caller's.
 _BEGIN: Final = {True: "BEGIN", False: "SAVEPOINT howdah"}
-_COMMIT: Final = {True: "COMMIT", False: "RELEASE SAVEPOINT howdah"}
-_ROLLBACK: Final = {True: "ROLLBACK", False: "ROLLBACK TO SAVEPOINT howdah; RELEASE SAVEPOINT howdah"}
+_COMMIT: Final = {True: ("COMMIT",), False: ("RELEASE SAVEPOINT howdah",)}
+_ROLLBACK: Final = {True: ("ROLLBACK",), False: ("ROLLBACK TO SAVEPOINT howdah", "RELEASE SAVEPOINT howdah")}
 
 
-class Link(Protocol):
+class Link:
     """A connection of one driver. If it is awaited, so is what its methods return."""
 
-    is_awaited: bool
-
-    def style(self) -> Any:
-        """How it writes placeholders. Raises InvalidOption if the connection cannot be used."""
-
-    def fetch(self, statement: str, parameters: Parameters) -> Any:
-        """The rows of a statement."""
-
-    def begin(self) -> Any:
-        """Begins a part of the caller's transaction that can be undone, or a transaction if there is none. Returns what ends it."""
-
-    def end(self, begun: Any, *, commits: bool) -> Any: ...
-
-
-class Psycopg2:
-    is_awaited: ClassVar = False
+    is_awaited: ClassVar[bool]
 
     def __init__(self, conn: Any) -> None:
         self._conn = conn
+
+    def style(self) -> Any:
+        """How it writes placeholders. Raises InvalidOption if the connection cannot be used."""
+        raise NotImplementedError
+
+    def fetch(self, statement: str, parameters: Parameters) -> Any:
+        """The rows of a statement."""
+        raise NotImplementedError
+
+    def begin(self) -> Any:
+        """Begins a part of the caller's transaction that can be undone, or a transaction if there is none. Returns what ends it."""
+        raise NotImplementedError
+
+    def end(self, begun: Any, *, commits: bool) -> Any:
+        raise NotImplementedError
+
+
+class Psycopg2(Link):
+    is_awaited = False
 
     def style(self) -> Style:
         _check_encoding_of(self._conn)
@@ -60,12 +64,13 @@ class Psycopg2:
 
     def begin(self) -> bool:
         # Without autocommit, the driver has begun the caller's transaction before the savepoint.
-        is_own = self._conn.autocommit and not self._conn.get_transaction_status()
+        is_own = self._conn.autocommit and not _is_in_transaction(self._conn)
         self._execute(_BEGIN[is_own])
         return is_own
 
     def end(self, begun: bool, *, commits: bool) -> None:
-        self._execute((_COMMIT if commits else _ROLLBACK)[begun])
+        for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
+            self._execute(statement)
 
     def _execute(self, statement: str) -> None:
         with self._cursor() as cursor:
@@ -76,14 +81,11 @@ class Psycopg2:
         return self._conn.cursor(cursor_factory=importlib.import_module("psycopg2.extensions").cursor)
 
 
-class Asyncpg:
-    is_awaited: ClassVar = True
-
-    def __init__(self, conn: Any) -> None:
-        self._conn = conn
+class Asyncpg(Link):
+    is_awaited = True
 
     async def style(self) -> Style:
-        check_encoding(self._conn.get_settings().client_encoding)
+        _check_encoding_of(self._conn)
         return "numeric"
 
     async def fetch(self, statement: str, parameters: Parameters) -> Sequence[Any]:
@@ -92,27 +94,25 @@ class Asyncpg:
 
     async def begin(self) -> bool:
         # By statements: its transaction() refuses a transaction that the caller began by one.
-        is_own = not self._conn.is_in_transaction()
+        is_own = not _is_in_transaction(self._conn)
         await self._conn.execute(_BEGIN[is_own])
         return is_own
 
     async def end(self, begun: bool, *, commits: bool) -> None:
-        await self._conn.execute((_COMMIT if commits else _ROLLBACK)[begun])
+        for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
+            await self._conn.execute(statement)
 
 
-class Alchemy:
+class Alchemy(Link):
     """A Connection or a Session of SQLAlchemy. Never what is below: on asyncpg, its transaction begins with its first statement."""
 
-    is_awaited: ClassVar = False
+    is_awaited = False
     _styles: ClassVar[dict[str, Style]] = {
         "psycopg": "pyformat",
         "psycopg_async": "pyformat",
         "psycopg2": "pyformat",
         "asyncpg": "numeric",
     }
-
-    def __init__(self, conn: Any) -> None:
-        self._conn = conn
 
     def style(self) -> Style:
         connection = self._connection()
@@ -131,28 +131,27 @@ class Alchemy:
 
     def begin(self) -> Any:
         connection = self._connection()
-        if connection.connection.dbapi_connection.autocommit and not connection.in_nested_transaction():
-            connection.exec_driver_sql(_BEGIN[True])
-            return None
-        return connection.begin_nested()
+        if not connection.connection.dbapi_connection.autocommit:
+            return connection.begin_nested()
+        is_own = not _is_in_transaction(connection.connection.driver_connection)
+        connection.exec_driver_sql(_BEGIN[is_own])
+        return is_own
 
     def end(self, begun: Any, *, commits: bool) -> None:
-        if begun is None:
-            self._connection().exec_driver_sql((_COMMIT if commits else _ROLLBACK)[True])
-        else:
+        if not isinstance(begun, bool):
             (begun.commit if commits else begun.rollback)()
+            return
+        for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
+            self._connection().exec_driver_sql(statement)
 
     def _connection(self) -> Any:
         return self._conn if hasattr(self._conn, "exec_driver_sql") else self._conn.connection()
 
 
-class AsyncAlchemy:
+class AsyncAlchemy(Link):
     """An AsyncConnection or an AsyncSession of SQLAlchemy: the same, in its way to await what blocks."""
 
-    is_awaited: ClassVar = True
-
-    def __init__(self, conn: Any) -> None:
-        self._conn = conn
+    is_awaited = True
 
     async def style(self) -> Any:
         return await self._run(lambda link: link.style())
@@ -170,13 +169,10 @@ class AsyncAlchemy:
         return await self._conn.run_sync(lambda conn: operation(Alchemy(conn)))
 
 
-class Django:
+class Django(Link):
     """A connection of Django. Never what is below: it is None when closed, and knows nothing of Django's wrappers."""
 
-    is_awaited: ClassVar = False
-
-    def __init__(self, conn: Any) -> None:
-        self._conn = conn
+    is_awaited = False
 
     def style(self) -> Style:
         vendor = getattr(self._conn, "vendor", None)
@@ -231,15 +227,20 @@ def link_to(conn: Any, *, awaited: bool) -> Link:
     native = next((_NATIVE[each] for each in classes if each in _NATIVE), None)
     is_awaited = native if kind is None else kind.is_awaited
     if is_awaited is not None and is_awaited != awaited:
-        form = "is awaited: use the a… verb, such as aenqueue" if is_awaited else "blocks: use the verb without a…, such as enqueue"
+        form = (
+            "is awaited: use the a… verb, such as aenqueue"
+            if is_awaited
+            else "blocks: use the verb without a…, such as enqueue"
+        )
         raise InvalidOption(f"conn is {_named(conn)}, which {form}")
     if kind is None:
         raise InvalidOption(f"conn is {_named(conn)}, which is no connection that Howdah knows: {WANTED}")
-    return kind(conn)  # type: ignore[call-arg]
+    return kind(conn)
 
 
 def _classes(conn: object) -> list[str]:
-    return [f"{each.__module__}.{each.__qualname__}" for each in type(conn).__mro__]
+    # A proxy of a tracer, or a lazy object, has the class of what it stands for.
+    return [f"{each.__module__}.{each.__qualname__}" for each in (*type(conn).__mro__, *conn.__class__.__mro__)]
 
 
 def _named(conn: object) -> str:
@@ -252,16 +253,25 @@ def _by_alias(alias: str) -> Any:
     shown = repr(alias) if re.fullmatch(r"\w[\w.-]{0,62}", alias) else "a text"
     django = sys.modules.get("django.db")
     if django is None:
-        raise InvalidOption(f"conn is {shown}. A text is the alias of a database of Django, which is not imported here: {WANTED}")
+        raise InvalidOption(
+            f"conn is {shown}. A text is the alias of a database of Django, which is not imported here: {WANTED}"
+        )
     if alias not in django.connections:
         known = ", ".join(map(repr, django.connections)) or "none"
-        raise InvalidOption(f"conn is {shown}, which is no alias in Django's DATABASES: it has {known}. Otherwise {WANTED}")
+        raise InvalidOption(
+            f"conn is {shown}, which is no alias in Django's DATABASES: it has {known}. Otherwise {WANTED}"
+        )
     return django.connections[alias]
 
 
+# Of a connection of psycopg, psycopg2 or asyncpg itself; it may be the one below SQLAlchemy's or Django's.
+
+
 def _check_encoding_of(conn: Any) -> None:
-    """Of a connection of psycopg or psycopg2, or of asyncpg below SQLAlchemy."""
-    if hasattr(conn, "get_settings"):
-        check_encoding(conn.get_settings().client_encoding)
-    else:
-        check_encoding(conn.info.parameter_status("client_encoding"))
+    settings = getattr(conn, "get_settings", None)
+    check_encoding(settings().client_encoding if settings else conn.info.parameter_status("client_encoding"))
+
+
+def _is_in_transaction(conn: Any) -> bool:
+    asked = getattr(conn, "is_in_transaction", None)
+    return bool(asked() if asked else conn.info.transaction_status)

@@ -76,7 +76,7 @@ class _Session:
 
     def run(self, plan: Plan[R]) -> Generator[Operation, Any, R]:
         try:
-            self._style = yield self._link.style
+            self._style = yield from self._sent(self._link.style)
             result = yield from self._steps(plan)
             yield from self._end(commits=True)
         except GeneratorExit:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import psycopg
+from psycopg import abc
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import Format
 
@@ -44,7 +45,8 @@ def statement(
     text: bytes, arguments: Mapping[str, Any] | None, style: Style
 ) -> tuple[str, dict[str, str] | tuple[str, ...]]:
     """A statement of ours for a driver, and its parameters: a dict for names, a tuple for numbers."""
-    shaped = [_shaped(name, value) for name, value in (arguments or {}).items()]
+    transformer = Transformer(Adapted)
+    shaped = [_shaped(transformer, name, value) for name, value in (arguments or {}).items()]
     values = ["hex", *(value for _, value in shaped if value is not None)]
     translated = _translated(text, tuple(shape for shape, _ in shaped), style)
     if style == "numeric":
@@ -56,9 +58,7 @@ def statement(
 def _translated(text: bytes, shapes: tuple[Shape, ...], style: Style) -> str:
     placeholders = _placeholders(style)
     encoding = next(placeholders)
-    expressions = {
-        shape.name: shape.expression("" if shape.type is None else next(placeholders)) for shape in shapes
-    }
+    expressions = {shape.name: shape.expression("" if shape.type is None else next(placeholders)) for shape in shapes}
     inner = text.decode()
     if style == "pyformat":
         inner = inner.replace("%%", "%%%%")
@@ -72,10 +72,9 @@ def _placeholders(style: Style) -> Iterator[str]:
         yield f"${number}" if style == "numeric" else f"%(p{number})s"
 
 
-def _shaped(name: str, value: Any) -> tuple[Shape, str | None]:
+def _shaped(transformer: abc.Transformer, name: str, value: Any) -> tuple[Shape, str | None]:
     if value is None:
         return Shape(name, None, literal="NULL"), None
-    transformer = Transformer(Adapted)
     if not isinstance(value, list):
         type_name, text = _dumped(transformer, value)
         return Shape(name, type_name), text
@@ -88,7 +87,7 @@ def _shaped(name: str, value: Any) -> tuple[Shape, str | None]:
     return Shape(name, type_name, is_list=True), json.dumps(texts, ensure_ascii=False)
 
 
-def _list_type(transformer: Transformer, value: list[Any], known: list[Any]) -> str:
+def _list_type(transformer: abc.Transformer, value: list[Any], known: list[Any]) -> str:
     if isinstance(value, Tokens):
         return _type_name(_INT8)
     # Of numbers, the type that holds the largest.
@@ -96,7 +95,7 @@ def _list_type(transformer: Transformer, value: list[Any], known: list[Any]) -> 
     return _dumped(transformer, widest)[0]
 
 
-def _dumped(transformer: Transformer, value: Any) -> tuple[str, str]:
+def _dumped(transformer: abc.Transformer, value: Any) -> tuple[str, str]:
     """The type of a value, and its text: those that psycopg would send."""
     dumper = transformer.get_dumper(value, PyFormat.TEXT)
     data = dumper.dump(value)

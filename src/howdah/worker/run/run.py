@@ -17,6 +17,7 @@ from howdah.errors import QueueClosed
 from howdah.handlers import resource
 from howdah.handlers.middleware import Called
 from howdah.model.claimed_job import data_as_json
+from howdah.model.connection import Connection
 from howdah.model.failure import loggable
 from howdah.model.job import Job, bind
 from howdah.verbs import claims as verbs
@@ -72,28 +73,28 @@ class RunServices:
                 "this is a forked copy of the worker: end it by os._exit(), and use the job in the original"
             )
 
-    def complete(self, job: Job, result: Any, conn: Any) -> None:
+    def complete(self, job: Job, result: Any, conn: Connection | None) -> None:
         self._database.run(verbs.complete(self.context, job, result), conn)
 
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+    async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None:
         await self._database.arun(verbs.complete(self.context, job, result), conn)
 
-    def write_rest(self, tracker: Tracker, conn: Any) -> None:
+    def write_rest(self, tracker: Tracker, conn: Connection | None) -> None:
         try:
             self._database.run(self.sink.rest(tracker), conn)
         except Exception as error:  # noqa: BLE001
             _warn_of_the_rest(tracker, error)
 
-    async def awrite_rest(self, tracker: Tracker, conn: Any) -> None:
+    async def awrite_rest(self, tracker: Tracker, conn: Connection | None) -> None:
         try:
             await self._database.arun(self.sink.rest(tracker), conn)
         except Exception as error:  # noqa: BLE001
             _warn_of_the_rest(tracker, error)
 
-    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
+    def checkpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         self._database.run(verbs.checkpoint(self.context, job, data), conn)
 
-    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
+    async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         await self._database.arun(verbs.checkpoint(self.context, job, data), conn)
 
 
@@ -251,21 +252,21 @@ class Run:
                 tracker.close()
         return tracker
 
-    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
+    def checkpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         self.services.check_process()
         # The next attempt continues after these reports, and does not repeat them.
         if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
         self.services.checkpoint(job, data, conn)
 
-    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
+    async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         self.services.check_process()
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.services.sink.aflush(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
         await self.services.acheckpoint(job, data, conn)
 
-    def complete(self, job: Job, result: Any, conn: Any) -> None:
+    def complete(self, job: Job, result: Any, conn: Connection | None) -> None:
         self.services.check_process()
         # The database refuses reports of a job that has ended.
         if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=True):
@@ -273,7 +274,7 @@ class Run:
         self.services.complete(job, result, conn)
         self.by_handler.add(job.id)
 
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+    async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None:
         self.services.check_process()
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.services.sink.aflush(tracker, ends=True):
