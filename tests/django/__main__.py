@@ -17,9 +17,10 @@ def main() -> int:
     with contextlib.nullcontext(given) if given else temporary_server() as dsn:
         os.environ["HOWDAH_DJANGO_DSN"] = dsn
         os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django.settings"
-        import django
         from django.conf import settings
         from django.test.utils import get_runner
+
+        import django
 
         django.setup()
         names = [f"tests.django.checklist.{name}" for name in sys.argv[1:]] or ["tests.django.checklist"]

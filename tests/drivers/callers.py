@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import asyncpg  # type: ignore[import-untyped]
-import django  # type: ignore[import-untyped]
 import psycopg
 import psycopg2  # type: ignore[import-untyped]
 import psycopg2.extras  # type: ignore[import-untyped]
@@ -22,6 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+import django  # type: ignore[import-untyped]
 from howdah import Job
 
 if not settings.configured:

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
@@ -19,6 +18,7 @@ from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.text import Truncator
 
+from django import forms
 from howdah.django import registry
 from howdah.django.backend import HowdahBackend
 from howdah.django.framework import TASK_MAX_PRIORITY, TASK_MIN_PRIORITY, task_backends
@@ -108,7 +108,16 @@ class TaskFilter(RecentFilter):
 
 @admin.register(Job)
 class JobAdmin(admin.ModelAdmin):
-    list_display = ("task_name", "job_type", "status", "shown_progress", "attempt", "django_priority", "created_at", "error")
+    list_display = (
+        "task_name",
+        "job_type",
+        "status",
+        "shown_progress",
+        "attempt",
+        "django_priority",
+        "created_at",
+        "error",
+    )
     list_filter = ("status", QueueFilter, TaskFilter)
     search_fields = ("id",)
     search_help_text = "The id of a job"
@@ -182,7 +191,9 @@ class JobAdmin(admin.ModelAdmin):
             hint = f"a whole number from {TASK_MIN_PRIORITY} to {TASK_MAX_PRIORITY}"
             self.message_user(request, f"Nothing was changed: the priority is {hint}.", messages.ERROR)
             return
-        self._each(request, jobs, "changed", lambda queue, **job: queue.reprioritise(**job, priority=PRIORITY + priority))
+        self._each(
+            request, jobs, "changed", lambda queue, **job: queue.reprioritise(**job, priority=PRIORITY + priority)
+        )
 
     def _each(self, request: Any, jobs: Any, done: str, change: Callable[..., Any]) -> None:
         """Changes jobs one by one, and says how many."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 from django.apps import AppConfig
 from django.core import checks as django_checks

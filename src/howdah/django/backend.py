@@ -209,10 +209,12 @@ class HowdahBackend(BaseTaskBackend):
         """Registers the handler of a Django queue."""
         given = dict(self.options.get("queues", {}).get(name, {}))
         if unknown := given.keys() - set(QUEUE_OPTIONS):
-            raise InvalidOption(f"the queue {name!r} has the options {_listed(unknown)}; there are {_listed(QUEUE_OPTIONS)}")
+            raise InvalidOption(
+                f"the queue {name!r} has the options {_listed(unknown)}; there are {_listed(QUEUE_OPTIONS)}"
+            )
         if "per" in given:
             # The key comes with each job. What has none shares one.
-            given["per"] = (lambda data: "") if given["per"] else None
+            given["per"] = (lambda _: "") if given["per"] else None
         queue.job(name=name, **given)(run.handler(self.alias))
 
     def worker(self, *, queues: Sequence[str] | None = None, **options: Any) -> Worker:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
-from django.core.checks import CheckMessage, Error, Warning
+from django.core import checks as messages
+from django.core.checks import CheckMessage, Error
 from django.db import connections, router
 
 from howdah.db import migrate
@@ -46,7 +47,7 @@ def of_backend(backend: HowdahBackend) -> Iterator[CheckMessage]:
     except (InvalidInput, ImportError) as error:
         yield Error(f"{named}: {error}.", hint="Correct its QUEUES or OPTIONS.", id="howdah.E003")
     if others := _other_databases(backend.database):
-        yield Warning(
+        yield messages.Warning(
             f"{named} is in the database {backend.database!r}, and models are written to {', '.join(map(repr, others))}: a task"
             " that is enqueued with a change there is not in the same transaction.",
             hint="If the change is rolled back, the task runs all the same. Keep jobs in the database of the models, or enqueue in"
@@ -65,7 +66,7 @@ def check_app(app_configs: Sequence[Any] | None = None, **kwargs: Any) -> list[C
     """What no backend can ask for itself."""
     if IS_BACKPORT and not apps.is_installed("django_tasks"):
         return [
-            Warning(
+            messages.Warning(
                 "The app django_tasks is not installed, so the checks of task backends and the logs of tasks are missing.",
                 hint='Add "django_tasks" to INSTALLED_APPS.',
                 id="howdah.W002",
@@ -83,7 +84,7 @@ def check_schema(databases: Sequence[str] | None = None, **kwargs: Any) -> list[
             with queue._database.connect(queue.dsn) as conn:
                 queue._database.run(migrate.check_version(queue.schema), conn)
         except HowdahError as error:
-            found.append(Warning(f"{error}.", hint="Run: manage.py migrate", id="howdah.W003"))
+            found.append(messages.Warning(f"{error}.", hint="Run: manage.py migrate", id="howdah.W003"))
     return found
 
 

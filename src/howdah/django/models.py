@@ -58,7 +58,9 @@ class Job(models.Model):
             found = self.data.get("task")
         return str(found or self.job_type)
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        raise TypeError("jobs are not saved by the ORM: use the verbs of the queue, such as backend.queue.retry(job.id)")
+    def save(self, *_: Any, **__: Any) -> None:
+        raise TypeError(
+            "jobs are not saved by the ORM: use the verbs of the queue, such as backend.queue.retry(job.id)"
+        )
 
-    delete = save  # type: ignore[assignment]
+    delete = save

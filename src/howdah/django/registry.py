@@ -36,9 +36,7 @@ def paths() -> list[str]:
 def add_schedule(schedule: Mapping[str, Any]) -> None:
     known = _schedules.get(schedule["name"])
     if known is not None and known["task"].module_path != schedule["task"].module_path:
-        raise InvalidOption(
-            f"there are two schedules {schedule['name']!r} in the code: give one of them another name="
-        )
+        raise InvalidOption(f"there are two schedules {schedule['name']!r} in the code: give one of them another name=")
     _schedules[schedule["name"]] = schedule
 
 

@@ -87,7 +87,9 @@ class _Pending:
     def __init__(self, alias: str, queues: Sequence[str] | None) -> None:
         self.backend = task_backends[alias]
         if not hasattr(self.backend, "queue"):
-            raise InvalidOption(f"TASKS[{alias!r}] is {type(self.backend).__name__}, which has no jobs: use HowdahBackend")
+            raise InvalidOption(
+                f"TASKS[{alias!r}] is {type(self.backend).__name__}, which has no jobs: use HowdahBackend"
+            )
         self.queue: JobQueue = self.backend.queue
         self.conn = connections[self.backend.database]
         self.types = list(self.queue.handlers) if queues is None else options.job_types(queues)
@@ -97,7 +99,9 @@ class _Pending:
 
     def advance(self, by: Seconds) -> None:
         if not self.conn.in_atomic_block:
-            raise InvalidOption("advance= changes the clock until the transaction ends, and none is open: use it in a TestCase")
+            raise InvalidOption(
+                "advance= changes the clock until the transaction ends, and none is open: use it in a TestCase"
+            )
         now: datetime = self.run(call("clock"))[0]["clock"]
         # A function definition has no parameters.
         moment = sql.Literal(now + options.span(by, "advance")).as_string(None)

@@ -13,9 +13,11 @@ from howdah.django.framework import IS_BACKPORT
 from tests.django.app.models import Note
 
 if IS_BACKPORT:
-    from django_tasks import task as django_task
+    import django_tasks as django_framework
 else:
-    from django.tasks import task as django_task
+    import django.tasks as django_framework
+
+django_task = django_framework.task
 
 barrier = threading.Barrier(4)
 

@@ -35,7 +35,11 @@ class Command(BaseCommand):
             "--backend", default=DEFAULT_TASK_BACKEND_ALIAS, help="the alias of the backend in TASKS (default: default)"
         )
         parser.add_argument(
-            "--queue", dest="queues", metavar="NAME", action="append", help="only tasks of this Django queue; repeat it for more"
+            "--queue",
+            dest="queues",
+            metavar="NAME",
+            action="append",
+            help="only tasks of this Django queue; repeat it for more",
         )
         parser.add_argument(
             "--concurrency",
@@ -45,7 +49,11 @@ class Command(BaseCommand):
             help=f"tasks at once: plain ones in threads, async ones on a loop (default: {CONCURRENCY})",
         )
         parser.add_argument(
-            "--grace", metavar="DURATION", type=parse_duration, default=30, help="time for running tasks to end (default: 30s)"
+            "--grace",
+            metavar="DURATION",
+            type=parse_duration,
+            default=30,
+            help="time for running tasks to end (default: 30s)",
         )
         parser.add_argument("--name", help="the name of this worker (default: host:pid:random)")
         parser.add_argument("--drain", action="store_true", help="end when no task is due")
@@ -119,7 +127,9 @@ def make_worker(options: dict[str, Any]) -> Worker:
         raise CommandError(f"TASKS has no backend {alias!r}; it has {', '.join(task_backends)}")
     backend = task_backends[alias]
     if not isinstance(backend, HowdahBackend):
-        raise CommandError(f"TASKS[{alias!r}] is {type(backend).__name__}, and this command runs tasks of HowdahBackend")
+        raise CommandError(
+            f"TASKS[{alias!r}] is {type(backend).__name__}, and this command runs tasks of HowdahBackend"
+        )
     return backend.worker(
         queues=options["queues"],
         concurrency=options["concurrency"],
