@@ -33,7 +33,7 @@ class OutOfStock(Exception):
 async def place_order(request: Request) -> JSONResponse:
     item = (await request.json())["item"]
     try:
-        # A connection of your own, from your own pool or ORM: whatever has one of psycopg underneath.
+        # A connection of your own, from your own pool or ORM: of asyncpg, or an AsyncSession of SQLAlchemy, too.
         async with await psycopg.AsyncConnection.connect(queue.dsn) as conn:
             added = await conn.execute("INSERT INTO example_orders (item) VALUES (%s) RETURNING id", (item,))
             row = await added.fetchone()

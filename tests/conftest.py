@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import psycopg
@@ -17,6 +18,9 @@ from psycopg.rows import dict_row
 from howdah import JobQueue
 from tests import servers
 from tests.clock import TestClock
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 Db = psycopg.Connection[dict[str, Any]]
 Connect = Callable[..., Db]
@@ -212,3 +216,28 @@ def queue(dsn: str) -> Iterator[JobQueue]:
 def clock(dsn: str) -> Iterator[TestClock]:
     with TestClock(dsn) as clock:
         yield clock
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    """A real browser."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        message = "Chromium is not installed here (Debian: apt-get install chromium chromium-driver)"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in (
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    made = webdriver.Chrome(options=options, service=Service(driver))
+    yield made
+    made.quit()

@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from howdah.__about__ import __version__
+from howdah.checks.values import json_default
 from howdah.errors import (
     DatabaseUnavailable,
     DuplicateJob,
@@ -47,7 +48,9 @@ from howdah.handlers.resource import Resource
 from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear
 from howdah.handlers.unique import Unique
 from howdah.model.codec import Codec, Unreadable
+from howdah.model.connection import Connection
 from howdah.model.event import Event
+from howdah.model.failed_job import FailedJob
 from howdah.model.job import AttemptError, Job, Status
 from howdah.model.priority import Priority
 from howdah.model.progress import Point, Progress
@@ -79,6 +82,7 @@ __all__ = [
     "Cancel",
     "ChangedCount",
     "Codec",
+    "Connection",
     "DatabaseUnavailable",
     "Diagnosis",
     "DuplicateJob",
@@ -87,6 +91,7 @@ __all__ = [
     "Event",
     "Exponential",
     "Fail",
+    "FailedJob",
     "Finding",
     "Fixed",
     "Group",
@@ -154,6 +159,7 @@ __all__ = [
     "WorkerSummary",
     "WorkerUnknown",
     "__version__",
+    "json_default",
 ]
 
 _LOADED_WHEN_NEEDED = {

@@ -256,7 +256,7 @@ class EmbeddedServerError(HowdahError):
 
 
 class QueueClosed(HowdahError):
-    """The queue was closed. Make a new JobQueue."""
+    """The queue was closed. Open it again with ``with queue:`` or ``async with queue:``, or make a new JobQueue."""
 
 
 BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import builtins
 import functools
-import inspect
 import os
 import secrets
 import socket
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, overload
 
@@ -25,7 +24,9 @@ from howdah.db.migrate import Difference, Migration
 from howdah.db.plan import LoopWaker, ThreadWaker
 from howdah.db.statements import check_schema_name
 from howdah.errors import InvalidOption
+from howdah.handlers import middleware as middlewares
 from howdah.handlers.handler import Handler
+from howdah.handlers.middleware import AnyMiddleware, M
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
 from howdah.verbs import claims, flow, operate, pressure, produce
@@ -42,7 +43,6 @@ from howdah.watch.watch import JobUpdates, StreamUpdates, Update, UpdateKind
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis
     from howdah.worker import Worker, WorkerSummary
-    from howdah.worker.run.executor import Middleware
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +50,7 @@ T = TypeVar("T")
 
 Resources: TypeAlias = Mapping[str | type, Any]
 Lifespan: TypeAlias = Callable[["JobQueue"], AbstractAsyncContextManager[Resources | None]]
+ThreadLifespan: TypeAlias = Callable[["JobQueue"], AbstractContextManager[Any]]
 
 
 class JobQueue:
@@ -59,11 +60,15 @@ class JobQueue:
         ``./.howdah/`` if not given.
     schema: the schema that holds the queue; ``HOWDAH_SCHEMA``, else ``howdah`` if not given. Each schema is a queue.
     codec: encrypts or compresses what is stored (see ``howdah.Codec``).
+    json_default: a function that converts what JSON does not have, such as datetimes, in data without types; for results,
+        checkpoints and events, too. ``howdah.json_default`` is one. Such values are refused if not given.
     max_payload_bytes: larger data and results are refused.
     pool_size, timeout: how many connections at most, and how many seconds to wait for one.
     worker_id: the name under which ``claim`` holds jobs, if it is not given another.
     lifespan: an async context manager, called with the queue, that each worker enters once. It yields a
         mapping of resources, by name or by type, that handlers ask for.
+    thread_lifespan: a context manager, called with the queue, that each thread for handlers enters once, before its first
+        job, and leaves when the worker stops. What it yields is not used.
 
     Plain verbs block; the same verbs with ``a`` in front (``await_for`` for ``wait_for``) are awaited.
     A connection is opened when it is first needed. A queue is usable from many threads, from any number of event
@@ -81,17 +86,21 @@ class JobQueue:
         timeout: Seconds = 30,
         worker_id: str | None = None,
         lifespan: Lifespan | None = None,
+        thread_lifespan: ThreadLifespan | None = None,
+        json_default: Callable[[Any], Any] | None = None,
     ) -> None:
         self.schema = check_schema_name(configured_schema(schema))
         self.handlers: dict[str, Handler[Any, Any]] = {}
-        self._middleware: builtins.list[Middleware] = []
+        self._middleware: builtins.list[AnyMiddleware] = []
         self._lifespan = lifespan
+        self._thread_lifespan = thread_lifespan
         self._periodic: builtins.list[dict[str, Any]] = []
         self._context = Context(
             codec=codec or PLAIN,
             max_payload_bytes=options.integer(max_payload_bytes, "max_payload_bytes", least=1),
             worker_id=_own_name() if worker_id is None else options.name(worker_id, "worker_id", 100),
             known={},
+            json_default=_function(json_default, "json_default"),
             home=_Home(self),
         )
         self._hubs: dict[int, Hub] = {}
@@ -291,9 +300,9 @@ class JobQueue:
 
         name: the job type; the function's name if not given.
         priority, max_attempts: the defaults of its jobs; ``enqueue`` can set others.
-        retry: when to try again: ``Exponential()``, ``Fixed(…)``, ``Linear(…)``, ``Immediately()``, a dict of
-            these by exception class, or a function of the job and the exception that returns seconds, or None
-            to give up.
+        retry: when to try again: a list of delays such as ``[1, 10, 60]``, ``Exponential()``, ``Fixed(…)``, ``Linear(…)``,
+            ``Immediately()``, a dict of these by exception class, or a function of the job and the exception that returns
+            seconds, or None to give up. A list means one attempt more than delays, unless max_attempts is given.
         give_up: exception classes after which the job fails for good.
         timeout: how long one attempt may run. expires_in: how long after it is due a job may still be started.
         concurrency: how many of its jobs run at once in one worker.
@@ -319,6 +328,8 @@ class JobQueue:
         log_level: which of its log lines are kept with its jobs: "INFO" and above if not given; None: none.
         max_events: how many events of an attempt are kept, 10,000 if not given; further ones are only counted.
         fail_stalled: an attempt fails when it stops reporting for much longer than its usual interval.
+        on_failure: another handler, or its name. When a job fails for good, a job of it is enqueued in the same transaction,
+            also when the sweep fails it. Its argument ``failed`` is a ``FailedJob``: the id, type, error and data.
         """
         if function is None:
             return functools.partial(self.job, **options)
@@ -377,21 +388,22 @@ class JobQueue:
 
         return decorate
 
-    def middleware(self, function: Middleware) -> Middleware:
-        """Registers an async function ``(job, call_next)`` that wraps every handler, the first one outermost.
+    def middleware(self, function: M) -> M:
+        """Registers a function ``(job, call_next)`` that wraps handlers, the first one outermost.
 
-        It awaits ``call_next(job)``, and returns its result or another. A batch handler's ``job`` is a list.
+        An ``async def`` wraps every handler, and runs on the worker's loop. It awaits ``call_next(job)``, and returns its result or
+        another. A plain ``def`` wraps the handlers that run in threads, in the thread of the handler, and those with
+        ``process=True``, in the child process; it calls ``call_next(job)``. It is not called around handlers that run on the
+        loop. All async ones are outside of all plain ones. A batch handler's ``job`` is a list.
         """
-        if not inspect.iscoroutinefunction(function):
-            raise InvalidOption("middleware is an async function with the parameters job and call_next")
-        self._middleware.append(function)
+        self._middleware.append(middlewares.checked(function))
         return function
 
     def worker(self, *, name: str | None = None, **options: Any) -> Worker:
         """A worker for this queue's handlers, to be ``run``. Its options, with their defaults:
 
         concurrency=50, threads=10, children=(cores): how many async handlers, sync handlers and child processes
-            run at once. types=None: only jobs of these types.
+            run at once. types=None: only jobs of these types, such as ``["report", "mail.*"]``.
         drain=False: stop when no job is due any more. grace=30: how many seconds running jobs get when it is stopped.
         lease=15, heartbeat=3, sweep=5, poll=1: intervals in seconds.
         fair_share=0: the share of jobs that are claimed by age instead of priority, against starvation.
@@ -413,6 +425,7 @@ class JobQueue:
             open_resources=self._open_resources,
             prepare=self._prepare_worker,
             schedules=[declared["name"] for declared in self._periodic],
+            thread_lifespan=self._open_thread_lifespan(),
         )
 
     async def run_worker(self, *, signals: bool = False, **options: Any) -> WorkerSummary:
@@ -424,6 +437,9 @@ class JobQueue:
         if self._lifespan is None:
             return {}
         return await stack.enter_async_context(self._lifespan(self)) or {}
+
+    def _open_thread_lifespan(self) -> Callable[[], AbstractContextManager[Any]] | None:
+        return None if self._thread_lifespan is None else functools.partial(self._thread_lifespan, self)
 
     def _prepare_worker(self) -> None:
         """Checks the schema, and stores the schedules that were declared in code."""
@@ -518,7 +534,10 @@ class JobQueue:
     # Its end
 
     def close(self) -> None:
-        """Closes the connections. The queue cannot be used afterwards: watchers and waiters get QueueClosed."""
+        """Closes the connections. Watchers and waiters get QueueClosed, and so does every later use.
+
+        ``with queue:`` or ``async with queue:`` opens the queue again.
+        """
         self._close_hub()
         self._database.close()
 
@@ -527,8 +546,16 @@ class JobQueue:
         await asyncio.to_thread(self._close_hub)
         await self._database.aclose()
 
-    def __enter__(self) -> Self:
+    def _reopen(self) -> Self:
+        """Opens the queue again if it was closed: an app may be started twice in one process."""
+        hub = self._hubs.get(os.getpid())
+        if hub is not None and hub.is_closed:
+            del self._hubs[os.getpid()]
+        self._database.reopen()
         return self
+
+    def __enter__(self) -> Self:
+        return self._reopen()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -536,7 +563,7 @@ class JobQueue:
         self.close()
 
     async def __aenter__(self) -> Self:
-        return self
+        return self._reopen()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -572,6 +599,12 @@ class _Home:
 
 
 name_verbs(JobQueue)
+
+
+def _function(value: Callable[[Any], Any] | None, option: str) -> Callable[[Any], Any] | None:
+    if value is not None and not callable(value):
+        raise InvalidOption(f"{option} is a function of a value, not {options.shown(value)}")
+    return value
 
 
 def _own_name() -> str:

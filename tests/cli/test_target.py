@@ -99,3 +99,20 @@ def test_what_there_is_instead_is_named() -> None:
 def test_a_path_is_not_the_name_of_a_module(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"is not the name of a module: write package\.module"):
         load_queue(name)
+
+
+def test_further_modules_are_imported_and_register_their_handlers() -> None:
+    write("shop/__init__.py", "")
+    write("shop/tasks.py", GOOD)
+    for name in ("mail", "invoices"):
+        write(f"shop/{name}.py", f"from shop.tasks import queue\n@queue.job\ndef {name}(): ...\n")
+    queue = load_queue("shop.tasks", ["shop.mail", "shop.invoices"])
+    assert sorted(queue.handlers) == ["invoices", "mail"]
+    wrong = {
+        "shop.mail:queue": "names a second queue",
+        "shop/mail.py": "not the name of a module",
+        "shop.nowhere": "there is no module 'shop.nowhere'",
+    }
+    for module, message in wrong.items():
+        with pytest.raises(InvalidInput, match=message):
+            load_queue("shop.tasks", [module])

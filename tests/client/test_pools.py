@@ -156,7 +156,7 @@ def test_a_closed_queue_says_so_and_has_no_connections(named: Named, used: bool)
     queue.close()
     assert named.all_gone()
     for verb in (queue.stats, lambda: queue.enqueue("mail"), lambda: queue.enqueue_many("mail", [1])):
-        with pytest.raises(QueueClosed, match="Make a new JobQueue"):
+        with pytest.raises(QueueClosed, match="make a new JobQueue"):
             verb()
 
 
@@ -188,6 +188,40 @@ def test_a_block_closes_what_it_opened_also_when_it_fails(named: Named) -> None:
     assert named.all_gone()
     with pytest.raises(QueueClosed):
         opened[0].stats()
+
+
+def test_a_closed_queue_can_be_opened_again_in_each_form(named: Named) -> None:
+    queue = JobQueue(named.dsn)
+
+    @queue.job
+    async def mail() -> str:
+        return "sent"
+
+    async def app() -> str | None:
+        # As the lifespan of a web app does, in each of its starts: a loop of its own, and a worker beside.
+        worker = queue.worker(poll=0.05)
+        async with queue:
+            work = asyncio.create_task(worker.run())
+            job = await queue.await_for(await mail.aenqueue(), timeout=60)
+            worker.stop()
+            await work
+        with pytest.raises(QueueClosed):
+            await queue.aget(job)
+        with pytest.raises(QueueClosed):
+            await queue.await_for(job)
+        async with queue:
+            # In the same loop.
+            return (await queue.await_for(job, timeout=60)).value()
+
+    for _ in range(2):
+        assert asyncio.run(app()) == "sent"
+        assert named.all_gone()
+        with queue:
+            assert queue.stats()["mail"].completed > 0
+            assert list(queue.watch(queue.list(limit=1)[0]))
+        assert named.all_gone()
+        with pytest.raises(QueueClosed):
+            queue.stats()
 
 
 def test_a_process_that_closes_its_queue_leaves_no_warning(dsn: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from howdah import ChangedCount, InvalidInput, Job, JobQueue, LeaseLost, Selection
+from howdah import ChangedCount, InvalidInput, InvalidOption, Job, JobQueue, LeaseLost, Selection
 from howdah.db.plan import Call
 from howdah.encryption import EncryptedCodec, new_key
 from howdah.model.job import STATUSES
@@ -501,3 +501,17 @@ def test_counts_add_up() -> None:
     total = first.plus(changed=1, asked=0, unchanged=4, skipped=1)
     assert repr(total) == "ChangedCount(3, asked=1, unchanged=4, skipped=4)"
     assert pickle.loads(pickle.dumps(total)).skipped == 4
+
+
+def test_wildcards_stand_for_types_with_a_handler_here_or_in_a_worker(queue: JobQueue, db: Db) -> None:
+    db.execute("SELECT howdah.declare_type('mail.send')")  # as a worker elsewhere does
+    queue.job(name="mail.bounce")(lambda: None)
+    for name in ("mail.send", "mail.bounce", "report", "mailing"):
+        queue.enqueue(name)
+    assert sorted(job.job_type for job in queue.list(job_type="mail.*")) == ["mail.bounce", "mail.send"]
+    assert sorted(job.job_type for job in queue.list(job_type=["*.send", "report"])) == ["mail.send", "report"]
+    assert queue.select(job_type="mail.*").cancel() == 2
+    assert queue.stats()["report"].pending == 1
+    for verb in (lambda: queue.list(job_type="sms.*"), lambda: queue.select(job_type=["report", "sms.*"]).delete()):
+        with pytest.raises(InvalidOption, match=r"no job type matches 'sms.\*': there are mail.bounce, mail.send"):
+            verb()

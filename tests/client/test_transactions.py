@@ -136,33 +136,6 @@ def test_an_async_transaction_is_the_callers_too(dsn: str, queue: JobQueue) -> N
     assert [job.data for job in queue.list()] == ["kept"]
 
 
-def test_a_blocking_verb_refuses_an_async_connection(dsn: str, queue: JobQueue) -> None:
-    async def main() -> None:
-        async with await psycopg.AsyncConnection.connect(dsn) as conn:
-            with pytest.raises(InvalidOption, match=r"AsyncConnection.*use the a… verb"):
-                queue.enqueue("mail", conn=conn)
-
-    asyncio.run(main())
-    assert len(queue.list()) == 0
-
-
-def test_an_awaited_verb_refuses_a_blocking_connection(dsn: str, conn: psycopg.Connection[Any]) -> None:
-    async def main() -> int:
-        async with JobQueue(dsn) as queue:
-            with pytest.raises(InvalidOption, match="AsyncConnection here, not Connection"):
-                await queue.aenqueue("mail", conn=conn)
-            return len(await queue.alist())
-
-    assert asyncio.run(main()) == 0
-
-
-@pytest.mark.parametrize("wrong", ["host=there", 5, object()], ids=["text", "int", "object"])
-def test_anything_else_is_not_a_connection(queue: JobQueue, wrong: Any) -> None:
-    with pytest.raises(InvalidOption, match=r"conn is a psycopg\.Connection"):
-        queue.enqueue("mail", conn=wrong)
-    assert len(queue.list()) == 0
-
-
 @pytest.mark.parametrize(
     "settings",
     [

@@ -26,6 +26,8 @@ from hypothesis import strategies as st
 from howdah import (
     Cancel,
     InvalidArguments,
+    InvalidItem,
+    InvalidOption,
     InvalidPayload,
     Job,
     JobCancelled,
@@ -34,9 +36,11 @@ from howdah import (
     NotEnded,
     NotSuccessful,
     Snooze,
+    json_default,
 )
 from howdah.checks.context import Context
 from howdah.checks.values import stored_json
+from howdah.encryption import EncryptedCodec, new_key
 from howdah.handlers.arguments import Result
 from howdah.model.codec import PLAIN
 from howdah.testing import drain
@@ -247,6 +251,74 @@ def test_what_no_annotation_speaks_of_must_be_json(queue: JobQueue) -> None:
     assert "result is a set, which is not JSON" in (run(queue, any_thing).last_error or "")
 
 
+UNTYPED: dict[str, Any] = {
+    "at": datetime(2026, 1, 2, 12, tzinfo=timezone.utc),
+    "total": Decimal("1.10"),
+    "id": uuid.UUID(int=7),
+    "tags": {"b", "a"},
+    "wait": timedelta(seconds=90),
+    "nested": [{"bill": INVOICE}],
+}
+CONVERTED = {
+    "at": "2026-01-02T12:00:00Z",
+    "total": "1.10",
+    "id": str(uuid.UUID(int=7)),
+    "tags": ["a", "b"],
+    "wait": "PT90S",
+    "nested": [{"bill": {"number": 1, "due": "2026-01-02T12:00:00Z", "total": "1.10"}}],
+}
+
+
+@pytest.mark.parametrize("codec", [None, EncryptedCodec(new_key())], ids=["plain", "encrypted"])
+def test_json_default_converts_what_json_does_not_have_wherever_it_is_stored(dsn: str, codec: Any) -> None:
+    queue = JobQueue(dsn, codec=codec, json_default=json_default)
+
+    @queue.job
+    def any_thing(job: Job, **arguments: Any) -> Any:
+        job.event("seen", **UNTYPED)
+        job.checkpoint(UNTYPED)
+        return UNTYPED
+
+    @queue.job(per="id", unique=True)
+    def one_of_a_kind(**arguments: Any) -> None: ...
+
+    job = any_thing.enqueue(**UNTYPED)
+    assert job.data == queue.get(job).data == CONVERTED
+    done = run(queue, any_thing)
+    assert (done.result, done.resumed) == (CONVERTED, CONVERTED)
+    assert [event.data for event in queue.events(done) if event.name == "seen"] == [CONVERTED]
+    # Also where data has another use: as a flow key, and to find a job like it.
+    assert queue.enqueue("one_of_a_kind", UNTYPED).flow_key in (None, str(uuid.UUID(int=7)))
+    assert not queue.enqueue("one_of_a_kind", UNTYPED).created
+    assert queue.enqueue_many("one_of_a_kind", [UNTYPED, {**UNTYPED, "id": uuid.UUID(int=8)}]) == 1
+    assert queue.enqueue_many("other", [UNTYPED], key=lambda item: f"{item['at']:%Y}") == 1
+    schedule = queue.schedule("nightly", "other", UNTYPED, cron="@daily")
+    assert schedule.data == CONVERTED
+    queue.close()
+
+
+def test_without_json_default_the_error_names_it_and_with_it_the_place_of_what_it_refuses(dsn: str) -> None:
+    with JobQueue(dsn) as queue:
+        with pytest.raises(
+            InvalidPayload, match=r"data\.at is a datetime, which is not JSON.* or set JobQueue\(json_default=…\)"
+        ):
+            queue.enqueue("mail", {"at": UNTYPED["at"]})
+        with pytest.raises(InvalidOption, match="json_default is a function"):
+            JobQueue(dsn, json_default="iso")  # type: ignore[arg-type]
+    with JobQueue(dsn, json_default=json_default) as queue:
+        refused = {
+            r"data\.a\[1\]\.b is a object, which is not JSON, and json_default raised TypeError": {
+                "a": [UNTYPED["at"], {"b": object()}]
+            },
+            r"data\.n is nan": {"at": UNTYPED["at"], "n": float("nan")},
+        }
+        for words, value in refused.items():
+            with pytest.raises(InvalidPayload, match=words):
+                queue.enqueue("mail", value)
+        with pytest.raises(InvalidItem, match=r"item 1: item 1\.b is a object"):
+            queue.enqueue_many("mail", [{}, {"b": object()}])
+
+
 CONTEXT = Context(codec=PLAIN, max_payload_bytes=10**7, worker_id="me", known={})
 
 
@@ -325,9 +397,28 @@ def test_a_job_can_be_copied_and_sent(queue: JobQueue, way: Callable[[Job], Job]
 
 TYPING = """
 from typing import assert_type, Any
-from howdah import Job, JobQueue
+import psycopg
+from howdah import Connection, Job, JobQueue
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+from sqlalchemy.orm import Session, scoped_session
 
 queue = JobQueue("")
+
+def takes(job: Job, conn: psycopg.Connection, session: Session, scoped: scoped_session[Session], of_any_library: Any) -> None:
+    queue.enqueue("mail", conn=conn)
+    queue.enqueue("mail", conn=session)
+    queue.enqueue("mail", conn=scoped)
+    queue.enqueue("mail", conn=of_any_library)
+    queue.enqueue("mail", conn="default")
+    job.complete(conn=session)
+    mine: Connection = session
+    queue.enqueue("mail", conn=5)
+
+async def takes_awaited(job: Job, conn: psycopg.AsyncConnection, session: AsyncSession, other: AsyncConnection) -> None:
+    await queue.aenqueue("mail", conn=conn)
+    await queue.aenqueue("mail", conn=other)
+    await queue.aenqueue("mail", conn=session)
+    await job.acheckpoint(1, conn=session)
 
 @queue.job
 async def on_the_loop(n: int) -> list[str]:
@@ -361,7 +452,7 @@ async def main() -> None:
 """
 
 
-def test_a_type_checker_knows_what_a_value_is(tmp_path: Path) -> None:
+def test_a_type_checker_knows_what_a_value_and_a_connection_is(tmp_path: Path) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text(TYPING, encoding="utf-8")
     checked = subprocess.run(
@@ -371,5 +462,6 @@ def test_a_type_checker_knows_what_a_value_is(tmp_path: Path) -> None:
         check=False,
     )
     errors = [line for line in checked.stdout.splitlines() if ": error:" in line]
-    assert len(errors) == 1, checked.stdout + checked.stderr
-    assert 'has incompatible type "int"; expected "str"' in errors[0]
+    assert len(errors) == 2, checked.stdout + checked.stderr
+    assert 'Argument "conn" has incompatible type "int"' in errors[0]
+    assert 'has incompatible type "int"; expected "str"' in errors[1]

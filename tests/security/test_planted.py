@@ -15,6 +15,7 @@ from howdah.db import pinned_settings
 from tests import planted, pooler
 from tests.cli.runner import howdah
 from tests.client.test_verbs import JOB_VERBS
+from tests.drivers.callers import Asyncpg, Psycopg2
 from tests.security import canary
 from tests.security.verbs import Caller, call_them_all
 from tests.security.working import work
@@ -57,8 +58,15 @@ def test_a_plain_statement_is_caught(field: Tenant) -> None:
     field.admin.execute("TRUNCATE public.caught; ALTER SEQUENCE public.catches RESTART")
 
 
+class PlainAsyncpg(Asyncpg):
+    """Without codecs: the driver looks for their types in statements of its own, which call what is planted."""
+
+    async def _set_codecs(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize("awaited", [False, True], ids=["blocking", "awaited"])
-@pytest.mark.parametrize("where", ["pool", "pool, nothing pinned", "conn"])
+@pytest.mark.parametrize("where", ["pool", "pool, nothing pinned", "conn", "conn of another driver"])
 def test_no_verb_calls_what_is_planted(
     field: Tenant, where: str, awaited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +74,8 @@ def test_no_verb_calls_what_is_planted(
         # As behind a pooler, which takes no options.
         monkeypatch.setattr(pinned_settings, "startup_options", lambda given: {})
     with JobQueue(field.admin_dsn, field.schema) as queue:
-        caller = Caller(queue, awaited=awaited, own_connection=where == "conn")
+        form = (PlainAsyncpg if awaited else Psycopg2) if where == "conn of another driver" else None
+        caller = Caller(queue, awaited=awaited, own_connection=where == "conn", form=form)
         call_them_all(caller)
         missing = sorted(set(JOB_VERBS) - caller.called)
         assert not missing, f"call {', '.join(missing)} in call_them_all of tests/security/verbs.py"

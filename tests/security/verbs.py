@@ -10,29 +10,49 @@ from typing import Any
 import psycopg
 
 from howdah import JobQueue, Selection
+from tests.drivers.callers import Form, opened
 
 Verb = Callable[..., Any]
 
 
 class Caller:
-    """Calls verbs in one form, on the caller's connection if there is one. Notes which were called."""
+    """Calls verbs in one form, on the caller's connection if there is one. Notes which were called.
 
-    def __init__(self, queue: JobQueue, *, awaited: bool, own_connection: bool, verbs_of: Any = None) -> None:
+    form: the kind of the caller's connection, if it is not psycopg's.
+    """
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        *,
+        awaited: bool,
+        own_connection: bool,
+        form: type[Form] | None = None,
+        verbs_of: Any = None,
+    ) -> None:
         self.queue = queue
         self.verbs_of = queue if verbs_of is None else verbs_of
         self.awaited = awaited
         self.own_connection = own_connection
+        self.form = form
         self.called: set[str] = set()
 
     def on(self, selection: Selection) -> Caller:
         """Calls the verbs of a selection, in the same form."""
-        return Caller(self.queue, awaited=self.awaited, own_connection=self.own_connection, verbs_of=selection)
+        options: dict[str, Any] = {"awaited": self.awaited, "own_connection": self.own_connection, "form": self.form}
+        return Caller(self.queue, **options, verbs_of=selection)
 
     def __getattr__(self, name: str) -> Verb:
         return lambda *args, **options: self._call(name, *args, **options)
 
     def _call(self, name: str, /, *args: Any, **options: Any) -> Any:
         self.called.add(name)
+        if self.form is not None:
+            with opened(self.form, self.queue.dsn) as caller:
+                caller.begin()
+                answer = caller.call(self.verbs_of, name, *args, **options)
+                caller.commit()
+                return answer
         if self.awaited:
             return asyncio.run(self._awaited(name, args, options))
         if not self.own_connection:

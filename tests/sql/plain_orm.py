@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-import django  # type: ignore[import-untyped]
 import psycopg
 import sqlalchemy as sa
 from django.conf import settings  # type: ignore[import-untyped]
@@ -17,6 +16,8 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.orm.attributes import flag_modified
+
+import django  # type: ignore[import-untyped]
 
 
 class Base(DeclarativeBase):

@@ -142,13 +142,26 @@ def test_a_policy_with_a_tiny_number_is_always_accepted_and_has_a_delay(
 
 
 @pytest.mark.parametrize("attempts", [-2147483648, 0, 2147483647])
-@pytest.mark.parametrize("kind", ["fixed", "linear", "exponential"])
+@pytest.mark.parametrize("kind", ["fixed", "linear", "exponential", "delays"])
 def test_the_delay_of_any_number_of_attempts_is_in_range(db: Db, kind: str, attempts: int) -> None:
-    policy = f'{{"kind": "{kind}", "delay": 1e9, "max": 1e9, "factor": 1000}}'
+    policy = f'{{"kind": "{kind}", "delay": 1e9, "max": 1e9, "factor": 1000, "delays": [1e9, 0]}}'
     row = db.execute(
         "SELECT retry_delay(%s, %s) BETWEEN '0' AND '1000000000 seconds' AS ok", (policy, attempts)
     ).fetchone()
     assert row == {"ok": True}
+
+
+def test_a_list_of_delays_has_one_for_each_attempt_and_one_that_is_none_has_no_delay(db: Db) -> None:
+    row = db.execute(
+        "SELECT array_agg(extract(epoch FROM retry_delay(%s, n))::float8 ORDER BY n) AS delays FROM generate_series(1, 4) AS n",
+        ('{"kind": "delays", "delays": [1, 10.5, 7200]}',),
+    ).fetchone()
+    assert row == {"delays": [1, 10.5, 7200, 7200]}
+    for delays in ('"x"', "5", "[]", "[null]", '["1"]', "[[1]]", "[-1]", "[1e10]", "[true]", "{}", "null"):
+        policy = f'{{"kind": "delays", "delays": {delays}}}'
+        assert db.execute("SELECT retry_delay(%s, 1) AS delay", (policy,)).fetchone() == {"delay": None}
+        with pytest.raises(psycopg.errors.DatabaseError, match="not a retry policy"):
+            db.execute("SELECT enqueue('x', p_retry_policy => %s)", (policy,))
 
 
 @pytest.mark.parametrize(

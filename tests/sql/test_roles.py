@@ -68,7 +68,7 @@ FUNCTIONS = decided(
             " flow_key_of flow_obstacle key_in_words order_obstacle flow_room is_stray key_allows limit_of_keys limit_of_type line_of settle_flow sweep_flow use_keys with_flow"
             " affordable apply_limit apply_rate check_cost check_limited check_rate has_tokens_at rate_in_words rate_of_keys rate_of_type"
             " return_tokens spend_tokens tokens without_tokens flow_due_from forget_held_from held_from_now note_held_from"
-            " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques"
+            " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques enqueue_on_failure"
         ),
     ),
 )

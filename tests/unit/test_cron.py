@@ -196,7 +196,6 @@ def test_a_rhythm_that_has_ended_has_no_next() -> None:
         (None, None, "UTC", "either cron or every"),
         ("* * * * *", 5, "UTC", "either cron or every"),
         ("", None, "UTC", "wrong number of fields"),
-        ("@daily", None, "UTC", "wrong number of fields"),
         ("61 * * * *", None, "UTC", "bad minute"),
         ("0 25 * * *", None, "UTC", "minute hour day-of-month month day-of-week"),
         ("0 0 30 2 *", None, "UTC", "bad day-of-month"),
@@ -223,6 +222,25 @@ def test_what_is_no_rhythm_is_refused_in_words(expression: Any, every: Any, zone
         cron.check(expression, every, zone)
     assert words in str(refused.value)
     assert len(str(refused.value)) < 300
+
+
+def test_nicknames_are_the_fields_that_cron_gives_them() -> None:
+    names = {
+        "@hourly": "0 * * * *",
+        "@daily": "0 0 * * *",
+        "@midnight": "0 0 * * *",
+        "@weekly": "0 0 * * 0",
+        "@monthly": "0 0 1 * *",
+        "@yearly": "0 0 1 1 *",
+        " @Annually ": "0 0 1 1 *",
+    }
+    for name, fields in names.items():
+        assert cron.check(name, None, "UTC") == cron.check(fields, None, "UTC")
+        assert cron.explain(name) == cron.explain(fields) is not None
+    with pytest.raises(InvalidOption, match=r"starts of a machine.*@hourly, @daily"):
+        cron.check("@reboot", None, "UTC")
+    with pytest.raises(InvalidOption, match=r"no such name.*@annually"):
+        cron.check("@dayly", None, "UTC")
 
 
 def test_what_is_no_policy_is_refused() -> None:

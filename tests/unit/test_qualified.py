@@ -34,7 +34,7 @@ HIDDEN = {"between", "in", "like", "nullif", "using"}
 
 
 def statements() -> Iterator[str]:
-    for folder in ("reads", "writes", "bench", "testing"):
+    for folder in ("reads", "writes", "foreign", "bench", "testing"):
         for name in names(folder):
             path = f"{folder}/{name}"
             # A script sets its path first.
@@ -85,6 +85,6 @@ def test_what_is_not_qualified_is_seen(statement: str) -> None:
 
 def test_the_files_are_in_ascii() -> None:
     """A server of any encoding takes them."""
-    folders = ("tables", "views", "functions", "setup", "roles", "reads", "reads/doctor", "bench", "testing")
+    folders = ("tables", "views", "functions", "setup", "roles", "reads", "reads/doctor", "bench", "foreign", "testing")
     paths = (f"{folder}/{name}" for folder in folders for name in names(folder))
     assert [path for path in paths if not source(path).isascii()] == []

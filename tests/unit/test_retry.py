@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -18,6 +19,7 @@ POLICY = st.one_of(
     st.builds(Fixed, delay=NUMBER),
     st.builds(Linear, delay=NUMBER, max=NUMBER),
     st.just(Immediately()),
+    st.lists(NUMBER | st.timedeltas(timedelta(0), timedelta(days=365)), min_size=1, max_size=5),
 )
 
 
@@ -25,6 +27,10 @@ def test_a_policy_is_stored_and_a_rule_that_needs_the_exception_is_not() -> None
     assert retries(None).stored is None
     assert retries(Fixed(5)).stored == {"kind": "fixed", "delay": 5, "jitter": 0}
     assert retries({"kind": "linear", "delay": 5}).stored == {"kind": "linear", "delay": 5}
+    delays = {"kind": "delays", "delays": [1, 10, 7200]}
+    assert (
+        retries([1, 10, timedelta(hours=2)]).stored == retries((1, 10, 7200)).stored == retries(delays).stored == delays
+    )
     rules: Any = {ValueError: Fixed(5), OSError: Immediately()}
     by_class = retries(rules)
     assert (by_class.stored, by_class.decide) == (None, None)
@@ -38,7 +44,21 @@ def test_a_policy_is_stored_and_a_rule_that_needs_the_exception_is_not() -> None
 
 @pytest.mark.parametrize(
     "rule",
-    [5, "fixed", [Fixed(5)], {ValueError: 5}, {ValueError: Fixed(5), "kind": "fixed"}, {int: Fixed(5)}],
+    [
+        5,
+        "fixed",
+        [Fixed(5)],
+        [],
+        [-1],
+        ["1"],
+        [True],
+        [1e10],
+        [1] * 101,
+        {"kind": "delays"},
+        {ValueError: 5},
+        {ValueError: Fixed(5), "kind": "fixed"},
+        {int: Fixed(5)},
+    ],
     ids=repr,
 )
 def test_what_is_no_rule_is_refused(rule: Any) -> None:
@@ -75,7 +95,7 @@ def test_a_policy_by_class_that_makes_no_sense_is_refused(policy: Any) -> None:
 @given(policy=POLICY, attempts=st.integers(1, 2000))
 def test_a_delay_is_never_negative_and_never_longer_than_its_limit(policy: Any, attempts: int) -> None:
     seconds = delay_of(as_data(policy), attempts)
-    assert 0 <= seconds <= max(getattr(policy, "max", 3600), 0)
+    assert 0 <= seconds <= max(getattr(policy, "max", 366 * 86400 if isinstance(policy, list) else 3600), 0)
 
 
 @given(jitter=st.floats(0, 1), delay=st.floats(0, 1000))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from howdah import InvalidOption, Job, JobQueue
+from howdah import Job, JobQueue
 from howdah.handlers.outcome import Cancel, Fail
 from tests.worker import child_handlers
 from tests.worker.in_process import drain, ended, happened, run, working
@@ -219,8 +219,3 @@ def test_around_a_child_process_it_sees_results_and_failures_as_anywhere_else(qu
     assert (queue.get(hopeless).status, queue.get(hopeless).last_error) == ("failed", "hopeless")
     assert "broken" in seen["raise"]
     assert "hopeless" in seen["fail"]
-
-
-def test_what_is_not_async_is_refused(queue: JobQueue) -> None:
-    with pytest.raises(InvalidOption, match="async function"):
-        queue.middleware(lambda job, call_next: None)  # type: ignore[arg-type, return-value]

@@ -32,6 +32,28 @@ def test_without_options_a_worker_is_as_documented(served: JobQueue) -> None:
     assert made.lazy_claims is False
 
 
+def test_types_may_have_wildcards_which_stand_for_the_handlers_that_match(queue: JobQueue) -> None:
+    for name in ("mail.send", "mail.bounce", "report", "re*"):
+        queue.job(name=name)(lambda: None)
+    cases = {
+        ("mail.*",): ["mail.bounce", "mail.send"],
+        ("*.send", "report"): ["mail.send", "report"],
+        ("mail.send", "mail.*"): ["mail.send", "mail.bounce"],
+        ("*",): ["mail.bounce", "mail.send", "re*", "report"],
+        ("re*",): ["re*"],  # a type of that very name
+        ("rep*t",): ["report"],
+    }
+    for types, expected in cases.items():
+        assert list(queue.worker(types=types).handlers) == expected
+    for wrong in ("sms.*", "mail", "m.*l"):
+        with pytest.raises(InvalidOption, match=r"there are mail.bounce, mail.send, re\*, report"):
+            queue.worker(types=[wrong])
+    mails = [queue.enqueue(name) for name in ("mail.send", "mail.bounce")]
+    other = queue.enqueue("report")
+    drain(queue, types=["mail.*"])
+    assert [queue.get(job).status for job in (*mails, other)] == ["completed", "completed", "pending"]
+
+
 def test_each_worker_has_a_name_of_its_own_unless_it_is_given_one(served: JobQueue) -> None:
     assert served.worker().worker_id != served.worker().worker_id
     assert served.worker(name="mine").worker_id == "mine"

@@ -156,6 +156,7 @@ def test_outcomes_cross_from_child_processes(dsn: str, clock: TestClock) -> None
     assert (ended["die"].status, ended["die"].attempts, ended["die"].crashes) == ("completed", 2, 1)
     assert "SIGKILL" in seen("die")[2]
     assert "ValueError: broken" in str(ended["raise"].errors[0].traceback)
+    assert ended["raise"].errors[0].exception == "builtins.ValueError"
 
 
 # Everything that can be thrown

@@ -46,6 +46,7 @@ POLICIES = [
     (Linear(5), [5, 10, 15]),
     (Linear(5, max=12), [5, 10, 12]),
     ({"kind": "fixed", "delay": 3}, [3, 3, 3]),
+    ([5, timedelta(hours=2)], [5, 7200, 7200]),
 ]
 
 
@@ -247,3 +248,29 @@ def test_others_are_tried_again(queue: JobQueue) -> None:
     job = failing(queue, KeyError("x"), retry=Immediately(), give_up=[Busy, TypeError]).enqueue()
     drain(queue)
     assert queue.get(job).attempts == 3
+
+
+def test_a_list_of_delays_means_one_attempt_more_unless_max_attempts_says_otherwise(
+    queue: JobQueue, clock: TestClock
+) -> None:
+    handler = failing(queue, retry=[5, 60])
+    jobs = {
+        "the handler's": handler.enqueue(),
+        "the call's": handler.using(retry_policy=[1]).enqueue(),
+        "both": handler.using(retry_policy=[1], max_attempts=4).enqueue(),
+        "without the handler": queue.enqueue("other", retry_policy=(1, 2, 3)),
+    }
+    schedule = queue.schedule("nightly", "other", cron="@daily", retry_policy=[1, 2])
+    assert {name: job.max_attempts for name, job in jobs.items()} == {
+        "the handler's": 3,
+        "the call's": 2,
+        "both": 4,
+        "without the handler": 4,
+    }
+    assert (schedule.cron, schedule.options["max_attempts"]) == ("0 0 * * *", 3)
+    for wait in (5, 60):
+        drain(queue)
+        clock.advance(wait)
+    drain(queue)
+    assert queue.get(jobs["the handler's"]).status == "failed"
+    assert queue.get(jobs["the call's"]).status == "failed"

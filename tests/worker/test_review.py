@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 from howdah import Job, JobQueue, Snooze
+from howdah.handlers import middleware
 from howdah.worker import Worker
-from howdah.worker.run import completer, executor
+from howdah.worker.run import completer
 from tests.conftest import Connect, Db
 from tests.worker import child_handlers
 from tests.worker.in_process import beats, drain, ended, run, statuses, until, working
@@ -73,7 +74,7 @@ def test_a_child_that_was_reserved_and_not_used_is_there_for_the_next_job(dsn: s
     skipped: list[Job] = []
 
     @queue.middleware
-    async def puts_off(job: Job, call_next: executor.Next) -> Any:
+    async def puts_off(job: Job, call_next: middleware.Next) -> Any:
         if len(skipped) < 5:
             skipped.append(job)
             raise Snooze(0)

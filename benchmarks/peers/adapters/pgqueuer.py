@@ -1,6 +1,6 @@
 """PgQueuer as its page about tuning advises for short jobs: a pool of asyncpg, large batches; all tables logged."""
 
-# mypy: disable-error-code="import-not-found, untyped-decorator"
+# mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator"
 
 from __future__ import annotations
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
-import psycopg
+from typing import Any
 
 from howdah.model.codec import Codec
 from howdah.model.job import Home
-
-Connection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,5 +39,7 @@ class Context:
     worker_id: str
     known: dict[str, KnownType]
     """The types that have a handler in this process."""
+    json_default: Callable[[Any], Any] | None = None
+    """Converts values that JSON does not have."""
     home: Home | None = None
     """The queue, for ``wait_for`` and ``value`` of the jobs that the verbs return."""

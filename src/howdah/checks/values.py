@@ -7,11 +7,12 @@ never run. Each is refused with an error that names the place.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
@@ -27,19 +28,51 @@ MAX_DIGITS: Final = 4300
 MAX_ERROR_LENGTH: Final = 100_000
 MAX_META_BYTES: Final = 64 * 1024
 _MINUTE: Final = timedelta(minutes=1)
-_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _encoder(default: Callable[[Any], Any] | None = None) -> json.JSONEncoder:
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default)
+
+
+_encode: Final = _encoder().encode
 
 
 def stored_data(context: Context, job_type: str, data: Any, name: str = "data") -> Any:
     """The data of a job, checked by its handler, if that is in this process."""
+    data = plain_json(context, data, name)
     if known := context.known.get(job_type):
         known.check(data)
     return stored_json(context, data, name)
 
 
 def stored_json(context: Context, value: Any, name: str = "data") -> Any:
-    value = {} if value is None else value
+    value = {} if value is None else plain_json(context, value, name)
     return to_jsonb(value, codec=context.codec, max_bytes=context.max_payload_bytes, name=name)
+
+
+def plain_json(context: Context, value: Any, name: str) -> Any:
+    """The value, with what JSON does not have converted by the queue's ``json_default``, if it has one. Raises InvalidPayload."""
+    if context.json_default is None:
+        return value
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        _encode(value)
+        return value
+    try:
+        text = _encoder(context.json_default).encode(value)
+    except Exception as error:
+        _find_fault(value, name, context.json_default)
+        raise InvalidPayload(f"{name} cannot be stored as JSON: {error}") from error
+    return json.loads(text)
+
+
+def json_default(value: Any) -> Any:
+    """Converts to JSON what typed arguments may be, too: datetimes, dates, times, timedeltas, Decimals, UUIDs, bytes, enums, sets,
+    dataclasses, msgspec Structs and pydantic models. For ``JobQueue(json_default=json_default)``. Raises TypeError for others.
+    """
+    # A class's own code may raise anything, and its message may contain values.
+    with contextlib.suppress(Exception):
+        return as_json_with_moments(value)
+    raise TypeError(f"a {type(value).__name__} cannot be stored as JSON")
 
 
 def stored_text(context: Context, text: str | None) -> str | None:
@@ -88,7 +121,7 @@ def _dump(value: Any, name: str) -> str:
     return text
 
 
-def _find_fault(root: Any, name: str) -> None:
+def _find_fault(root: Any, name: str, default: Callable[[Any], Any] | None = None) -> None:
     """Raises an error with the place of the fault. Without recursion: the value may be nested deeper than Python's stack."""
     pending: list[tuple[str, Any, int]] = [(name, root, 0)]
     while pending:
@@ -103,8 +136,19 @@ def _find_fault(root: Any, name: str) -> None:
                 pending.append((f"{path}.{key}", member, depth + 1))
         elif isinstance(value, list | tuple):
             pending.extend((f"{path}[{i}]", member, depth + 1) for i, member in enumerate(value))
-        else:
+        elif default is None or isinstance(value, str | int | float | None):
             _check_scalar(value, path)
+        else:
+            pending.append((path, _converted(value, path, default), depth + 1))
+
+
+def _converted(value: Any, path: str, default: Callable[[Any], Any]) -> Any:
+    try:
+        return default(value)
+    except Exception as error:
+        raise InvalidPayload(
+            f"{path} is a {type(value).__name__}, which is not JSON, and json_default raised {type(error).__name__}"
+        ) from error
 
 
 def _check_scalar(value: Any, path: str) -> None:
@@ -118,7 +162,8 @@ def _check_scalar(value: Any, path: str) -> None:
             raise InvalidPayload(f"{path} is a number of more than {MAX_DIGITS:,} digits")
     elif value is not None:
         raise InvalidPayload(
-            f"{path} is a {type(value).__name__}, which is not JSON: pass a str, number, bool, None, list or dict"
+            f"{path} is a {type(value).__name__}, which is not JSON: pass a str, number, bool, None, list or dict, or set"
+            " JobQueue(json_default=…)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Runs plans, blocking or awaiting, on pools of our own or on the caller's connection.
+"""Runs plans, blocking or awaiting, on pools of our own or on the caller's connection (of another driver: ``foreign``).
 
 Pools are made when they are first needed: one for threads, one for each event loop, and new ones after a fork, because
 two processes cannot share a socket. The first use of a database checks its schema: without a migration, the error says
@@ -19,17 +19,17 @@ from typing import Any, TypeVar
 import psycopg
 import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from howdah.config import DEFAULT_SCHEMA, configured_dsn
-from howdah.db import adapters, forks, migrate, pinned_settings
+from howdah.db import adapters, foreign, forks, migrate, pinned_settings
 from howdah.db.error_mapping import is_one_of, raise_mapped, read_only
 from howdah.db.gathering import LoopGathering, ThreadGathering
 from howdah.db.plan import Plan, read, until_emitted
 from howdah.db.prepared import AsyncPoolConnection, PoolConnection
 from howdah.db.session import AsyncSession, SyncSession, heed_cancellation
 from howdah.embedded.server import join
-from howdah.errors import InvalidOption, QueueClosed, SchemaError
+from howdah.errors import QueueClosed, SchemaError
 
 R = TypeVar("R")
 
@@ -62,7 +62,11 @@ class Database:
 
     def may_prepare(self, conn: SyncConnection | AsyncConnection) -> bool | None:
         """The argument ``prepare`` of psycopg: None: as the connection has it; False: never. False if it could not be sent again."""
-        can_be_repeated = conn.autocommit and conn.pgconn.transaction_status == TransactionStatus.IDLE
+        can_be_repeated = (
+            conn.autocommit
+            and conn.pgconn.transaction_status == TransactionStatus.IDLE
+            and conn.pgconn.pipeline_status == PipelineStatus.OFF
+        )
         return None if self._prepares and can_be_repeated else False
 
     def prepare(self) -> None:
@@ -80,9 +84,7 @@ class Database:
     def run(self, plan: Plan[R], conn: object = None) -> R:
         """Runs a plan to its end and returns what it returns. conn: the caller's connection, instead of one of the pool."""
         if conn is not None and not isinstance(conn, psycopg.Connection):
-            raise InvalidOption(
-                f"conn is a psycopg.Connection here, not {type(conn).__name__}: use the a… verb for async"
-            )
+            return foreign.run_blocking(self, plan, conn)
         session = SyncSession(self, conn)
         try:
             return session.run(plan)
@@ -97,9 +99,7 @@ class Database:
     async def arun(self, plan: Plan[R], conn: object = None) -> R:
         """``run``, awaiting."""
         if conn is not None and not isinstance(conn, psycopg.AsyncConnection):
-            raise InvalidOption(
-                f"conn is a psycopg.AsyncConnection here, not {type(conn).__name__}: use the verb without a…"
-            )
+            return await foreign.run_awaiting(self, plan, conn)
         session = AsyncSession(self, conn)
         try:
             # The end of the plan, too: there its transaction is committed, and its connection goes back to the pool.
@@ -200,6 +200,12 @@ class Database:
         """What gathers the calls of the running loop."""
         loop, gatherings = asyncio.get_running_loop(), self._own_pools().loop_gatherings
         return gatherings.get(loop) or gatherings.setdefault(loop, LoopGathering(self, loop))
+
+    def reopen(self) -> None:
+        """Allows its use after ``close``. The schema is checked again: another version may have been installed meanwhile."""
+        with self._lock:
+            if self._closed:
+                self._closed, self._ready_dsn = False, None
 
     def close(self) -> None:
         with self._lock:

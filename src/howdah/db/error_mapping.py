@@ -57,13 +57,14 @@ def read_only(error: psycopg.Error) -> DatabaseUnavailable:
 
 def raise_mapped(error: psycopg.Error, schema: str) -> NoReturn:
     """Raises a driver's error as ours. What is neither an outage nor ours (a deadlock, say) is raised as it is."""
-    ours = QueueClosed() if isinstance(error, psycopg_pool.PoolClosed) else _mapped(error, schema)
+    ours = QueueClosed() if isinstance(error, psycopg_pool.PoolClosed) else mapped(error, schema)
     if ours is error:
         raise error
     raise ours from error
 
 
-def _mapped(error: psycopg.Error, schema: str) -> Exception:
+def mapped(error: psycopg.Error, schema: str) -> Exception:
+    """Our form of a driver's error; the same error if there is none."""
     state = error.sqlstate or ""
     message = error.diag.message_primary or str(error)
     if state in BY_SQLSTATE and BY_SQLSTATE[state] is QueueFull:

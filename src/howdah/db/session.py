@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import psycopg
 import psycopg_pool
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
 from howdah.db import adapters
@@ -149,14 +149,14 @@ class SyncSession:
             self._stack.enter_context(self.conn.pipeline())
             self._pipelined = True
         cursor = psycopg.Cursor(self.conn, row_factory=dict_row)
-        return cursor.execute(*_statement(call, self.database.schema), prepare=False, binary=True).fetchall
+        return cursor.execute(*statement_of(call, self.database.schema), prepare=False, binary=True).fetchall
 
     def _execute(self, conn: SyncConnection, step: Statement) -> list[Row]:
         if isinstance(step, Call) and step.is_frequent and isinstance(conn, PoolConnection):
             rows = self._prepared(conn, step)
             if rows is not None:
                 return rows
-        statement, parameters = _statement(step, self.database.schema)
+        statement, parameters = statement_of(step, self.database.schema)
         binary = not isinstance(step, Script)
         with psycopg.Cursor(conn, row_factory=dict_row) as cursor:
             if conn is self.conn and not adapters.is_adapted(conn.adapters):
@@ -168,7 +168,7 @@ class SyncSession:
                 if not _was_stale(conn, error):
                     raise
                 cursor.execute(statement, parameters, prepare=False, binary=binary)
-            return [] if cursor.rownumber is None else cursor.fetchall()
+            return cursor.fetchall() if _has_rows(cursor) else []
 
     def _prepared(self, conn: PoolConnection, call: Call) -> list[Row] | None:
         if self.database.may_prepare(conn) is False or conn.prepare_threshold is None:
@@ -288,13 +288,13 @@ class AsyncSession:
             rows = await self._prepared(conn, step)
             if rows is not None:
                 return rows
-        statement, parameters = _statement(step, self.database.schema)
+        statement, parameters = statement_of(step, self.database.schema)
         async with psycopg.AsyncCursor(conn, row_factory=dict_row) as cursor:
             if conn is self.conn and not adapters.is_adapted(conn.adapters):
                 _check_encoding(conn)
                 adapters.adapt(cursor.adapters)
             await self._send(cursor, statement, parameters, binary=not isinstance(step, Script))
-            return [] if cursor.rownumber is None else await cursor.fetchall()
+            return await cursor.fetchall() if _has_rows(cursor) else []
 
     async def _send_ahead(self, call: Call) -> Callable[[], Awaitable[list[Row]]]:
         assert self.conn is not None
@@ -309,7 +309,7 @@ class AsyncSession:
             await self._stack.enter_async_context(self.conn.pipeline())
             self._pipelined = True
         cursor = psycopg.AsyncCursor(self.conn, row_factory=dict_row)
-        await cursor.execute(*_statement(call, self.database.schema), prepare=False, binary=True)
+        await cursor.execute(*statement_of(call, self.database.schema), prepare=False, binary=True)
         return cursor.fetchall
 
     async def _raw_rows(self, step: ReadRaw) -> adapters.RawRows:
@@ -336,7 +336,7 @@ class AsyncSession:
             await cursor.execute(statement, parameters, prepare=False, binary=binary)
 
 
-def _statement(step: Statement, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
+def statement_of(step: Statement, schema: str) -> tuple[bytes, Mapping[str, Any] | None]:
     """The SQL of a step, and its parameters.
 
     Their rows are asked for in binary: as text they would depend on the DateStyle, IntervalStyle and the like of the
@@ -355,13 +355,23 @@ def _statement(step: Statement, schema: str) -> tuple[bytes, Mapping[str, Any] |
 
 
 def _check_encoding(conn: SyncConnection | AsyncConnection) -> None:
-    """Values are sent as UTF-8. A session with another encoding would store other characters."""
     encoding = conn.pgconn.parameter_status(b"client_encoding")
-    if encoding not in (b"UTF8", None):
+    if encoding != b"UTF8":
+        check_encoding(None if encoding is None else encoding.decode())
+
+
+def check_encoding(encoding: str | None) -> None:
+    """Values are sent and read as UTF-8. A session with another encoding would store other characters."""
+    if encoding not in ("UTF8", None):
         raise InvalidOption(
-            f"conn has the client_encoding {encoding.decode()}, and Howdah sends UTF-8. Nothing was written."
+            f"conn has the client_encoding {encoding}, and Howdah sends UTF-8. Nothing was written."
             " Connect with client_encoding=utf8, or run: SET client_encoding = 'UTF8'"
         )
+
+
+def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
+    """Whether a statement returns rows. In a pipeline of the caller's nothing has come back yet, and what we send there does."""
+    return cursor.rownumber is not None or cursor.connection.pgconn.pipeline_status != PipelineStatus.OFF
 
 
 async def _next_items(step: NextItems) -> list[Any]:

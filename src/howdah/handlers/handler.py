@@ -19,8 +19,9 @@ from howdah.checks.options import Seconds
 from howdah.checks.values import stored_mapping
 from howdah.errors import InvalidOption
 from howdah.handlers.arguments import Arguments, Result
-from howdah.handlers.retry import Retries, RetryRule, retries
+from howdah.handlers.retry import Retries, RetryRule, attempts_of, retries
 from howdah.handlers.unique import UniqueOption, unique_rule
+from howdah.model import failed_job
 from howdah.model.job import Job
 from howdah.model.rate import RateOption, parsed_rate
 from howdah.model.results import EnqueuedCount, WhenFull
@@ -79,6 +80,7 @@ class Handler(Generic[P, R]):
         unique: UniqueOption | None = None,
         debounce: Seconds | None = None,
         throttle: Seconds | None = None,
+        on_failure: str | Handler[Any, Any] | None = None,
     ) -> None:
         if not callable(function):
             raise InvalidOption(f"a handler is a function, not {options.shown(function)}")
@@ -112,6 +114,7 @@ class Handler(Generic[P, R]):
         self._check_unique()
         self.log_level = None if log_level is None else _level(log_level)
         self.max_events = options.integer(max_events, "max_events", least=0)
+        max_attempts = attempts_of(retry) if max_attempts is None else max_attempts
         self._declared = {
             "priority": None if priority is None else options.integer(priority, "priority"),
             "max_attempts": None if max_attempts is None else options.integer(max_attempts, "max_attempts", least=1),
@@ -129,6 +132,7 @@ class Handler(Generic[P, R]):
             "cost": None if cost is None else options.cost(cost),
             "max_pending": None if max_pending is None else options.integer(max_pending, "max_pending", least=1),
             "when_full": None if when_full is None else options.when_full(when_full),
+            "on_failure": None if on_failure is None else self._name_on_failure(on_failure),
         }
         if process and not self.is_importable:
             raise InvalidOption(
@@ -218,6 +222,20 @@ class Handler(Generic[P, R]):
         by = "arguments" if self.unique is None else self.unique["by"]
         for path in () if isinstance(by, str) else by:
             self.arguments.named(path.partition(".")[0], "unique")
+
+    def _name_on_failure(self, other: str | Handler[Any, Any]) -> str:
+        if not isinstance(other, Handler):
+            return options.job_type(other)
+        if other.queue is not self.queue:
+            raise InvalidOption(
+                f"on_failure of {self.name!r} is a handler of another queue: its job is added to this one"
+            )
+        other.check_failed_parameter()
+        return other.name
+
+    def check_failed_parameter(self) -> None:
+        """Raises InvalidOption if the handler cannot be the ``on_failure`` of another one."""
+        self.arguments.named(failed_job.PARAMETER, "on_failure")
 
     @property
     def has_flow(self) -> bool:

@@ -90,6 +90,7 @@ class Failed:
     delay: float | None = None
     at: datetime | None = None
     give_up: bool = False
+    exception: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ def in_ascii(ending: Ending) -> Ending:
     match ending:
         case Failed():
             traceback = None if ending.traceback is None else _escaped(ending.traceback)
-            return dataclasses.replace(ending, error=_escaped(ending.error), traceback=traceback)
+            exception = None if ending.exception is None else _escaped(ending.exception)
+            return dataclasses.replace(ending, error=_escaped(ending.error), traceback=traceback, exception=exception)
         case Crashed():
             return dataclasses.replace(ending, error=_escaped(ending.error))
         case Cancelled():

@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from howdah.checks import options
+from howdah.checks.options import Seconds
 from howdah.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -51,31 +53,53 @@ class Immediately:
     """No delay."""
 
 
+Delays: TypeAlias = Sequence[Seconds]
+"""The delay after the first failure, after the second, and so on. There is one attempt more than delays, unless max_attempts is set."""
+
+
 Policy: TypeAlias = Exponential | Fixed | Linear | Immediately
 RetryCallable: TypeAlias = "Callable[[Job, BaseException], float | None]"
-RetryRule: TypeAlias = "Policy | Mapping[str, Any] | RetryCallable | Mapping[type[BaseException], Policy]"
+AnyPolicy: TypeAlias = "Policy | Delays | Mapping[str, Any]"
+RetryRule: TypeAlias = "AnyPolicy | RetryCallable | Mapping[type[BaseException], Policy | Delays]"
 
 _KINDS = {Exponential: "exponential", Fixed: "fixed", Linear: "linear", Immediately: "none"}
 _RANGES = {"delay": (0, 10**9), "factor": (1, 1000), "max": (0, 10**9), "jitter": (0, 1)}
-"""The kinds that the SQL function retry_delay knows."""
+"""The kinds that the SQL function retry_delay knows. There is one more, "delays", which has no class."""
+_MOST_DELAYS = 100
+_LONGEST = timedelta(seconds=10**9)
 
 
-def as_data(policy: Policy | Mapping[str, Any]) -> dict[str, Any]:
+def as_data(policy: AnyPolicy) -> dict[str, Any]:
     """The policy as the database stores it."""
     if isinstance(policy, Mapping):
         return _checked(dict(policy))
-    if type(policy) in _KINDS:
+    if _is_list(policy):
+        return _checked({"kind": "delays", "delays": policy})
+    if isinstance(policy, Exponential | Fixed | Linear | Immediately):
         return _checked({"kind": _KINDS[type(policy)], **dataclasses.asdict(policy)})
     raise InvalidOption(
-        f"a retry policy is Exponential(…), Fixed(…), Linear(…), Immediately() or a dict, not {options.shown(policy)}"
+        "a retry policy is a list of delays, Exponential(…), Fixed(…), Linear(…), Immediately() or a dict, not"
+        f" {options.shown(policy)}"
     )
+
+
+def attempts_of(policy: RetryRule | None) -> int | None:
+    """How many attempts a list of delays means, if max_attempts is not set."""
+    return len(policy) + 1 if _is_list(policy) else None
+
+
+def _is_list(value: object) -> TypeGuard[Delays]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _checked(policy: dict[str, Any]) -> dict[str, Any]:
     kind = policy.get("kind")
-    if kind not in _KINDS.values():
-        raise InvalidOption(f"the kind of a retry policy is {', '.join(_KINDS.values())}, not {options.shown(kind)}")
-    if kind != "none" and "delay" not in policy:
+    if kind == "delays":
+        policy["delays"] = _seconds(policy.get("delays"))
+    elif kind not in _KINDS.values():
+        kinds = ", ".join([*_KINDS.values(), "delays"])
+        raise InvalidOption(f"the kind of a retry policy is {kinds}, not {options.shown(kind)}")
+    elif kind != "none" and "delay" not in policy:
         raise InvalidOption(f"a retry policy of the kind {kind} needs a delay, in seconds: {options.shown(policy)}")
     for name, (least, most) in _RANGES.items():
         if name in policy and not _is_number(policy[name], least, most):
@@ -83,6 +107,17 @@ def _checked(policy: dict[str, Any]) -> dict[str, Any]:
                 f"the {name} of a retry policy is a number from {least:,} to {most:,}, not {options.shown(policy[name])}"
             )
     return policy
+
+
+def _seconds(delays: object) -> list[float]:
+    if not _is_list(delays) or not 1 <= len(delays) <= _MOST_DELAYS:
+        raise InvalidOption(
+            f"the delays of a retry policy are a list of 1 to {_MOST_DELAYS} durations, not {options.shown(delays)}"
+        )
+    spans = [options.span(each, "a delay of a retry policy") for each in delays]
+    if max(spans) > _LONGEST:
+        raise InvalidOption(f"a delay of a retry policy has at most {10**9:,} seconds, not {options.shown(max(spans))}")
+    return [span.total_seconds() for span in spans]
 
 
 def _is_number(value: object, least: float, most: float) -> bool:
@@ -113,11 +148,13 @@ def retries(rule: RetryRule | None, give_up: Sequence[type[BaseException]] = ())
         if len(by_class) < len(rule) or not all(issubclass(kind, BaseException) for kind in by_class):
             raise InvalidOption(f"retry by class is a dict of exception classes, not {options.shown(rule)}")
         return Retries(by_class={kind: as_data(policy) for kind, policy in by_class.items()}, give_up=finals)
-    if isinstance(rule, Exponential | Fixed | Linear | Immediately):
+    if isinstance(rule, Exponential | Fixed | Linear | Immediately) or _is_list(rule):
         return Retries(stored=as_data(rule), give_up=finals)
     if callable(rule):
         return Retries(decide=rule, give_up=finals)
-    raise InvalidOption(f"retry is a policy, a dict of policies by exception class or a function, not {rule!r}")
+    raise InvalidOption(
+        f"retry is a policy, a list of delays, a dict of policies by exception class or a function, not {rule!r}"
+    )
 
 
 def _is_exception_class(value: object) -> bool:
@@ -127,8 +164,12 @@ def _is_exception_class(value: object) -> bool:
 def delay_of(policy: Mapping[str, Any], attempts: int) -> float:
     """Seconds until the next attempt, as the database would compute them from the same policy."""
     # Rounded as in the database, where a number may be too small for a float8.
-    delay, longest = round(float(policy.get("delay", 0)), 6), float(policy.get("max", 3600))
+    delay = round(float(policy.get("delay", 0)), 6)
+    longest = float(policy.get("max", 10**9 if policy.get("kind") == "delays" else 3600))
     match policy.get("kind"):
+        case "delays":
+            delays = policy["delays"]
+            seconds = round(float(delays[min(max(attempts, 1), len(delays)) - 1]), 6)
         case "fixed":
             seconds = delay
         case "linear":

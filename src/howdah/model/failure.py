@@ -12,6 +12,11 @@ def describe(error: BaseException | str) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
+def path_of(error: BaseException | str) -> str | None:
+    """Where the class of an exception is: its module and its name in it."""
+    return None if isinstance(error, str) else f"{type(error).__module__}.{type(error).__qualname__}"
+
+
 def message_of(error: BaseException) -> str:
     try:
         return str(error)

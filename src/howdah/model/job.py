@@ -13,6 +13,8 @@ from typing_extensions import TypeVar
 
 from howdah.errors import NotRunning
 from howdah.model.codec import PLAIN, Codec, Unreadable, decoded, decoded_text
+from howdah.model.connection import Connection
+from howdah.model.failed_job import decoded_data
 from howdah.model.progress import Progress, progress_of
 
 Conflict: TypeAlias = Literal["kept", "replaced", "rescheduled"]
@@ -36,6 +38,7 @@ class AttemptError:
     started_at, at: when it started, and when it ended.
     kind: how it ended: ``"failed"``, ``"crashed"``, ``"worker died"``, ``"timed out"``, …
     error, traceback: what its handler raised, or what the sweep found.
+    exception: the class of what its handler raised, such as ``"builtins.ValueError"``.
     worker: the worker that held the job.
     """
 
@@ -47,6 +50,7 @@ class AttemptError:
     traceback: str | None = dataclasses.field(default=None, repr=False)
     token: int = 0
     started_at: datetime | None = None
+    exception: str | None = None
 
 
 class Tracked(Protocol[Item]):
@@ -82,13 +86,13 @@ class Attempt(Protocol):
 
     def reporter(self, job: Job) -> Reporter: ...
 
-    def checkpoint(self, job: Job, data: Any, conn: Any) -> None: ...
+    def checkpoint(self, job: Job, data: Any, conn: Connection | None) -> None: ...
 
-    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None: ...
+    async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None: ...
 
-    def complete(self, job: Job, result: Any, conn: Any) -> None: ...
+    def complete(self, job: Job, result: Any, conn: Connection | None) -> None: ...
 
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None: ...
+    async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None: ...
 
 
 class Home(Protocol):
@@ -288,7 +292,7 @@ class Job(Generic[T_co]):
         """Records an event, which watchers see at once, and ``queue.events`` later. Returns at once."""
         self._reporter().event(name, data)
 
-    def checkpoint(self, data: Any, *, conn: Any = None) -> None:
+    def checkpoint(self, data: Any, *, conn: Connection | None = None) -> None:
         """Stores data that the next attempt finds in ``job.resumed``. Returns when it is committed. With ``conn``, it is
         part of the caller's transaction: the work and its checkpoint commit together. Raises LeaseLost.
 
@@ -296,18 +300,18 @@ class Job(Generic[T_co]):
         """
         self._running().checkpoint(self, data, conn)
 
-    async def acheckpoint(self, data: Any, *, conn: Any = None) -> None:
+    async def acheckpoint(self, data: Any, *, conn: Connection | None = None) -> None:
         """``checkpoint``, awaited."""
         await self._running().acheckpoint(self, data, conn)
 
-    def complete(self, result: Any = None, *, conn: Any = None) -> None:
+    def complete(self, result: Any = None, *, conn: Connection | None = None) -> None:
         """Completes the job as part of the caller's transaction on ``conn``: both commit, or neither.
 
         The worker then writes nothing more. Raises LeaseLost if this attempt does not hold the job any more.
         """
         self._running().complete(self, result, conn)
 
-    async def acomplete(self, result: Any = None, *, conn: Any = None) -> None:
+    async def acomplete(self, result: Any = None, *, conn: Connection | None = None) -> None:
         """``complete``, on an async connection."""
         await self._running().acomplete(self, result, conn)
 
@@ -399,7 +403,7 @@ _STRUCTURES: Final[dict[str, Callable[[Any, Codec], Any]]] = {
 }
 """How the columns become fields whose JSON has a meaning to Howdah."""
 CONVERSIONS: Final = {
-    "data": decoded,
+    "data": decoded_data,
     "result": decoded,
     "resumed": decoded,
     "last_error": decoded_text,
@@ -414,6 +418,7 @@ def _attempt_error(entry: Any, codec: Codec) -> AttemptError | None:
             written
         ):
             traceback, worker, token = entry.get("traceback"), entry.get("worker"), entry.get("token")
+            exception = entry.get("exception")
             return AttemptError(
                 attempt=attempt,
                 at=at,
@@ -423,6 +428,7 @@ def _attempt_error(entry: Any, codec: Codec) -> AttemptError | None:
                 traceback=decoded_text(traceback, codec) if isinstance(traceback, str) else None,
                 token=token if isinstance(token, int) else 0,
                 started_at=moment_in(entry.get("started_at")),
+                exception=exception if isinstance(exception, str) else None,
             )
     return None
 

@@ -19,3 +19,6 @@ DROP FUNCTION IF EXISTS howdah.enqueue_many(
     varchar, jsonb[], text[], int, timestamptz, interval, int, interval, timestamptz, jsonb, jsonb, boolean, interval
 );
 DROP FUNCTION IF EXISTS howdah.declare_type(varchar, boolean, boolean, int, int, interval, interval, jsonb, int, boolean);
+DROP FUNCTION IF EXISTS howdah.fail(uuid[], bigint[], text[], text[], timestamptz[], boolean[], interval[]);
+DROP FUNCTION IF EXISTS howdah.end_attempt(text, uuid[], bigint[], text[], text[], timestamptz[], boolean[]);
+DROP FUNCTION IF EXISTS howdah.attempt_outcome(howdah.live, text, text, text, timestamptz, boolean);

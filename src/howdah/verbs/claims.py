@@ -9,12 +9,13 @@ from typing import Any, Final
 from psycopg.types.json import Jsonb
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import stored_json, stored_text
 from howdah.db.plan import Plan, Row, call
 from howdah.errors import InvalidOption, LeaseLost
-from howdah.model.failure import describe, traceback_of
+from howdah.model.connection import Connection
+from howdah.model.failure import describe, path_of, traceback_of
 from howdah.model.job import Job, Status, from_row, why_unreadable
 
 UNREADABLE_DELAY: Final = 60.0
@@ -129,6 +130,7 @@ def fail(
         run_ats=[due["run_at"]],
         delays=[due["delay"]],
         give_ups=[give_up],
+        exceptions=[path_of(error)],
     )
     held(job, rows, "fail")
     status: Status = rows[0]["status"]

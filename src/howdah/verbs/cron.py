@@ -38,6 +38,15 @@ _SECOND: Final = timedelta(seconds=1)
 _DAY: Final = timedelta(days=1)
 _FIELDS: Final = "minute hour day-of-month month day-of-week, with the seconds in front if there are six"
 _LONGEST_CRON: Final = 1_000
+_NICKNAMES: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -281,6 +290,8 @@ def _expression(cron: object) -> str:
     expression = " ".join(options.text(cron, "cron").split())
     if len(expression) > _LONGEST_CRON:
         raise InvalidOption(f"cron has {len(expression):,} characters; {_LONGEST_CRON:,} are allowed")
+    if expression.startswith("@"):
+        return _nickname(expression)
     try:
         CronSim(expression, _SOME_DAY)
     except (CronSimError, ValueError, AssertionError) as error:
@@ -289,6 +300,13 @@ def _expression(cron: object) -> str:
             f"cron {options.shown(expression)}: {complaint}. The fields are {_FIELDS}: '30 6 * * MON-FRI'"
         ) from error
     return expression
+
+
+def _nickname(name: str) -> str:
+    if name.lower() in _NICKNAMES:
+        return _NICKNAMES[name.lower()]
+    why = "jobs do not follow the starts of a machine" if name.lower() == "@reboot" else "there is no such name"
+    raise InvalidOption(f"cron {options.shown(name)}: {why}. The names are {', '.join(_NICKNAMES)}")
 
 
 def _span(every: Seconds) -> timedelta:

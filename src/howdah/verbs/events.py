@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import JobOrId
 from howdah.checks.values import stored_json
 from howdah.db.plan import Plan, call, read
 from howdah.errors import InvalidOption
+from howdah.model.connection import Connection
 from howdah.model.event import EVENT_KINDS, Event, EventKind, event_of
 from howdah.model.job import Job
 from howdah.verbs.claims import fence, held

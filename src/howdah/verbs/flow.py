@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.db.plan import Plan, Row, call, read
+from howdah.model.connection import Connection
 from howdah.model.rate import Rate, RateOption, parsed_rate
 from howdah.model.results import Limit
 

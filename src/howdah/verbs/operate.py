@@ -9,13 +9,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import JobOrId, Seconds
+from howdah.checks.type_names import has_wildcard, matching
 from howdah.checks.values import clean_text, stored_json, stored_text
 from howdah.db.adapters import Ids
 from howdah.db.plan import Pause, Plan, Row, call, read
 from howdah.errors import InvalidOption, JobNotFound, NotPermitted
 from howdah.model.codec import PLAIN
+from howdah.model.connection import Connection
 from howdah.model.job import Job, Status, from_row
 from howdah.model.results import JobPage, PrunedSegment, QueuePosition, Recovered, Stats, TypeStats
 from howdah.model.worker_info import WorkerInfo, worker_info
@@ -62,7 +64,8 @@ def list_jobs(
 ) -> Plan[JobPage]:
     """A page of jobs, the newest first.
 
-    job_type, status: one or several. per: exactly this flow key. data: what the job's data must contain, such as ``{"user": 7}``.
+    job_type, status: one or several; ``mail.*`` is every type that begins so and has a handler here or in a worker.
+    per: exactly this flow key. data: what the job's data must contain, such as ``{"user": 7}``.
     since, until: by the time of creation. stalled: only running jobs that have stopped reporting.
     before: the job after which the page begins; pass a page's ``next`` for the next page.
     brief: without large fields, which are not fetched: ``data``, ``result``, ``resumed``, ``errors`` and ``meta``
@@ -80,11 +83,10 @@ def list_jobs(
         )
     if stalled and status is None:
         status = "running"  # so that no other jobs are scanned
+    types = None if job_type is None else options.job_types([job_type] if isinstance(job_type, str) else job_type)
     filters = {
         "statuses": None if status is None else options.statuses(status),
-        "job_types": None
-        if job_type is None
-        else options.job_types([job_type] if isinstance(job_type, str) else job_type),
+        "job_types": (yield from matching_types(context, types)),
         "flow_key": None if per is None else options.flow_key(per),
         "data": None if data is None else _searched(context, data),
         "least_priority": None if least_priority is None else options.integer(least_priority, "least_priority"),
@@ -120,6 +122,14 @@ def list_jobs(
         position = ends[0]["id"]
         if scanned >= scan_limit:
             return JobPage(found, next=position, complete=False)
+
+
+def matching_types(context: Context, names: list[str] | None) -> Plan[list[str] | None]:
+    """Job types of a filter: those with a wildcard stand for types that have a handler, in this process or in any worker."""
+    if names is None or not has_wildcard(names):
+        return names
+    rows = yield from read("type_names")
+    return matching(names, {*context.known, *(row["job_type"] for row in rows)})
 
 
 def _searched(context: Context, data: Any) -> Any:

@@ -13,11 +13,12 @@ from typing import Any, Final
 import psycopg
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.db.error_mapping import queue_full
 from howdah.db.outage import Backoff
 from howdah.db.plan import Call, GatheredCall, Pause, Plan, Row, call
+from howdah.model.connection import Connection
 from howdah.model.results import WhenFull
 
 ROOM_TIMEOUT: Final = 30.0

@@ -12,18 +12,19 @@ from typing import Any, Final
 import psycopg
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
-from howdah.checks.values import stored_data, stored_mapping
+from howdah.checks.values import plain_json, stored_data, stored_mapping
 from howdah.db.adapters import Ids, JsonTexts
 from howdah.db.batch_size import BatchSize
 from howdah.db.error_mapping import queue_full
 from howdah.db.outage import is_cut_short
 from howdah.db.plan import Begin, Call, GatheredCall, NextItems, PipelinedCall, Plan, Row, call, read
 from howdah.errors import InvalidInput, InvalidItem, InvalidOption
-from howdah.handlers.retry import Policy, as_data
+from howdah.handlers.retry import AnyPolicy, as_data, attempts_of
 from howdah.handlers.unique import Rule, UniqueOption, digest, unique_rule
 from howdah.model.codec import PLAIN, REDACTED
+from howdah.model.connection import Connection
 from howdah.model.ids import new_id
 from howdah.model.job import Conflict, Job
 from howdah.model.results import EnqueuedCount
@@ -47,7 +48,7 @@ def enqueue(
     timeout: Seconds | None = None,
     expires_at: datetime | None = None,
     expires_in: Seconds | None = None,
-    retry_policy: Policy | Mapping[str, Any] | None = None,
+    retry_policy: AnyPolicy | None = None,
     meta: Mapping[str, Any] | None = None,
     per: str | int | None = None,
     cost: int | None = None,
@@ -69,7 +70,8 @@ def enqueue(
     timeout: how long one attempt may run.
     expires_at, expires_in: it is not started after this moment, or so long after it is due.
     retry_policy: when to try again after a failure, such as
-        ``Fixed(60)`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type has one.
+        ``Fixed(60)``, ``[1, 10, 60]`` or ``{"kind": "fixed", "delay": 60}``; exponential if neither job nor type has one. A
+        list has the delay after each failure; max_attempts is one more than that, if not given.
     meta: tags and trace context, stored beside the data.
     per: its flow key, such as a customer: for order, limits and turns between keys. The handler's ``per`` if not given.
     cost: how many tokens of rates it takes; the type's own, or one, if not given.
@@ -79,6 +81,7 @@ def enqueue(
     debounce: a rule that postpones a pending job like it by so many seconds, and gives it this data.
     throttle: a rule that allows one job like it within so many seconds.
     room_timeout: if the type is full and has ``when_full="wait"``, how many seconds to wait for room, 30 if not given.
+    conn: your own connection, of psycopg, psycopg2, asyncpg, SQLAlchemy or Django: the job is part of its transaction.
 
     Raises QueueFull if as many jobs of the type wait as may (``max_pending``). Within the caller's transaction (``conn=``) it never
     waits for room.
@@ -103,6 +106,7 @@ def enqueue(
     # Made here if the call may be repeated. In the caller's transaction the database makes it, and saves a lookup.
     job_id = options.job_id(id) if id is not None else new_id() if conn is None else None
     timeout_for_room = room_timeout_of(room_timeout)
+    data = plain_json(context, data, "data")
     flow_key = _flow_key(context, job_type, data, per)
     stored = stored_data(context, job_type, data)
     step: Call | GatheredCall
@@ -239,7 +243,7 @@ def enqueue_many(
     timeout: Seconds | None = None,
     expires_at: datetime | None = None,
     expires_in: Seconds | None = None,
-    retry_policy: Policy | Mapping[str, Any] | None = None,
+    retry_policy: AnyPolicy | None = None,
     meta: Mapping[str, Any] | None = None,
     per: str | int | Callable[[Any], str | int] | None = None,
     cost: int | None = None,
@@ -300,13 +304,16 @@ def enqueue_many(
             # There may be more chunks, and keys are sorted within a chunk only.
             yield from call("lock_type_for_bulk", job_type=job_type)
         committed = 0 if chunk_size is None else enqueued
-        data = JsonTexts([_item(context, job_type, item, taken + i, committed) for i, item in enumerate(chunk)])
+        plain = chunk
+        if context.json_default is not None:
+            plain = [_plain_item(context, item, taken + i, committed) for i, item in enumerate(chunk)]
+        data = JsonTexts([_item(context, job_type, item, taken + i, committed) for i, item in enumerate(plain)])
         keys = None if key is None else [_key(key, item, taken + i, committed) for i, item in enumerate(chunk)]
         arguments = {
             "job_type": job_type,
             "data": data,
-            "flow_keys": _flow_keys(context, job_type, chunk, per),
-            "keys": keys if rule is None else _unique_keys(context, rule, chunk, keys),
+            "flow_keys": _flow_keys(context, job_type, chunk if callable(per) else plain, per),
+            "keys": keys if rule is None else _unique_keys(context, rule, plain, keys),
             **({"return_ids": return_ids} if rule is None else {"unique": stored_mapping(rule, "unique")}),
             **shared,
         }
@@ -424,7 +431,7 @@ def _job_options(
     timeout: Seconds | None,
     expires_at: datetime | None,
     expires_in: Seconds | None,
-    retry_policy: Policy | Mapping[str, Any] | None,
+    retry_policy: AnyPolicy | None,
     meta: Mapping[str, Any] | None,
     cost: int | None,
 ) -> dict[str, Any]:
@@ -434,6 +441,7 @@ def _job_options(
         return {}
     if expires_at is not None and expires_in is not None:
         raise InvalidOption("expires_at and expires_in exclude each other: pass one of them")
+    max_attempts = attempts_of(retry_policy) if max_attempts is None else max_attempts
     given = {
         **options.due(run_at, delay),
         "priority": None if priority is None else options.integer(priority, "priority"),
@@ -496,6 +504,13 @@ def _iterator(items: Iterable[Any] | AsyncIterable[Any]) -> Iterator[Any] | Asyn
 def _item(context: Context, job_type: str, item: Any, index: int, committed: int) -> Any:
     try:
         return stored_data(context, job_type, item, f"item {index}")
+    except InvalidInput as error:
+        raise _bad_item(error, index, committed) from error
+
+
+def _plain_item(context: Context, item: Any, index: int, committed: int) -> Any:
+    try:
+        return plain_json(context, item, f"item {index}")
     except InvalidInput as error:
         raise _bad_item(error, index, committed) from error
 

@@ -8,19 +8,19 @@ check, and there is no leader.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import psycopg
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import stored_data, stored_mapping
 from howdah.db.plan import Plan, Row, call, read
 from howdah.errors import InvalidOption, ScheduleNotFound
-from howdah.handlers.retry import Policy, as_data
+from howdah.handlers.retry import AnyPolicy, as_data, attempts_of
+from howdah.model.connection import Connection
 from howdah.model.failure import describe
 from howdah.model.job import Job
 from howdah.model.schedule import Missed, Schedule, schedule_of
@@ -67,12 +67,12 @@ def schedule(
     priority: int | None = None,
     max_attempts: int | None = None,
     timeout: Seconds | None = None,
-    retry_policy: Policy | Mapping[str, Any] | None = None,
+    retry_policy: AnyPolicy | None = None,
     conn: Connection | None = None,
 ) -> Plan[Schedule]:
     """Creates a schedule, or changes the one of this name.
 
-    cron: such as ``"30 6 * * MON-FRI"``; a sixth field in front is seconds.
+    cron: such as ``"30 6 * * MON-FRI"``; a sixth field in front is seconds. Or ``"@daily"`` and the like.
     every: instead of cron, a duration of at least a second, counted from now.
     timezone: the time zone of the cron expression, such as ``"Europe/Berlin"``.
     missed: which fires are made up for, if no worker was running: ``"none"``, the ``"last"`` one or ``"all"``.
@@ -82,6 +82,7 @@ def schedule(
     If its times and its time zone do not change, neither do its next and last run. A paused schedule stays paused.
     """
     rhythm = fires.check(cron, every, timezone)
+    max_attempts = attempts_of(retry_policy) if max_attempts is None else max_attempts
     arguments = {
         "name": _name(name),
         "job_type": options.job_type(job_type),

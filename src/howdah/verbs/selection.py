@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import psycopg
 
 from howdah.checks import options
-from howdah.checks.context import Connection, Context
+from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import clean_text, stored_text
 from howdah.db.batch_size import BatchSize
@@ -24,9 +24,11 @@ from howdah.db.database import Database
 from howdah.db.plan import Plan, Row, call, read
 from howdah.errors import InvalidOption, NotPermitted
 from howdah.model.codec import PLAIN
+from howdah.model.connection import Connection
 from howdah.model.job import Status
 from howdah.model.results import ChangedCount, SelectedCount
 from howdah.verbs.both import Runner, both, name_verbs
+from howdah.verbs.operate import matching_types
 
 BATCH: Final = 1_000
 
@@ -196,7 +198,8 @@ def _filters(selected: Selected) -> Plan[dict[str, Any]]:
             f"this login may not see the contents of jobs, and cannot select by {' and '.join(by_contents)}: that needs"
             " SELECT on the table live"
         )
-    return {**filters, "before": (yield from _now()) - (selected.older_than or timedelta(0))}
+    types = yield from matching_types(selected.context, filters["job_types"])
+    return {**filters, "job_types": types, "before": (yield from _now()) - (selected.older_than or timedelta(0))}
 
 
 def _now() -> Plan[datetime]:
@@ -248,7 +251,7 @@ def select(
 
     Jobs must match all filters.
 
-    job_type, status: one or several.
+    job_type, status: one or several; ``mail.*`` is every type that begins so and has a handler here or in a worker.
     key: exactly this key. per: exactly this flow key, such as a customer, of any type or of ``job_type``.
     error: a text that ``last_error`` contains, in the same case.
     older_than: live jobs that were created longer ago than this, and ended jobs that ended longer ago.

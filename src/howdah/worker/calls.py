@@ -360,6 +360,7 @@ def fail(context: Context, ended: Sequence[tuple[ClaimRef, Failed]]) -> Plan[dic
         run_ats=[end.at for _, end in ended],
         delays=[_delay(end.delay) for _, end in ended],
         give_ups=[end.give_up for _, end in ended],
+        exceptions=[end.exception for _, end in ended],
     )
     return _statuses(rows)
 

@@ -22,12 +22,15 @@ from typing import Any
 import psycopg
 
 from howdah.checks.context import Context
+from howdah.checks.type_names import matching
 from howdah.db import forks
 from howdah.db.database import Database
 from howdah.db.outage import Backoff, Locked, Outage
 from howdah.errors import DatabaseUnavailable, InvalidOption, LoginRefused
+from howdah.handlers import middleware as middlewares
 from howdah.handlers import resource
 from howdah.handlers.handler import AnyHandler
+from howdah.handlers.middleware import AnyMiddleware
 from howdah.model.failure import describe
 from howdah.standard_streams import open_closed_ones
 from howdah.worker import calls
@@ -41,7 +44,7 @@ from howdah.worker.connection import WorkerConnection
 from howdah.worker.options import WorkerOptions
 from howdah.worker.run import log_capture
 from howdah.worker.run.dispatcher import Dispatcher
-from howdah.worker.run.executor import Middleware
+from howdah.worker.run.thread_lifespan import OpenThreadLifespan, ThreadLifespan
 from howdah.worker.service import Service, happens
 from howdah.worker.shutdown import StopRequests, handled_signals
 from howdah.worker.summary import WorkerSummary
@@ -64,11 +67,14 @@ class Worker:
         handlers: Mapping[str, AnyHandler],
         options: WorkerOptions,
         *,
-        middleware: Sequence[Middleware],
+        middleware: Sequence[AnyMiddleware],
         open_resources: Callable[[contextlib.AsyncExitStack], Awaitable[Resources]],
         prepare: Callable[[], None],
         schedules: Sequence[str] = (),
+        thread_lifespan: OpenThreadLifespan | None = None,
     ) -> None:
+        _warn_of_idle(middleware, handlers.values())
+        _check_on_failure(handlers)
         self.options = options
         self.handlers = _chosen(handlers, options.types)
         self.context = dataclasses.replace(context, worker_id=options.name)
@@ -79,6 +85,7 @@ class Worker:
         self._database = database
         self._middleware = middleware
         self._open_resources = open_resources
+        self._thread_lifespan = thread_lifespan
         self._prepare = prepare
         self._schedules = schedules
         self._stops = StopRequests()
@@ -147,6 +154,7 @@ class Worker:
             self._middleware,
             self.summary,
             self._stops,
+            thread_lifespan=None if self._thread_lifespan is None else ThreadLifespan(self._thread_lifespan),
             begin_child=self.begin_child,
         )
         stack.push_async_callback(self._dispatcher.close)
@@ -323,6 +331,26 @@ async def _whatever_happens(ending: Awaitable[None]) -> None:
         raise asyncio.CancelledError
 
 
+def _warn_of_idle(around: Sequence[AnyMiddleware], handlers: Iterable[AnyHandler]) -> None:
+    """Log that plain middleware is never called, because all handlers run on the loop."""
+    _, plain = middlewares.split(around)
+    if plain and all(handler.kind == "async" for handler in handlers):
+        log.warning(
+            "the middleware %s is never called: a plain function runs around handlers in threads and child processes, and"
+            " this queue has none. Make it an async def",
+            ", ".join(getattr(each, "__name__", repr(each)) for each in plain),
+            extra={"event": "idle_middleware"},
+        )
+
+
+def _check_on_failure(handlers: Mapping[str, AnyHandler]) -> None:
+    """Refuse to start if a handler names one by its type that cannot be its ``on_failure``. A type may have its handler elsewhere."""
+    for handler in handlers.values():
+        other = handlers.get(handler.declaration["on_failure"])
+        if other is not None:
+            other.check_failed_parameter()
+
+
 def _check_resources(handlers: Iterable[AnyHandler], resources: Resources) -> None:
     """Refuse to start if no lifespan opens a resource that a handler asks for: all its jobs would fail."""
     for handler in handlers:
@@ -340,7 +368,8 @@ def _chosen(handlers: Mapping[str, AnyHandler], types: Sequence[str] | None) -> 
         return dict(handlers)
     if not types:
         raise InvalidOption("types names no type: leave it out for all that have a handler")
-    unknown = [name for name in types if name not in handlers]
+    chosen = matching(types, handlers)
+    unknown = [name for name in chosen if name not in handlers]
     if unknown:
         raise InvalidOption(f"no handler for {', '.join(unknown)}: there are {', '.join(sorted(handlers))}")
-    return {name: handlers[name] for name in types}
+    return {name: handlers[name] for name in chosen}

@@ -1,4 +1,4 @@
-"""Imports the queue that a command line names: ``package.module:queue``."""
+"""Imports the queue that a command line names, ``package.module:queue``, and further modules with handlers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import operator
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -18,13 +18,30 @@ from howdah.queue import JobQueue
 USUAL_NAME: Final = "queue"
 
 
-def load_queue(target: str) -> JobQueue:
-    """Imports the module, with the current directory first on the path, and returns its queue."""
+def load_queue(target: str, modules: Sequence[str] = ()) -> JobQueue:
+    """Imports the module, with the current directory first on the path, and returns its queue.
+
+    modules: imported, too, so that they register their handlers.
+    """
     name, _, attribute = target.partition(":")
-    if not name or "/" in name or name.startswith(".") or name.endswith((".", ".py")):
+    if not _is_module(name):
         raise InvalidInput(f"{target!r} is not the name of a module: write package.module, or package.module:queue")
+    for module in modules:
+        if ":" in module:
+            raise InvalidInput(
+                f"{module!r} names a second queue: only the first module has one. Run a worker for each queue"
+            )
+        if not _is_module(module):
+            raise InvalidInput(f"{module!r} is not the name of a module: write package.module")
     _look_here_first()
-    return _queue_in(_import(name), attribute or USUAL_NAME)
+    queue = _queue_in(_import(name), attribute or USUAL_NAME)
+    for module in modules:
+        _import(module)
+    return queue
+
+
+def _is_module(name: str) -> bool:
+    return bool(name) and "/" not in name and not name.startswith(".") and not name.endswith((".", ".py"))
 
 
 def _look_here_first() -> None:

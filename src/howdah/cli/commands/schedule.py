@@ -59,7 +59,9 @@ def _add_rhythm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("type", metavar="TYPE", help="the type of its jobs")
     parser.add_argument("json_data", metavar="JSON", nargs="?", help="their data; - reads it from standard input")
     rhythm = parser.add_mutually_exclusive_group(required=True)
-    rhythm.add_argument("--cron", metavar="EXPRESSION", help="minute hour day month weekday: '30 6 * * MON-FRI'")
+    rhythm.add_argument(
+        "--cron", metavar="EXPRESSION", help="minute hour day month weekday: '30 6 * * MON-FRI'; or @daily"
+    )
     rhythm.add_argument("--every", metavar="DURATION", type=parse_duration, help="counted from now: 90s, 5m, 2h, 1d")
     parser.add_argument("--timezone", metavar="ZONE", default="UTC", help="the time zone of --cron (default: UTC)")
     parser.add_argument(

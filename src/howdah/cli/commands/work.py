@@ -55,6 +55,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE[:QUEUE]",
         help="the module, as import names it, and the JobQueue in it (default: queue)",
     )
+    parser.add_argument(
+        "modules", metavar="MODULE", nargs="*", help="more modules to import, which register handlers with this queue"
+    )
     _add_capacity(parser.add_argument_group("capacity"))
     _add_choice(parser.add_argument_group("what to run"))
     _add_rhythm(parser.add_argument_group("timing"))
@@ -83,7 +86,10 @@ def _add_capacity(group: argparse._ArgumentGroup) -> None:
 
 def _add_choice(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--types", metavar="TYPE,…", action="append", help="only these types (default: all that have a handler)"
+        "--types",
+        metavar="TYPE,…",
+        action="append",
+        help="only these types, 'mail.*' for all that begin so (default: all that have a handler)",
     )
     group.add_argument("--drain", action="store_true", help="end when no job is due")
     group.add_argument("--name", metavar="NAME", help="the name of this worker (default: host:pid:random)")
@@ -183,7 +189,7 @@ def _work(args: argparse.Namespace, pipe: SupervisorPipe | None) -> int:
     settings = _settings(args) | ({} if pipe is None else {"name": pipe.name})
     if pipe is not None:
         pipe.watch(WorkerOptions.checked(**settings).grace + TIME_TO_KILL)
-    queue = load_queue(args.target)
+    queue = load_queue(args.target, args.modules)
     keep_logs()
     if os.environ.get(ENVIRONMENT) and queue._context.codec is PLAIN:
         log.warning("%s is set, but this queue has no codec: it cannot read encrypted data", ENVIRONMENT)
@@ -263,16 +269,16 @@ COMMAND = Command(
     name="work",
     summary="run the handlers of a queue",
     story="""
-        Imports the module from the current directory and runs jobs of the types that it has handlers for, until it
+        Imports the modules from the current directory and runs jobs of the types that they have handlers for, until it
         is stopped. SIGTERM or Ctrl-C: it claims no more jobs, releases those that have not started, and lets running ones
         end within the grace period; a second signal hurries. SIGHUP: the same, and then it restarts with new code. With
         --processes, workers that end are restarted. With --json, logs are JSON on stdout. Exits with 0 if no job was
         interrupted, with 6 if the grace period ran out. A worker with too many stuck handlers restarts.
     """,
     examples=(
-        ("howdah work app:queue", "the handlers registered with @queue.job in app.py"),
+        ("howdah work app:queue mail", "the handlers that app.py and mail.py register with the queue in app.py"),
         ("howdah work app --processes 4 --concurrency 200", "four processes, with up to 200 jobs in each"),
-        ("howdah work app --types send_mail,send_sms --drain", "run the due jobs of two types, and end"),
+        ("howdah work app --types send_mail,'report.*' --drain", "run the due jobs of some types, and end"),
         ("howdah work app --reload --log-level debug", "while you develop"),
     ),
     add_arguments=_add_arguments,

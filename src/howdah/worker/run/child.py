@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import importlib
 import json
 import logging
@@ -26,6 +27,7 @@ import msgspec
 from howdah.db import forks
 from howdah.db.plan import Plan
 from howdah.errors import HowdahError, InvalidArguments
+from howdah.handlers import middleware
 from howdah.handlers.handler import Handler
 from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted
 from howdah.model.failure import describe
@@ -36,6 +38,7 @@ from howdah.worker.progress.tracker import LeftOut, Tracker, Unwritten
 from howdah.worker.run import endings, log_capture
 from howdah.worker.run.parent_death import die_with_worker
 from howdah.worker.run.run import Run, RunServices
+from howdah.worker.run.thread_lifespan import ThreadLifespan
 
 log = logging.getLogger("howdah.worker")
 
@@ -241,6 +244,7 @@ class _Child:
         self._sending = threading.Lock()
         self.sink = Outbox(self.send)
         self._resources: dict[int, Mapping[str | type, Any]] = {}
+        self._thread_lifespans: dict[int, ThreadLifespan] = {}
         self._task: asyncio.Task[Any] | None = None
         self._used_up = False
         """Whether memory has run out: what the handler left behind would be missing for the next job."""
@@ -285,8 +289,9 @@ class _Child:
                 ending = Failed(f"what the handler returned or raised could not be read: {describe(error)}")
             finally:
                 signal.signal(STOP_SIGNAL, signal.SIG_IGN)
-        checked = endings.storable(handler.queue._context, ending)
-        return (ending if isinstance(checked, Completed) else checked), job.id in run.by_handler
+        checked = endings.storable(queue._context, ending)
+        ending = endings.in_json(queue._context, ending) if isinstance(checked, Completed) else checked
+        return ending, job.id in run.by_handler
 
     def _run(self, runner: asyncio.Runner, run: Run) -> Ending:
         (job,) = run.jobs
@@ -298,10 +303,8 @@ class _Child:
         except HowdahError as error:
             return endings.of_error(run.handler, job, error)
         try:
-            value = run.handler.function(**arguments)
+            value = self._wrapped(run, functools.partial(self._call, runner, run, arguments))
             run.end_copy()
-            if asyncio.iscoroutine(value):
-                value = runner.run(self._awaited(value, run), context=contextvars.copy_context())
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001
@@ -311,6 +314,25 @@ class _Child:
         if run.handler.batch is not None:
             return endings.of_batch(run.handler, run.jobs, value)[0]
         return endings.of_value(run.handler, job, value)
+
+    def _wrapped(self, run: Run, call: Callable[[], Any]) -> Any:
+        """Call the handler through what the queue has for threads: its lifespan, and plain middleware."""
+        queue = run.handler.queue
+        _, around = middleware.split(queue._middleware)
+        # A handler of the loop that runs here because it is a suspect is called as it would be there.
+        if run.handler.kind == "async" or not (around or queue._thread_lifespan):
+            return call()
+        run.bind()
+        if (open_lifespan := queue._open_thread_lifespan()) is not None:
+            # Never left: the process ends without cleanup.
+            self._thread_lifespans.setdefault(id(queue), ThreadLifespan(open_lifespan)).enter()
+        return middleware.through(around, run.called, call)
+
+    def _call(self, runner: asyncio.Runner, run: Run, arguments: Mapping[str, Any]) -> Any:
+        value = run.call_handler(arguments)
+        if asyncio.iscoroutine(value):
+            value = runner.run(self._awaited(value, run), context=contextvars.copy_context())
+        return value
 
     async def _awaited(self, value: Coroutine[Any, Any, Any], run: Run) -> Any:
         self._task = asyncio.current_task()

@@ -26,6 +26,7 @@ from howdah.checks.context import Context
 from howdah.db.database import Database
 from howdah.db.outage import Backoff
 from howdah.handlers.handler import AnyHandler
+from howdah.handlers.middleware import AnyMiddleware
 from howdah.handlers.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted, NotBegun
 from howdah.model.codec import PLAIN
 from howdah.model.failure import describe, loggable
@@ -39,9 +40,10 @@ from howdah.worker.run import endings
 from howdah.worker.run.child import will_be_found
 from howdah.worker.run.children import Child, Children, ChildStartError
 from howdah.worker.run.completer import Completer, Written
-from howdah.worker.run.executor import Executor, Invocation, Middleware
+from howdah.worker.run.executor import Executor, Invocation
 from howdah.worker.run.run import Run, RunServices, StopReason
 from howdah.worker.run.slot_group import BatchGroup, SlotGroup, Suspects, slot_groups
+from howdah.worker.run.thread_lifespan import ThreadLifespan
 from howdah.worker.run.throughput import ThroughputMeter
 from howdah.worker.shutdown import StopRequests
 from howdah.worker.summary import WorkerSummary
@@ -69,10 +71,11 @@ class Dispatcher:
         handlers: Mapping[str, AnyHandler],
         options: WorkerOptions,
         resources: Mapping[str | type, Any],
-        middleware: Sequence[Middleware],
+        middleware: Sequence[AnyMiddleware],
         summary: WorkerSummary,
         stops: StopRequests,
         *,
+        thread_lifespan: ThreadLifespan | None = None,
         begin_child: Callable[[], None] | None = None,
     ) -> None:
         self.held: dict[ClaimRef, Job] = {}
@@ -103,7 +106,14 @@ class Dispatcher:
         self._services = RunServices(resources, context, database, self._completer, capture_logs=options.capture_logs)
         self._children = Children(database, begin_child)
         threads = sum(group.slots for group in self.groups if group.kind == "thread")
-        self._executor = Executor(threads, self._children, middleware, on_result=self._on_result, on_leak=self._on_leak)
+        self._executor = Executor(
+            threads,
+            self._children,
+            middleware,
+            thread_lifespan=thread_lifespan,
+            on_result=self._on_result,
+            on_leak=self._on_leak,
+        )
         self._loop = asyncio.get_running_loop()
         self._to_fill: set[SlotGroup] = set()
         self._ended_of: set[AnyHandler] = set()
@@ -115,7 +125,7 @@ class Dispatcher:
         self._no_runs.set()
         for group in self.groups:
             group.on_time = functools.partial(self._fill_soon, group)
-            if group.kind == "thread" and not middleware and not isinstance(group, BatchGroup):
+            if group.kind == "thread" and not self._executor.middleware and not isinstance(group, BatchGroup):
                 group.reach = max(group.slots, MOST_IN_THREADS)
 
     # For the claimers

@@ -5,6 +5,7 @@ Pure functions, shared with child processes. The exception itself never leaves t
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from howdah.checks import options
 from howdah.checks.context import Context
-from howdah.checks.values import clean_text, stored_json
+from howdah.checks.values import clean_text, plain_json, stored_json
 from howdah.errors import InvalidInput
 from howdah.handlers.handler import AnyHandler
 from howdah.handlers.outcome import (
@@ -32,7 +33,7 @@ from howdah.handlers.outcome import (
     Snoozed,
 )
 from howdah.handlers.retry import delay_of
-from howdah.model.failure import describe, message_of, traceback_of
+from howdah.model.failure import describe, message_of, path_of, traceback_of
 from howdah.model.job import Job
 
 log = logging.getLogger("howdah.worker")
@@ -89,20 +90,26 @@ def of_error(handler: AnyHandler, job: Job, error: BaseException) -> Ending:
         case Cancel():
             return Cancelled(message_of(error))
         case Fail():
-            return Failed(message_of(error), traceback_of(error), give_up=True)
+            return Failed(message_of(error), traceback_of(error), give_up=True, exception=_class_of(error))
         case Retry():
-            return Failed(message_of(error), traceback_of(error), delay=error.delay, at=error.at)
+            how = _class_of(error)
+            return Failed(message_of(error), traceback_of(error), delay=error.delay, at=error.at, exception=how)
     retries = handler.retries
-    failed = Failed(describe(error), traceback_of(error))
+    failed = Failed(describe(error), traceback_of(error), exception=path_of(error))
     if isinstance(error, retries.give_up):
-        return Failed(failed.error, failed.traceback, give_up=True)
+        return dataclasses.replace(failed, give_up=True)
     if retries.stored is None and job.retry_policy is not None:
         # Chosen for this very job: it has precedence over the rules of its handler.
         return failed
     if retries.decide is not None:
         return _decided(handler, job, error, failed)
     policy = next((policy for kind, policy in retries.by_class.items() if isinstance(error, kind)), None)
-    return failed if policy is None else Failed(failed.error, failed.traceback, delay=delay_of(policy, job.attempts))
+    return failed if policy is None else dataclasses.replace(failed, delay=delay_of(policy, job.attempts))
+
+
+def _class_of(outcome: Outcome) -> str | None:
+    """The class of the exception that an outcome was raised from, or else its own."""
+    return path_of(outcome.__cause__ or outcome)
 
 
 def _decided(handler: AnyHandler, job: Job, error: BaseException, failed: Failed) -> Failed:
@@ -114,12 +121,12 @@ def _decided(handler: AnyHandler, job: Job, error: BaseException, failed: Failed
         # Also SystemExit: it is called by the worker, not by the handler.
         log.exception("the retry function of %s failed: the default policy is used", handler.name)
         return failed
-    return Failed(failed.error, failed.traceback, delay=seconds, give_up=seconds is None)
+    return dataclasses.replace(failed, delay=seconds, give_up=seconds is None)
 
 
 def unreadable(error: BaseException) -> Failed:
     """The job's arguments do not fit its handler: another attempt would fail in the same way."""
-    return Failed(describe(error), give_up=True)
+    return Failed(describe(error), give_up=True, exception=path_of(error))
 
 
 def by_handler(ending: Ending) -> CompletedByHandler:
@@ -141,6 +148,11 @@ def storable(context: Context, ending: Ending) -> Ending:
         return Failed(f"the handler's result cannot be stored: {error}", give_up=True)
     except Exception as error:  # noqa: BLE001
         return Failed(f"the handler's result cannot be encoded: {describe(error)}", give_up=True)
+
+
+def in_json(context: Context, ending: Ending) -> Ending:
+    """The ending of a child process, for the pipe to its worker."""
+    return Completed(plain_json(context, ending.result, "result")) if isinstance(ending, Completed) else ending
 
 
 # How an ending is counted and logged

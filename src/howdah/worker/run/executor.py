@@ -1,6 +1,8 @@
 """The executor: runs handlers, and makes endings of their results. It never touches the database.
 
-    bind the arguments → through the middleware → on the loop, in a thread or in a child → an ending
+    bind the arguments → through async middleware → on the loop, in a thread or in a child → an ending
+
+Plain middleware is called in the thread, or in the child, around the handler.
 
 A handler that does not end although it was asked to stop is abandoned: its job ends without it, its slot is free, and it
 counts as leaked until it ends.
@@ -13,21 +15,20 @@ import contextvars
 import functools
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from howdah.errors import InvalidArguments
+from howdah.handlers import middleware
+from howdah.handlers.middleware import AnyMiddleware, Called, Middleware, Next, SyncMiddleware
 from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted, NotBegun
 from howdah.model.failure import describe, traceback_of
 from howdah.model.job import Job
 from howdah.worker.run import endings, log_capture
 from howdah.worker.run.children import Child, Children
 from howdah.worker.run.run import Run, StopReason
+from howdah.worker.run.thread_lifespan import ThreadLifespan
 from howdah.worker.run.threads import OnResult, ThreadCall, Threads
-
-Called: TypeAlias = Job | Sequence[Job]
-Next: TypeAlias = Callable[[Called], Awaitable[Any]]
-Middleware: TypeAlias = Callable[[Any, Next], Awaitable[Any]]
 
 LEEWAY: dict[StopReason, float | None] = {
     "timed out": 1.0,
@@ -48,15 +49,20 @@ class Executor:
         self,
         threads: int,
         children: Children,
-        middleware: Sequence[Middleware],
+        around: Sequence[AnyMiddleware],
         *,
+        thread_lifespan: ThreadLifespan | None = None,
         on_result: Callable[[Run, Sequence[Ending | None]], None],
         on_leak: Callable[[int], None],
     ) -> None:
         """threads: the most that handlers may use at once."""
-        self.threads = Threads(threads, on_leak=on_leak)
+        self.threads = Threads(
+            threads, on_leak=on_leak, at_end=None if thread_lifespan is None else thread_lifespan.leave
+        )
         self.children = children
-        self.middleware = tuple(reversed(middleware))
+        on_loop, self.in_thread = middleware.split(around)
+        self.middleware = tuple(reversed(on_loop))
+        self.thread_lifespan = thread_lifespan
         self.on_result = on_result
         """Called once for each run, when its jobs are no longer its own."""
         self.on_leak = on_leak
@@ -64,6 +70,7 @@ class Executor:
 
     async def close(self) -> None:
         self.threads.close()
+        await self.threads.ended()
         await self.children.close()
 
 
@@ -117,8 +124,13 @@ class Invocation:
             self._on_result(None, error)
 
     def _call_in_thread(self, arguments: dict[str, Any], on_result: OnResult, context: contextvars.Context) -> None:
-        function = functools.partial(_timed, self.run, arguments)
-        self._thread = self._executor.threads.call(function, on_result, context, self.run.handler.name)
+        executor, run = self._executor, self.run
+        call = run.handler.function
+        if executor.in_thread or executor.thread_lifespan is not None:
+            run.bind()
+            call = functools.partial(_call_wrapped, run, executor.in_thread, executor.thread_lifespan)
+        function = functools.partial(_timed, run, call, arguments)
+        self._thread = executor.threads.call(function, on_result, context, run.handler.name)
 
     async def _run(self) -> None:
         value, error, run = None, None, self.run
@@ -153,9 +165,9 @@ class Invocation:
             return await self._call(arguments)
 
         chain: Next = innermost
-        for middleware in self._executor.middleware:
-            chain = _wrapped(middleware, chain)
-        return await chain(run.jobs[0] if run.handler.batch is None else run.jobs)
+        for each in self._executor.middleware:
+            chain = _wrapped(each, chain)
+        return await chain(run.called)
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         run = self.run
@@ -283,7 +295,7 @@ class Invocation:
             self._task.cancel()
 
 
-def _timed(run: Run, arguments: dict[str, Any]) -> Any:
+def _timed(run: Run, call: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call the handler in its thread."""
     began = time.monotonic()
     if not run.noted and began > run.services.held_until:
@@ -291,14 +303,23 @@ def _timed(run: Run, arguments: dict[str, Any]) -> Any:
         raise asyncio.CancelledError
     run.began = began
     try:
-        return run.handler.function(**arguments)
+        return call(**arguments)
     finally:
         run.took = time.monotonic() - began
 
 
-def _wrapped(middleware: Middleware, inner: Next) -> Next:
+def _call_wrapped(
+    run: Run, around: Sequence[SyncMiddleware], lifespan: ThreadLifespan | None, /, **arguments: Any
+) -> Any:
+    """Call the handler through what its thread has around it. All of it counts for the timeout."""
+    if lifespan is not None:
+        lifespan.enter()
+    return middleware.through(around, run.called, functools.partial(run.call_handler, arguments))
+
+
+def _wrapped(around: Middleware, inner: Next) -> Next:
     async def outer(called: Called) -> Any:
-        return await middleware(called, inner)
+        return await around(called, inner)
 
     return outer
 

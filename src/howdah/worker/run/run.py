@@ -15,7 +15,9 @@ from howdah.db.database import Database
 from howdah.db.plan import Plan
 from howdah.errors import QueueClosed
 from howdah.handlers import resource
+from howdah.handlers.middleware import Called
 from howdah.model.claimed_job import data_as_json
+from howdah.model.connection import Connection
 from howdah.model.failure import loggable
 from howdah.model.job import Job, bind
 from howdah.verbs import claims as verbs
@@ -73,28 +75,28 @@ class RunServices:
                 "this is a forked copy of the worker: end it by os._exit(), and use the job in the original"
             )
 
-    def complete(self, job: Job, result: Any, conn: Any) -> None:
+    def complete(self, job: Job, result: Any, conn: Connection | None) -> None:
         self._database.run(verbs.complete(self.context, job, result), conn)
 
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+    async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None:
         await self._database.arun(verbs.complete(self.context, job, result), conn)
 
-    def write_rest(self, tracker: Tracker, conn: Any) -> None:
+    def write_rest(self, tracker: Tracker, conn: Connection | None) -> None:
         try:
             self._database.run(self.sink.rest(tracker), conn)
         except Exception as error:  # noqa: BLE001
             _warn_of_the_rest(tracker, error)
 
-    async def awrite_rest(self, tracker: Tracker, conn: Any) -> None:
+    async def awrite_rest(self, tracker: Tracker, conn: Connection | None) -> None:
         try:
             await self._database.arun(self.sink.rest(tracker), conn)
         except Exception as error:  # noqa: BLE001
             _warn_of_the_rest(tracker, error)
 
-    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
+    def checkpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         self._database.run(verbs.checkpoint(self.context, job, data), conn)
 
-    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
+    async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         await self._database.arun(verbs.checkpoint(self.context, job, data), conn)
 
 
@@ -173,6 +175,21 @@ class Run:
         return called
 
     @property
+    def called(self) -> Called:
+        """What middleware is called with: the job; for a batch handler, its jobs."""
+        return self.jobs[0] if self.handler.batch is None else self.jobs
+
+    def call_handler(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the function. A forked copy of the worker ends here, before it returns into middleware."""
+        try:
+            value = self.handler.function(**arguments)
+        except BaseException as error:
+            self.end_copy(error)
+            raise
+        self.end_copy()
+        return value
+
+    @property
     def label(self) -> str:
         jobs = str(self.jobs[0].id) if len(self.jobs) == 1 else f"{len(self.jobs)} jobs"
         return f"{self.handler.name} {jobs}"
@@ -237,21 +254,21 @@ class Run:
                 tracker.close()
         return tracker
 
-    def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
+    def checkpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         self.services.check_process()
         # The next attempt continues after these reports, and does not repeat them.
         if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
         self.services.checkpoint(job, data, conn)
 
-    async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
+    async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         self.services.check_process()
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.services.sink.aflush(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
         await self.services.acheckpoint(job, data, conn)
 
-    def complete(self, job: Job, result: Any, conn: Any) -> None:
+    def complete(self, job: Job, result: Any, conn: Connection | None) -> None:
         self.services.check_process()
         # The database refuses reports of a job that has ended.
         if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=True):
@@ -259,7 +276,7 @@ class Run:
         self.services.complete(job, result, conn)
         self.by_handler.add(job.id)
 
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
+    async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None:
         self.services.check_process()
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.services.sink.aflush(tracker, ends=True):

@@ -26,16 +26,23 @@ log = logging.getLogger("howdah.worker")
 
 OnResult: TypeAlias = Callable[[Any, BaseException | None], None]
 
+END_WITHIN = 5.0
+"""Seconds that a stopping worker waits for its threads, if they have something to do at their end."""
+
 
 class Threads:
     """Up to ``most`` threads, which take calls in turn."""
 
-    def __init__(self, most: int, *, on_leak: Callable[[int], None]) -> None:
+    def __init__(self, most: int, *, on_leak: Callable[[int], None], at_end: Callable[[], None] | None = None) -> None:
+        """at_end: called in each thread before it ends."""
         self.loop = asyncio.get_running_loop()
         self.pid = os.getpid()
         self._most = most
         self._on_leak = on_leak
+        self._at_end = at_end
         self._started = 0
+        self._ended = 0
+        self._all_ended = asyncio.Event()
         self._idle = 0
         self._closed = False
         # Appending to a deque and taking from it need no lock. A check followed by an action does.
@@ -65,6 +72,17 @@ class Threads:
         self._closed = True
         for _ in range(self._started):
             self._calls_waiting.release()
+
+    async def ended(self) -> None:
+        """Wait until closed threads have ended, within a limit, if they have something to do at their end."""
+        if self._at_end is None or self._ended >= self._started:
+            return
+        try:
+            async with asyncio.timeout(END_WITHIN):
+                await self._all_ended.wait()
+        except TimeoutError:
+            left = self._started - self._ended
+            log.error("threads for handlers that have not ended within %g s: %d", END_WITHIN, left)
 
     def replace(self) -> None:
         """A thread is abandoned: another one takes its place."""
@@ -116,6 +134,24 @@ class Threads:
                 raise
 
     def _work(self) -> None:
+        if self._at_end is None:
+            self._take_calls()
+            return
+        abandoned = True
+        try:
+            abandoned = not self._take_calls()
+        finally:
+            self._at_end()
+            if not abandoned:
+                _schedule(self.loop, self._on_end)
+
+    def _on_end(self) -> None:
+        self._ended += 1
+        if self._ended >= self._started:
+            self._all_ended.set()
+
+    def _take_calls(self) -> bool:
+        """Run calls until the end. False: this thread was abandoned, and another has taken its place."""
         thread, named = threading.current_thread(), ""
         self._thread_coming = False
         while not self._closed:
@@ -134,8 +170,9 @@ class Threads:
             if call.leaked:
                 _schedule(self.loop, self._on_leak, -1)
                 if not self._may_continue():
-                    return
+                    return False
             del call
+        return True
 
     def _may_continue(self) -> bool:
         """Whether an abandoned thread takes calls again: only if none could replace it."""

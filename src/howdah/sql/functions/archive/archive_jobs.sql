@@ -3,7 +3,8 @@ CREATE OR REPLACE FUNCTION howdah.archive_jobs(
     p_statuses varchar[],
     p_errors text[] DEFAULT NULL,
     p_noted boolean DEFAULT false,
-    p_cause text DEFAULT NULL
+    p_cause text DEFAULT NULL,
+    p_inserted boolean DEFAULT false
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -21,6 +22,7 @@ DECLARE
     v_flow_types varchar[];
     v_key_types varchar[];
     v_flow_keys text[];
+    v_failed uuid[];
 BEGIN
     WITH ended AS MATERIALIZED (
         SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
@@ -65,9 +67,15 @@ BEGIN
     )
     SELECT
         array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE flow_key IS NOT NULL),
-        array_agg(job_type) FILTER (WHERE order_key IS NOT NULL), array_agg(flow_key) FILTER (WHERE order_key IS NOT NULL)
-    INTO v_types, v_flow_types, v_key_types, v_flow_keys
+        array_agg(job_type) FILTER (WHERE order_key IS NOT NULL), array_agg(flow_key) FILTER (WHERE order_key IS NOT NULL),
+        array_agg(id) FILTER (WHERE ended_as = 'failed' AND NOT p_inserted)
+    INTO v_types, v_flow_types, v_key_types, v_flow_keys, v_failed
     FROM deleted;
+    IF v_failed IS NOT NULL
+        AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = ANY (v_types) AND t.on_failure IS NOT NULL)
+    THEN
+        PERFORM howdah.enqueue_on_failure(v_failed);
+    END IF;
     PERFORM howdah.notify_watchers(v_types);
     IF v_flow_types IS NOT NULL THEN
         -- A key, or a limit, has room again.
@@ -78,5 +86,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.archive_jobs IS
     'Moves jobs that the caller has locked to the archive, with the statuses given. p_noted: the caller has written the event. p_cause: the'
-    ' cause in the event, if it is not the status. Internal: it has no fence of its own.';
+    ' cause in the event, if it is not the status. p_inserted: a plain client has inserted them as ended; nothing has failed. Internal: it has'
+    ' no fence of its own.';
 REVOKE ALL ON FUNCTION howdah.archive_jobs FROM PUBLIC;

@@ -28,7 +28,8 @@ CREATE OR REPLACE FUNCTION howdah.attempt_outcome(
     p_error text,
     p_traceback text,
     p_run_at timestamptz,
-    p_give_up boolean
+    p_give_up boolean,
+    p_exception text DEFAULT NULL
 ) RETURNS TABLE (
     status varchar, run_at timestamptz, error text, refund int, crashes int, interruptions int, entry jsonb, note jsonb
 )
@@ -49,7 +50,8 @@ AS $$
         counted.interruptions,
         CASE WHEN p_cause <> 'cancelled' AND message.error IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'attempt', p_job.attempts, 'token', p_job.token, 'at', howdah.clock(), 'worker', p_job.worker_id,
-            'started_at', howdah.begun_at(p_job.status, p_job.started_at, p_job.claimed_at), 'kind', p_cause, 'error', message.error, 'traceback', left(p_traceback, 1000000)
+            'started_at', howdah.begun_at(p_job.status, p_job.started_at, p_job.claimed_at), 'kind', p_cause, 'error', message.error, 'traceback', left(p_traceback, 1000000),
+            'exception', left(p_exception, 1000)
         )) END,
         -- No event for a job that was released before it started, or that put itself off.
         CASE WHEN decided.status <> 'pending'

@@ -6,7 +6,8 @@ CREATE OR REPLACE FUNCTION howdah.end_attempt(
     p_errors text[] DEFAULT NULL,
     p_tracebacks text[] DEFAULT NULL,
     p_run_ats timestamptz[] DEFAULT NULL,
-    p_give_ups boolean[] DEFAULT NULL
+    p_give_ups boolean[] DEFAULT NULL,
+    p_exceptions text[] DEFAULT NULL
 ) RETURNS TABLE (id uuid, status varchar, run_at timestamptz, reason text)
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -38,11 +39,11 @@ DECLARE
 BEGIN
     WITH claim AS MATERIALIZED (
         SELECT DISTINCT ON (c.id, c.token) c.*
-        FROM unnest(p_ids, p_tokens, p_errors, p_tracebacks, p_run_ats, p_give_ups)
-            AS c (id, token, error, traceback, run_at, give_up)
+        FROM unnest(p_ids, p_tokens, p_errors, p_tracebacks, p_run_ats, p_give_ups, p_exceptions)
+            AS c (id, token, error, traceback, run_at, give_up, exception)
         ORDER BY c.id, c.token
     ), held AS MATERIALIZED (
-        SELECT j AS job, claim.error, claim.traceback, claim.run_at, claim.give_up
+        SELECT j AS job, claim.error, claim.traceback, claim.run_at, claim.give_up, claim.exception
         FROM claim JOIN howdah.live AS j ON j.id = claim.id AND j.token = claim.token
         -- Not the predicate of the index of held jobs: these must be found by their ids.
         WHERE j.id = ANY (p_ids) AND j.status <> 'pending'
@@ -71,7 +72,7 @@ BEGIN
     FROM held
     LEFT JOIN howdah.types AS t ON t.job_type = (held.job).job_type
     CROSS JOIN LATERAL howdah.attempt_outcome(
-        held.job, p_cause, held.error, held.traceback, held.run_at, coalesce(held.give_up, false)
+        held.job, p_cause, held.error, held.traceback, held.run_at, coalesce(held.give_up, false), held.exception
     ) AS e;
 
     WITH changed AS (

@@ -13,12 +13,17 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Rounded to a millionth: a smaller number may be one that no float8 can hold, or whose product with another one is.
-    v_delay := round((p_policy ->> 'delay')::numeric, 6);
-    v_max := coalesce(round((p_policy ->> 'max')::numeric, 6), 3600);
+    -- Of a list, the delay after this attempt; after more attempts than it has delays, the last one.
+    v_delay := round(CASE p_policy ->> 'kind'
+        WHEN 'delays' THEN p_policy -> 'delays' ->> least(greatest(p_attempts, 1), jsonb_array_length(p_policy -> 'delays')) - 1
+        ELSE p_policy ->> 'delay'
+    END::numeric, 6);
+    v_max := coalesce(round((p_policy ->> 'max')::numeric, 6), CASE p_policy ->> 'kind' WHEN 'delays' THEN 1000000000 ELSE 3600 END);
     v_jitter := coalesce(round((p_policy ->> 'jitter')::numeric, 6), 0);
     v_seconds := CASE p_policy ->> 'kind'
         WHEN 'none' THEN 0
         WHEN 'fixed' THEN v_delay
+        WHEN 'delays' THEN v_delay
         WHEN 'linear' THEN v_delay * p_attempts
         -- The exponent is capped because 2^1024 is an error, not a long time.
         WHEN 'exponential' THEN

@@ -25,7 +25,7 @@ BEGIN
         RAISE EXCEPTION 'not a retry policy: %', p_retry_policy USING
             ERRCODE = 'JQ001',
             HINT = 'For example {"kind": "exponential", "delay": 2, "factor": 2, "max": 3600, "jitter": 0.2};'
-                ' the other kinds are "fixed" and "linear" (with a delay) and "none". Delays are seconds.';
+                ' the other kinds are "fixed" and "linear" (with a delay), "delays" (with a list of delays) and "none". Delays are seconds.';
     END IF;
 END
 $$;

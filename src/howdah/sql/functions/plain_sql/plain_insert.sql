@@ -64,7 +64,7 @@ BEGIN
     IF v_existing IS NOT NULL THEN
         RAISE EXCEPTION 'job % already exists', v_existing USING ERRCODE = 'unique_violation', CONSTRAINT = 'jobs_pkey';
     END IF;
-    PERFORM howdah.archive_jobs(array_agg(j.id), array_agg(j.status), p_noted => true)
+    PERFORM howdah.archive_jobs(array_agg(j.id), array_agg(j.status), p_noted => true, p_inserted => true)
     FROM howdah.live AS j WHERE j.id = ANY (v_ids) AND j.status IN ('completed', 'failed', 'cancelled')
     HAVING count(*) > 0;
     PERFORM howdah.drop_oldest(room.job_type, room.over) FROM unnest(v_full, v_overs) AS room (job_type, over);

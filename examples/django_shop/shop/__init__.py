@@ -1,0 +1,1 @@
+"""A shop that exports its orders in the background."""

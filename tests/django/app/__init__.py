@@ -1,0 +1,1 @@
+"""An app with tasks and one model."""
