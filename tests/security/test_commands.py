@@ -187,7 +187,7 @@ def test_the_printed_roles_do_not_fit_another_version(dsn: str) -> None:
     with Tenant(dsn, "cli_roles_sql", install=False) as tenant:
         howdah("migrate", "--schema", tenant.schema, dsn=dsn)
         tenant.admin.execute(
-            sql.SQL("UPDATE {} SET version = 4").format(sql.Identifier(tenant.schema, "schema_version"))
+            sql.SQL("UPDATE {} SET version = version + 1").format(sql.Identifier(tenant.schema, "schema_version"))
         )
         done = psql(dsn, howdah("migrate", "--roles", "--sql", "--schema", tenant.schema).out)
         assert "run the command migrate" in done.stderr

@@ -16,7 +16,12 @@ _FILTERS: Final = ("type", "status", "key", "per", "error", "older_than")
 
 def add_filters(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("instead of ids, the jobs that match all of these")
-    group.add_argument("--type", metavar="TYPE", action="append", help="jobs of this type; repeat it for more types")
+    group.add_argument(
+        "--type",
+        metavar="TYPE",
+        action="append",
+        help="jobs of this type, 'mail.*' for all that begin so; repeat it for more types",
+    )
     group.add_argument(
         "--status",
         action="append",

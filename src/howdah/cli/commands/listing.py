@@ -22,7 +22,12 @@ SCAN_LIMIT: Final = 100_000
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--type", metavar="TYPE", action="append", help="jobs of this type; repeat it for more types")
+    parser.add_argument(
+        "--type",
+        metavar="TYPE",
+        action="append",
+        help="jobs of this type, 'mail.*' for all that begin so; repeat it for more types",
+    )
     parser.add_argument(
         "--status",
         action="append",
