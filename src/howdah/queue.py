@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
 
 from howdah.checks import options
 from howdah.checks.context import Context, KnownType
@@ -25,7 +25,7 @@ from howdah.db.migrate import Difference, Migration
 from howdah.db.plan import LoopWaker, ThreadWaker
 from howdah.db.statements import check_schema_name
 from howdah.errors import InvalidOption
-from howdah.handlers.handler import Handler
+from howdah.handlers.handler import AnyHandler, Handler
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
 from howdah.verbs import claims, flow, operate, pressure, produce
@@ -41,7 +41,9 @@ from howdah.watch.watch import JobUpdates, StreamUpdates, Update, UpdateKind
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis
+    from howdah.handlers.signatures import HandledJob, HandlerOptions, JobsFirst, JobSomewhere, Registers
     from howdah.worker import Worker, WorkerSummary
+    from howdah.worker.options import WorkerSettings
     from howdah.worker.run.executor import Middleware
 
 P = ParamSpec("P")
@@ -83,7 +85,7 @@ class JobQueue:
         lifespan: Lifespan | None = None,
     ) -> None:
         self.schema = check_schema_name(configured_schema(schema))
-        self.handlers: dict[str, Handler[Any, Any]] = {}
+        self.handlers: dict[str, AnyHandler] = {}
         self._middleware: builtins.list[Middleware] = []
         self._lifespan = lifespan
         self._periodic: builtins.list[dict[str, Any]] = []
@@ -208,7 +210,7 @@ class JobQueue:
     @overload
     def wait_for(  # type: ignore[overload-overlap]
         self, jobs: uuid.UUID | str, timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
-    ) -> Job: ...
+    ) -> Job[Any]: ...
 
     @overload
     def wait_for(
@@ -218,7 +220,7 @@ class JobQueue:
     @overload
     def wait_for(
         self, jobs: Iterable[JobOrId], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
-    ) -> builtins.list[Job]: ...
+    ) -> builtins.list[Job[Any]]: ...
 
     def wait_for(
         self,
@@ -242,7 +244,7 @@ class JobQueue:
     @overload
     def await_for(  # type: ignore[overload-overlap]
         self, jobs: uuid.UUID | str, timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
-    ) -> Coroutine[Any, Any, Job]: ...
+    ) -> Coroutine[Any, Any, Job[Any]]: ...
 
     @overload
     def await_for(
@@ -252,7 +254,7 @@ class JobQueue:
     @overload
     def await_for(
         self, jobs: Iterable[JobOrId], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
-    ) -> Coroutine[Any, Any, builtins.list[Job]]: ...
+    ) -> Coroutine[Any, Any, builtins.list[Job[Any]]]: ...
 
     async def await_for(
         self,
@@ -278,13 +280,23 @@ class JobQueue:
 
     # Handlers and workers
 
+    # Why these overloads, and why in this order: howdah.handlers.signatures
     @overload
-    def job(self, function: Callable[P, R], /) -> Handler[P, R]: ...
+    def job(self, function: JobsFirst[R], /) -> Handler[..., R]: ...
 
     @overload
-    def job(self, /, **options: Any) -> Callable[[Callable[P, R]], Handler[P, R]]: ...
+    def job(self, function: Callable[Concatenate[HandledJob, P], R], /) -> Handler[P, R, Concatenate[Job, P]]: ...  # type: ignore[overload-overlap]
 
-    def job(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    @overload
+    def job(self, function: JobSomewhere[R], /) -> Handler[..., R]: ...
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> Handler[P, R, P]: ...
+
+    @overload
+    def job(self, /, **options: Unpack[HandlerOptions]) -> Registers: ...
+
+    def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[HandlerOptions]) -> Any:
         """Registers a function as the handler of a job type: ``@queue.job`` or ``@queue.job(priority=…, …)``.
 
         Async functions run on the loop, plain ones in threads. The options, all of them optional:
@@ -324,7 +336,7 @@ class JobQueue:
             return functools.partial(self.job, **options)
         if isinstance(function, Handler):
             raise InvalidOption(f"{function.name!r} is a handler already")
-        handler = Handler(self, function, **options)
+        handler: AnyHandler = Handler(self, function, **options)
         if handler.name in self.handlers:
             raise InvalidOption(f"there are two handlers for {handler.name!r}: give one of them another name=")
         self.handlers[handler.name] = handler
@@ -349,14 +361,14 @@ class JobQueue:
         missed: str = "last",
         overlap: bool = True,
         **arguments: Any,
-    ) -> Callable[[Callable[P, R] | Handler[P, R]], Handler[P, R]]:
+    ) -> Registers:
         """Runs a handler periodically: ``@queue.periodic("*/5 * * * *", timezone="Europe/Berlin")``.
 
         Above ``@queue.job``, or alone. Workers store the schedule when they start. ``arguments`` are those of the
         handler. See ``schedule`` for the other options.
         """
 
-        def decorate(function: Callable[P, R] | Handler[P, R]) -> Handler[P, R]:
+        def decorate(function: Callable[..., Any]) -> Any:
             handler = function if isinstance(function, Handler) else self.job(function)
             rhythm = {"cron": cron, "every": every, "timezone": timezone, "missed": missed, "overlap": overlap}
             cron_rhythms.check(cron, every, timezone)
@@ -387,7 +399,7 @@ class JobQueue:
         self._middleware.append(function)
         return function
 
-    def worker(self, *, name: str | None = None, **options: Any) -> Worker:
+    def worker(self, *, name: str | None = None, **options: Unpack[WorkerSettings]) -> Worker:
         """A worker for this queue's handlers, to be ``run``. Its options, with their defaults:
 
         concurrency=50, threads=10, children=(cores): how many async handlers, sync handlers and child processes
@@ -415,9 +427,11 @@ class JobQueue:
             schedules=[declared["name"] for declared in self._periodic],
         )
 
-    async def run_worker(self, *, signals: bool = False, **options: Any) -> WorkerSummary:
+    async def run_worker(
+        self, *, signals: bool = False, name: str | None = None, **options: Unpack[WorkerSettings]
+    ) -> WorkerSummary:
         """Runs a worker (see ``worker``) until it is cancelled; with ``signals``, until SIGTERM or SIGINT."""
-        return await self.worker(**options).run(signals=signals)
+        return await self.worker(name=name, **options).run(signals=signals)
 
     async def _open_resources(self, stack: AsyncExitStack) -> Resources:
         """Enters the lifespan, and returns what it yields."""
@@ -430,7 +444,7 @@ class JobQueue:
         self._database.prepare()
         for declared in self._periodic:
             schedule = dict(declared)
-            handler: Handler[Any, Any] = schedule.pop("handler")
+            handler: AnyHandler = schedule.pop("handler")
             self.schedule(**{**schedule, "data": handler.arguments.encode(schedule["data"])})
             self._database.run(schedule_verbs.declare(schedule["name"]))
 

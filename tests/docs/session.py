@@ -255,7 +255,10 @@ def _commands(block: Block) -> Iterator[tuple[str, str]]:
 def _is_for_the_shell(command: str, folder: Path) -> bool:
     if script := re.fullmatch(r"(?:\w+=\$\()?python (\w+\.py)\)?", command):
         return (folder / script[1]).exists()
-    return re.match(r"(\w+=\$\()?([A-Z_]+=(\$\(.+\)|\S+) )?(howdah|printf|cat|pytest|python -c) ", command) is not None
+    return (
+        re.match(r"(\w+=\$\()?([A-Z_]+=(\$\(.+\)|\S+) )?(howdah|printf|cat|pytest|mypy|python -c) ", command)
+        is not None
+    )
 
 
 def _is_there(command: str) -> bool:
