@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import builtins
 import functools
+import importlib
 import inspect
 import os
 import secrets
 import socket
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
@@ -66,6 +67,8 @@ class JobQueue:
     worker_id: the name under which ``claim`` holds jobs, if it is not given another.
     lifespan: an async context manager, called with the queue, that each worker enters once. It yields a
         mapping of resources, by name or by type, that handlers ask for.
+    modules: the names of modules with its handlers, such as ``["shop.mail", "shop.reports"]``. A worker imports them when it is
+        made, so the module of the queue need not import the modules that import the queue.
 
     Plain verbs block; the same verbs with ``a`` in front (``await_for`` for ``wait_for``) are awaited.
     A connection is opened when it is first needed. A queue is usable from many threads, from any number of event
@@ -83,11 +86,13 @@ class JobQueue:
         timeout: Seconds = 30,
         worker_id: str | None = None,
         lifespan: Lifespan | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
         self.schema = check_schema_name(configured_schema(schema))
         self.handlers: dict[str, AnyHandler] = {}
         self._middleware: builtins.list[Middleware] = []
         self._lifespan = lifespan
+        self.modules = tuple(_module_names(modules))
         self._periodic: builtins.list[dict[str, Any]] = []
         self._context = Context(
             codec=codec or PLAIN,
@@ -416,6 +421,8 @@ class JobQueue:
         # Imported here: a process that only enqueues does not need to load all of it.
         from howdah.worker import Worker, WorkerOptions
 
+        for module in self.modules:
+            importlib.import_module(module)
         return Worker(
             self._database,
             self._context,
@@ -586,6 +593,15 @@ class _Home:
 
 
 name_verbs(JobQueue)
+
+
+def _module_names(modules: Sequence[str]) -> Iterator[str]:
+    if isinstance(modules, str):
+        raise InvalidOption(f"modules is a list of names: modules=[{modules!r}]")
+    for module in modules:
+        if not all(part.isidentifier() for part in options.text(module, "a module").split(".")):
+            raise InvalidOption(f"{module!r} is not the full name of a module: write package.module")
+        yield module
 
 
 def _own_name() -> str:

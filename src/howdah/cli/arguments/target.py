@@ -19,12 +19,15 @@ USUAL_NAME: Final = "queue"
 
 
 def load_queue(target: str) -> JobQueue:
-    """Imports the module, with the current directory first on the path, and returns its queue."""
+    """Imports the module, with the current directory first on the path, and the modules that its queue lists; returns the queue."""
     name, _, attribute = target.partition(":")
     if not name or "/" in name or name.startswith(".") or name.endswith((".", ".py")):
         raise InvalidInput(f"{target!r} is not the name of a module: write package.module, or package.module:queue")
     _look_here_first()
-    return _queue_in(_import(name), attribute or USUAL_NAME)
+    queue = _queue_in(_import(name), attribute or USUAL_NAME)
+    for listed in queue.modules:
+        _import(listed)
+    return queue
 
 
 def _look_here_first() -> None:
