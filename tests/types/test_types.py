@@ -28,7 +28,7 @@ def run_mypy(folder: Path) -> str:
 def run_pyright(folder: Path) -> str:
     settings = folder / "pyrightconfig.json"
     # The checks of pyright itself, and none that basedpyright adds.
-    settings.write_text(json.dumps({"include": [str(CASES)], "typeCheckingMode": "standard"}))
+    settings.write_text(json.dumps({"include": [str(CASES)], "typeCheckingMode": "strict"}))
     return ran(folder, "basedpyright", "--project", str(settings), "--pythonpath", sys.executable)
 
 
