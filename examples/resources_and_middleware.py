@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any
+from typing import Any
 
-from howdah import Job, JobQueue, Resource
+from howdah import Job, JobQueue, resource
 
 
 class MailServer:
@@ -49,8 +49,8 @@ async def measured(job: Job, call_next: Callable[[Job], Awaitable[Any]]) -> Any:
 @queue.job(name="example_mail")
 async def send_mail(
     to: str,
-    server: Annotated[MailServer, Resource],  # by its type: no part of the job's data
-    sender: Annotated[str, Resource("sender")],  # by its name
+    server: MailServer = resource(),  # by its type: no part of the job's data
+    sender: str = resource("sender"),  # by its name
 ) -> str:
     server.send(to)
     return f"from {sender} to {to}"

@@ -44,7 +44,7 @@ from howdah.errors import (
 )
 from howdah.handlers.handler import Handler
 from howdah.handlers.outcome import Cancel, Fail, Outcome, Retry, Snooze
-from howdah.handlers.resource import Resource
+from howdah.handlers.resource import Resource, resource
 from howdah.handlers.retry import Exponential, Fixed, Immediately, Linear
 from howdah.handlers.unique import Unique
 from howdah.model.codec import Codec, Unreadable
@@ -160,6 +160,7 @@ __all__ = [
     "WorkerUnknown",
     "__version__",
     "json_default",
+    "resource",
 ]
 
 _LOADED_WHEN_NEEDED = {

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import builtins
 import functools
+import importlib
 import os
 import secrets
 import socket
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar, Unpack, overload
 
 from howdah.checks import options
 from howdah.checks.context import Context, KnownType
@@ -25,7 +26,7 @@ from howdah.db.plan import LoopWaker, ThreadWaker
 from howdah.db.statements import check_schema_name
 from howdah.errors import InvalidOption
 from howdah.handlers import middleware as middlewares
-from howdah.handlers.handler import Handler
+from howdah.handlers.handler import AnyHandler, Handler
 from howdah.handlers.middleware import AnyMiddleware, M
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
@@ -42,7 +43,9 @@ from howdah.watch.watch import JobUpdates, StreamUpdates, Update, UpdateKind
 
 if TYPE_CHECKING:
     from howdah.doctor import Diagnosis
+    from howdah.handlers.signatures import HandledJob, HandlerOptions, JobsFirst, JobSomewhere, Registers
     from howdah.worker import Worker, WorkerSummary
+    from howdah.worker.options import WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,6 +72,8 @@ class JobQueue:
         mapping of resources, by name or by type, that handlers ask for.
     thread_lifespan: a context manager, called with the queue, that each thread for handlers enters once, before its first
         job, and leaves when the worker stops. What it yields is not used.
+    modules: the names of modules with its handlers, such as ``["shop.mail", "shop.reports"]``. A worker imports them when it is
+        made, so the module of the queue need not import the modules that import the queue.
 
     Plain verbs block; the same verbs with ``a`` in front (``await_for`` for ``wait_for``) are awaited.
     A connection is opened when it is first needed. A queue is usable from many threads, from any number of event
@@ -88,12 +93,14 @@ class JobQueue:
         lifespan: Lifespan | None = None,
         thread_lifespan: ThreadLifespan | None = None,
         json_default: Callable[[Any], Any] | None = None,
+        modules: Sequence[str] = (),
     ) -> None:
         self.schema = check_schema_name(configured_schema(schema))
-        self.handlers: dict[str, Handler[Any, Any]] = {}
+        self.handlers: dict[str, AnyHandler] = {}
         self._middleware: builtins.list[AnyMiddleware] = []
         self._lifespan = lifespan
         self._thread_lifespan = thread_lifespan
+        self.modules = tuple(_module_names(modules))
         self._periodic: builtins.list[dict[str, Any]] = []
         self._context = Context(
             codec=codec or PLAIN,
@@ -217,7 +224,7 @@ class JobQueue:
     @overload
     def wait_for(  # type: ignore[overload-overlap]
         self, jobs: uuid.UUID | str, timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
-    ) -> Job: ...
+    ) -> Job[Any]: ...
 
     @overload
     def wait_for(
@@ -227,7 +234,7 @@ class JobQueue:
     @overload
     def wait_for(
         self, jobs: Iterable[JobOrId], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
-    ) -> builtins.list[Job]: ...
+    ) -> builtins.list[Job[Any]]: ...
 
     def wait_for(
         self,
@@ -251,7 +258,7 @@ class JobQueue:
     @overload
     def await_for(  # type: ignore[overload-overlap]
         self, jobs: uuid.UUID | str, timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
-    ) -> Coroutine[Any, Any, Job]: ...
+    ) -> Coroutine[Any, Any, Job[Any]]: ...
 
     @overload
     def await_for(
@@ -261,7 +268,7 @@ class JobQueue:
     @overload
     def await_for(
         self, jobs: Iterable[JobOrId], timeout: Seconds | None = None, *, on_progress: OnProgress | None = None
-    ) -> Coroutine[Any, Any, builtins.list[Job]]: ...
+    ) -> Coroutine[Any, Any, builtins.list[Job[Any]]]: ...
 
     async def await_for(
         self,
@@ -287,13 +294,23 @@ class JobQueue:
 
     # Handlers and workers
 
+    # Why these overloads, and why in this order: howdah.handlers.signatures
     @overload
-    def job(self, function: Callable[P, R], /) -> Handler[P, R]: ...
+    def job(self, function: JobsFirst[R], /) -> Handler[..., R]: ...
 
     @overload
-    def job(self, /, **options: Any) -> Callable[[Callable[P, R]], Handler[P, R]]: ...
+    def job(self, function: Callable[Concatenate[HandledJob, P], R], /) -> Handler[P, R, Concatenate[Job, P]]: ...  # type: ignore[overload-overlap]
 
-    def job(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    @overload
+    def job(self, function: JobSomewhere[R], /) -> Handler[..., R]: ...
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> Handler[P, R, P]: ...
+
+    @overload
+    def job(self, /, **options: Unpack[HandlerOptions]) -> Registers: ...
+
+    def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[HandlerOptions]) -> Any:
         """Registers a function as the handler of a job type: ``@queue.job`` or ``@queue.job(priority=…, …)``.
 
         Async functions run on the loop, plain ones in threads. The options, all of them optional:
@@ -335,7 +352,7 @@ class JobQueue:
             return functools.partial(self.job, **options)
         if isinstance(function, Handler):
             raise InvalidOption(f"{function.name!r} is a handler already")
-        handler = Handler(self, function, **options)
+        handler: AnyHandler = Handler(self, function, **options)
         if handler.name in self.handlers:
             raise InvalidOption(f"there are two handlers for {handler.name!r}: give one of them another name=")
         self.handlers[handler.name] = handler
@@ -360,14 +377,14 @@ class JobQueue:
         missed: str = "last",
         overlap: bool = True,
         **arguments: Any,
-    ) -> Callable[[Callable[P, R] | Handler[P, R]], Handler[P, R]]:
+    ) -> Registers:
         """Runs a handler periodically: ``@queue.periodic("*/5 * * * *", timezone="Europe/Berlin")``.
 
         Above ``@queue.job``, or alone. Workers store the schedule when they start. ``arguments`` are those of the
         handler. See ``schedule`` for the other options.
         """
 
-        def decorate(function: Callable[P, R] | Handler[P, R]) -> Handler[P, R]:
+        def decorate(function: Callable[..., Any]) -> Any:
             handler = function if isinstance(function, Handler) else self.job(function)
             rhythm = {"cron": cron, "every": every, "timezone": timezone, "missed": missed, "overlap": overlap}
             cron_rhythms.check(cron, every, timezone)
@@ -399,7 +416,7 @@ class JobQueue:
         self._middleware.append(middlewares.checked(function))
         return function
 
-    def worker(self, *, name: str | None = None, **options: Any) -> Worker:
+    def worker(self, *, name: str | None = None, **options: Unpack[WorkerSettings]) -> Worker:
         """A worker for this queue's handlers, to be ``run``. Its options, with their defaults:
 
         concurrency=50, threads=10, children=(cores): how many async handlers, sync handlers and child processes
@@ -416,6 +433,8 @@ class JobQueue:
         # Imported here: a process that only enqueues does not need to load all of it.
         from howdah.worker import Worker, WorkerOptions
 
+        for module in self.modules:
+            importlib.import_module(module)
         return Worker(
             self._database,
             self._context,
@@ -428,9 +447,11 @@ class JobQueue:
             thread_lifespan=self._open_thread_lifespan(),
         )
 
-    async def run_worker(self, *, signals: bool = False, **options: Any) -> WorkerSummary:
+    async def run_worker(
+        self, *, signals: bool = False, name: str | None = None, **options: Unpack[WorkerSettings]
+    ) -> WorkerSummary:
         """Runs a worker (see ``worker``) until it is cancelled; with ``signals``, until SIGTERM or SIGINT."""
-        return await self.worker(**options).run(signals=signals)
+        return await self.worker(name=name, **options).run(signals=signals)
 
     async def _open_resources(self, stack: AsyncExitStack) -> Resources:
         """Enters the lifespan, and returns what it yields."""
@@ -446,7 +467,7 @@ class JobQueue:
         self._database.prepare()
         for declared in self._periodic:
             schedule = dict(declared)
-            handler: Handler[Any, Any] = schedule.pop("handler")
+            handler: AnyHandler = schedule.pop("handler")
             self.schedule(**{**schedule, "data": handler.arguments.encode(schedule["data"])})
             self._database.run(schedule_verbs.declare(schedule["name"]))
 
@@ -605,6 +626,15 @@ def _function(value: Callable[[Any], Any] | None, option: str) -> Callable[[Any]
     if value is not None and not callable(value):
         raise InvalidOption(f"{option} is a function of a value, not {options.shown(value)}")
     return value
+
+
+def _module_names(modules: Sequence[str]) -> Iterator[str]:
+    if isinstance(modules, str):
+        raise InvalidOption(f"modules is a list of names: modules=[{modules!r}]")
+    for module in modules:
+        if not all(part.isidentifier() for part in options.text(module, "a module").split(".")):
+            raise InvalidOption(f"{module!r} is not the full name of a module: write package.module")
+        yield module
 
 
 def _own_name() -> str:

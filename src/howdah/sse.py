@@ -49,6 +49,9 @@ log = logging.getLogger("howdah.watching")
 DEFAULT_KINDS: Final[tuple[UpdateKind, ...]] = ("progress", "event", "status")
 RECONNECT_AFTER_MS: Final = 1_000
 PUT_OFF_MS: Final = 5_000
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.5
+"""Seconds between two looks for a job that is not there: a commit is near at first, and then less and less likely."""
 _SHOWN: Final = (
     "id", "job_type", "status", "percent", "current_stage", "events_count", "attempts", "max_attempts", "priority",
     "created_at", "run_at", "started_at", "finished_at", "stalled", "record",
@@ -96,6 +99,8 @@ class EventStream:
         are refused with 403.
     max_streams: how many streams may be open; more are asked to come back later. keepalive: seconds without an update before a
         comment is sent.
+    commit_timeout: how many seconds to wait for a job that does not exist, before the answer is 404. A page may open its stream while
+        the transaction that enqueues the job is not committed yet, and a browser gives up after a 404.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class EventStream:
         keepalive: Seconds = 15,
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
+        commit_timeout: Seconds = 5,
     ) -> None:
         self._queue = queue
         self._types = None if types is None else options.job_types(types)
@@ -120,6 +126,7 @@ class EventStream:
         self._keepalive = options.span(keepalive, "keepalive", positive=True).total_seconds()
         self._hosts = _names(hosts, "hosts")
         self._origins = _names(origins, "origins")
+        self._commit_timeout = options.span(commit_timeout, "commit_timeout").total_seconds()
         self._stops: set[asyncio.Event] = set()
         self._closed = False
 
@@ -185,12 +192,13 @@ class EventStream:
         messages = self._all(wanted)
         if wanted.job_id is not None:
             try:
-                job = await self._queue.aget(wanted.job_id)
+                job = await self._job(wanted.job_id, stop)
             except DatabaseUnavailable:
                 await _put_off(scope, send, "the database cannot be reached")
                 return
-            except JobNotFound:
-                job = None
+            if job is None and stop.is_set():
+                await _put_off(scope, send, "the server stops")
+                return
             if job is None or (wanted.types is not None and job.job_type not in wanted.types):
                 await _refuse(send, 404, "there is no such job")
                 return
@@ -207,6 +215,20 @@ class EventStream:
         await send(_body(_retry_after(RECONNECT_AFTER_MS)))
         async with contextlib.aclosing(messages):
             await self._stream(messages, receive, send, stop)
+
+    async def _job(self, job_id: uuid.UUID, stop: asyncio.Event) -> Job[Any] | None:
+        """The job, as soon as it is committed; None if it is not in time."""
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + self._commit_timeout, _FIRST_PAUSE
+        while True:
+            with contextlib.suppress(JobNotFound):
+                return await self._queue.aget(job_id)
+            left = deadline - loop.time()
+            if left <= 0 or stop.is_set():
+                return None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _one(self, wanted: _Wanted, job: Job) -> AsyncGenerator[bytes]:
         position = wanted.after or "0"

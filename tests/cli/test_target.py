@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from howdah import InvalidInput
+from howdah import InvalidInput, InvalidOption, JobQueue
 from howdah.cli.arguments.target import load_queue
 
 GOOD = "from howdah import JobQueue\nqueue = JobQueue('host=nowhere')\n"
@@ -45,6 +47,35 @@ def test_packages_are_imported_from_the_current_directory_first() -> None:
     write("this/__init__.py", "")
     assert load_queue("this.jobs").schema == "howdah"
     assert sys.path[0] == os.getcwd()  # noqa: PTH109
+
+
+def test_the_modules_that_a_queue_lists_are_imported_and_may_import_it() -> None:
+    write("shop/__init__.py", GOOD.replace(")\n", ", modules=['shop.mail', 'shop.reports.daily'])\n"))
+    write("shop/mail.py", "from shop import queue\n@queue.job\ndef send(invoice: int) -> None: ...\n")
+    write(
+        "shop/reports/daily.py", "from shop import mail, queue\n@queue.job\ndef draw() -> None: mail.send.enqueue(1)\n"
+    )
+    assert load_queue("shop").handlers.keys() == {"send", "draw"}
+
+    write("broken.py", GOOD.replace(")\n", ", modules=['shop.mail', 'shop.reports.dayly'])\n"))
+    with pytest.raises(InvalidInput, match=r"there is no module 'shop\.reports\.dayly'"):
+        load_queue("broken")
+
+
+def test_a_worker_in_the_program_itself_has_them_too() -> None:
+    write("books/__init__.py", GOOD.replace(")\n", ", modules=['books.mail'])\n"))
+    write("books/mail.py", "from books import queue\n@queue.job\ndef send(invoice: int) -> None: ...\n")
+    sys.path.insert(0, str(Path.cwd()))
+    queue = importlib.import_module("books").queue
+    assert not queue.handlers, "who only enqueues by name does not pay for them"
+    queue.worker()
+    assert queue.handlers.keys() == {"send"}
+
+
+@pytest.mark.parametrize("modules", ["shop.mail", [".mail"], ["shop/mail.py"], ["shop.mail", ""], [5]])
+def test_what_is_not_a_list_of_modules_is_refused(modules: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"a list of names|not the full name of a module|a module is a str"):
+        JobQueue("host=nowhere", modules=modules)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "here.nowhere", "nowhere.jobs"])

@@ -74,7 +74,7 @@ def test_of_a_thousand_tasks_ten_are_refused_and_the_others_are_not(dsn: str, db
     too_large = "x" * 70_000
     refused = set(range(7, 1000, 100))
 
-    async def main() -> list[Job | BaseException]:
+    async def main() -> list[Job[Any] | BaseException]:
         async with JobQueue(dsn, max_payload_bytes=1_000_000) as queue:
             calls = (queue.aenqueue("mail", {"n": n, "text": too_large if n in refused else ""}) for n in range(1000))
             return await asyncio.gather(*calls, return_exceptions=True)
@@ -163,7 +163,7 @@ def proxy(dsn: str) -> Iterator[TcpProxy]:
 
 
 def test_a_connection_that_is_lost_before_the_commit_harms_no_caller(dsn: str, connect: Connect, db: Db) -> None:
-    async def main() -> list[Job]:
+    async def main() -> list[Job[Any]]:
         async with JobQueue(dsn) as queue:
             with no_job_can_be_added(connect):
                 tasks = [asyncio.create_task(queue.aenqueue("mail", n)) for n in range(40)]
@@ -178,7 +178,7 @@ def test_a_connection_that_is_lost_before_the_commit_harms_no_caller(dsn: str, c
 
 
 def test_a_connection_that_is_lost_after_the_commit_harms_no_caller(dsn: str, db: Db, proxy: TcpProxy) -> None:
-    async def main() -> list[Job]:
+    async def main() -> list[Job[Any]]:
         through = make_conninfo(dsn, host="127.0.0.1", port=proxy.port, sslmode="disable")
         async with JobQueue(through) as queue:
             proxy.lose_the_answer_to(b'"enqueue_each"(')
@@ -471,7 +471,7 @@ def test_a_fork_gathers_its_own_calls(dsn: str, connect: Connect, db: Db) -> Non
 def test_a_login_that_may_only_add_jobs_adds_them_together(server_dsn: str) -> None:
     with Tenant(server_dsn, "together") as tenant:
 
-        async def main() -> list[Job]:
+        async def main() -> list[Job[Any]]:
             async with tenant.queue("producer") as queue:
                 return await asyncio.gather(*(queue.aenqueue("mail", n, priority=n % 3) for n in range(100)))
 
@@ -534,7 +534,7 @@ def test_a_key_an_id_and_the_callers_connection_go_their_own_way(dsn: str, db: D
 def test_two_loops_gather_for_themselves(dsn: str, db: Db) -> None:
     with JobQueue(dsn) as queue:
 
-        async def produce(first: int) -> list[Job]:
+        async def produce(first: int) -> list[Job[Any]]:
             return await asyncio.gather(*(queue.aenqueue("mail", first + n) for n in range(100)))
 
         answers = Threads(lambda n: asyncio.run(produce(100 * n)), 3).answers()

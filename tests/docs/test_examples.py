@@ -120,6 +120,12 @@ SHOWS = {
         "700 jobs wait",
         "700 jobs completed",
     ),
+    "several_modules": (
+        "to boss@example.org: the report of Monday",
+        "types of the queue: example_draw, example_send",
+        "recorded: the report of Monday was drawn",
+        "types of the audit: example_record",
+    ),
     "key_rotation": (
         "0. one key:             card 4242",
         "1. both, old one first: card 4242, card 0005",

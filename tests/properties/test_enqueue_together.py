@@ -62,7 +62,7 @@ def test_mixed_options_give_the_same_jobs_as_one_by_one(
         """ p_retry_policy => '{"kind": "fixed", "delay": 5}'), declare_type('ordered', p_ordered => true)"""
     )
 
-    async def together() -> list[Job]:
+    async def together() -> list[Job[Any]]:
         return await asyncio.gather(*(queue.aenqueue(name, data, **options) for name, data, options in calls))
 
     one_by_one = [queue.enqueue(name, data, **options) for name, data, options in calls]

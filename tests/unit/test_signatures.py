@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import pathlib
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
@@ -15,7 +16,7 @@ import pydantic
 import pydantic.dataclasses
 import pytest
 
-from howdah import InvalidOption, Job, Resource
+from howdah import InvalidOption, Job, Resource, resource
 from howdah.handlers.arguments import Arguments
 from howdah.handlers.resource import find
 from tests.unit.test_arguments import SECRET, Line, Order, Picky, Pool, refused, taking
@@ -55,6 +56,42 @@ def test_the_job_is_found_however_it_is_annotated(annotation: Any) -> None:
 def test_a_resource_is_found_however_it_is_annotated(annotation: Any) -> None:
     assert taking(annotation).resources == {"value": Resource()}
     assert taking(annotation).resource_types == {"value": Pool}
+
+
+def test_a_resource_may_be_the_default_of_its_parameter() -> None:
+    def handler(job: Job, a: int, pool: Pool = resource(), b: int = 5, named: Any = resource("orders")) -> None: ...
+
+    arguments = Arguments(handler)
+    assert (arguments.names, arguments.job_parameter) == (("a", "b"), "job")
+    assert arguments.resources == {"pool": Resource(), "named": Resource("orders")}
+    assert arguments.resource_types["pool"] is Pool
+
+    def nameless(pool=resource()) -> None: ...  # type: ignore[no-untyped-def]
+
+    with pytest.raises(InvalidOption, match="the resource 'pool' has neither a type nor a name"):
+        Arguments(nameless)
+    with pytest.raises(InvalidOption, match="the name of a resource"):
+        resource(Pool)  # type: ignore[arg-type]
+
+
+def test_positional_arguments_bind_as_in_a_call_without_the_job() -> None:
+    def handler(a: int, job: Job, b: int = 5, pool: Pool = resource(), c: int = 6, *, d: int = 7) -> None: ...
+
+    bound = Arguments(handler).bound
+    assert bound((1,), {}) == {"a": 1}
+    assert bound((1, 2), {"c": 3, "d": 4}) == {"a": 1, "b": 2, "c": 3, "d": 4}
+    for positional, named, message, field in [
+        ((1, 2, SECRET, 4, 5), {}, "5 positional arguments are too many; it takes .* 'a', 'b', 'pool', 'c'", None),
+        ((1, 2, SECRET), {}, "the worker passes the resource 'pool': pass the arguments from there on by name", "pool"),
+        ((SECRET,), {"a": 1}, "two values for the argument 'a'", "a"),
+    ]:
+        error = refused(lambda positional=positional, named=named: bound(positional, named))  # type: ignore[misc]
+        assert re.search(message, str(error))
+        assert error.field == field
+
+    def nothing(job: Job) -> None: ...
+
+    assert "it takes no positional arguments" in str(refused(lambda: Arguments(nothing).bound((1,), {})))
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the type statement is new in Python 3.12")

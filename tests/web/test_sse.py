@@ -44,7 +44,7 @@ def read(url: str, count: int, **options: Any) -> list[Message]:
 
 @pytest.fixture
 def base(queue: JobQueue) -> Iterator[str]:
-    app = Starlette(routes=[Mount("/progress", EventStream(queue))])
+    app = Starlette(routes=[Mount("/progress", EventStream(queue, commit_timeout=0))])
     with served(app) as port:
         yield f"http://127.0.0.1:{port}/progress"
 
@@ -263,7 +263,7 @@ def test_an_app_can_say_who_may_look_and_at_what(queue: JobQueue) -> None:
     async def authorize(scope: Any, job_id: uuid.UUID | None) -> bool:
         return (b"authorization", b"let me in") in scope["headers"] and job_id is not None
 
-    with served(EventStream(queue, types=["import"], authorize=authorize)) as port:
+    with served(EventStream(queue, types=["import"], authorize=authorize, commit_timeout=0)) as port:
         base, let_in = f"http://127.0.0.1:{port}", {"authorization": "let me in"}
         assert httpx.get(f"{base}/{job.id}").status_code == 403
         assert httpx.get(f"{base}/", headers=let_in).status_code == 403

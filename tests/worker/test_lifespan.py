@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
-from howdah import InvalidArguments, InvalidOption, Job, JobQueue, Resource
+from howdah import InvalidArguments, InvalidOption, Job, JobQueue, resource
 from tests.worker import child_handlers
 from tests.worker.in_process import drain, run, working
 
@@ -56,7 +56,7 @@ def queue(dsn: str, lived: Lived) -> Iterator[JobQueue]:
 
 def test_it_is_entered_once_with_the_queue_and_left_when_every_job_has_ended(queue: JobQueue, lived: Lived) -> None:
     @queue.job
-    async def work(pool: Annotated[OtherPool, Resource]) -> None:
+    async def work(pool: OtherPool = resource()) -> None:
         await asyncio.sleep(0)
         lived.story.append("job")
 
@@ -79,11 +79,11 @@ def test_handlers_get_resources_by_type_and_by_name(queue: JobQueue) -> None:
     got: list[Any] = []
 
     @queue.job
-    async def on_loop(n: int, other: Annotated[OtherPool, Resource], limit: Annotated[int, Resource("limit")]) -> None:
+    async def on_loop(n: int, other: OtherPool = resource(), limit: int = resource("limit")) -> None:
         got.append((n, other.name, limit))
 
     @queue.job
-    def in_thread(job: Job, pool: Annotated[Pool, Resource("main")]) -> None:
+    def in_thread(job: Job, pool: Pool = resource("main")) -> None:
         got.append((pool.name, job.resources["main"] is pool, job.resources[OtherPool].name))
 
     on_loop.enqueue(n=1)
@@ -94,16 +94,16 @@ def test_handlers_get_resources_by_type_and_by_name(queue: JobQueue) -> None:
 
 def test_a_resource_is_no_part_of_the_data(queue: JobQueue) -> None:
     @queue.job
-    async def work(n: int, pool: Annotated[Pool, Resource("main")]) -> None: ...
+    async def work(n: int, pool: Pool = resource("main")) -> None: ...
 
     assert work.enqueue(n=5).data == {"n": 5}
     with pytest.raises(InvalidArguments, match="'pool'"):
-        work.enqueue(n=5, pool="mine")
+        work.enqueue(n=5, pool=Pool("mine"))
 
 
 def test_a_worker_whose_handlers_ask_for_a_resource_that_is_not_there_does_not_begin(queue: JobQueue) -> None:
     @queue.job
-    async def by_name(pool: Annotated[Pool, Resource("orders")]) -> None: ...
+    async def by_name(pool: Pool = resource("orders")) -> None: ...
 
     job = by_name.enqueue()
     with pytest.raises(InvalidOption, match=r"'by_name' asks for 'pool': there is no resource named 'orders'.*'main'"):
@@ -111,7 +111,7 @@ def test_a_worker_whose_handlers_ask_for_a_resource_that_is_not_there_does_not_b
     assert queue.get(job).status == "pending", "one bad deploy must not fail every job"
 
     @queue.job
-    async def by_type(text: Annotated[bytes, Resource]) -> None: ...
+    async def by_type(text: bytes = resource()) -> None: ...
 
     with pytest.raises(InvalidOption, match="'by_type' asks for 'text': there is no resource of the type bytes"):
         drain(queue, types=["by_type"])
@@ -149,7 +149,7 @@ def test_one_that_cannot_be_opened_is_the_workers_error_and_takes_no_job(dsn: st
 
 def test_it_is_left_when_the_worker_is_cancelled_after_the_jobs_were_handed_back(queue: JobQueue, lived: Lived) -> None:
     @queue.job
-    async def work(pool: Annotated[Pool, Resource("main")]) -> None:
+    async def work(pool: Pool = resource("main")) -> None:
         started.set()
         try:
             await asyncio.Event().wait()

@@ -76,12 +76,13 @@ def test_a_handler_that_cannot_be_one_is_refused(queue: JobQueue) -> None:
     @other.job
     def elsewhere(failed: FailedJob) -> None: ...
 
-    for on_failure, words in {
+    wrong: dict[Any, str] = {
         deaf: "for on_failure there is no argument 'failed': it has order",
         elsewhere: "a handler of another queue",
         5: "a job type is a str",
         "": "must not be empty",
-    }.items():
+    }
+    for on_failure, words in wrong.items():
         with pytest.raises(Exception, match=words):
             queue.job(on_failure=on_failure)(lambda: None)
     queue.job(name="pay", on_failure="deaf")(lambda: None)

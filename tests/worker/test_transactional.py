@@ -283,9 +283,9 @@ def test_a_completion_after_the_lease_was_lost_raises_and_rolls_the_effect_back(
 
 def test_a_child_process_can_do_it_too(dsn: str, db: Db) -> None:
     queue = child_handlers.connected(dsn)
-    options = {"retry_policy": {"kind": "none"}}
-    fine = child_handlers.moves_money.using(**options).enqueue(dsn=dsn, how="fine")
-    broken = child_handlers.moves_money.using(**options).enqueue(dsn=dsn, how="raise")
+    never_again = {"kind": "none"}
+    fine = child_handlers.moves_money.using(retry_policy=never_again).enqueue(dsn=dsn, how="fine")
+    broken = child_handlers.moves_money.using(retry_policy=never_again).enqueue(dsn=dsn, how="raise")
     report = drain(queue, types=["moves_money"], children=1)
     done = [queue.get(job) for job in (fine, broken)]
     assert [(job.status, job.attempts, job.result) for job in done] == [

@@ -16,7 +16,7 @@ import operator
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -68,10 +68,16 @@ class Arguments:
         self.resources: dict[str, Resource] = {}
         self.resource_types: dict[str, Any] = {}
         """The annotation of each resource parameter, without its marker."""
-        data = [parameter for parameter in _parameters(function, self._handler) if not self._is_served(parameter)]
+        parameters = list(_parameters(function, self._handler))
+        data = [parameter for parameter in parameters if not self._is_served(parameter)]
         if batch:
             data = self._without_jobs(data)
         self.names = tuple(parameter.name for parameter in data)
+        self._positions = [
+            each.name
+            for each in parameters
+            if each.kind is each.POSITIONAL_OR_KEYWORD and each.name != self.job_parameter
+        ]
         self._known = frozenset(self.names)
         self._required = tuple(parameter.name for parameter in data if parameter.default is _EMPTY)
         self._needed = frozenset(self._required)
@@ -91,6 +97,28 @@ class Arguments:
             return name
         has = ", ".join(self.names) or "none"
         raise InvalidOption(f"{self._handler}: for {option} there is no argument {name!r}: it has {has}")
+
+    def bound(self, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name, from those of a call without the job. Raises InvalidArguments."""
+        if len(positional) > len(self._positions):
+            takes = (
+                "no positional arguments"
+                if not self._positions
+                else f"positional arguments for {_quoted(self._positions)}"
+            )
+            raise InvalidArguments(
+                f"{self._handler}: {len(positional)} positional arguments are too many; it takes {takes}"
+            )
+        found = dict(zip(self._positions, positional, strict=False))
+        for name in found:
+            if name in self.resources:
+                raise InvalidArguments(
+                    f"{self._handler}: the worker passes the resource {name!r}: pass the arguments from there on by name",
+                    field=name,
+                )
+            if name in named:
+                raise InvalidArguments(f"{self._handler}: two values for the argument {name!r}", field=name)
+        return {**found, **named}
 
     def encode(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Python values, as a caller of ``handler.enqueue`` passes them, as JSON builtins.
@@ -166,6 +194,13 @@ class Arguments:
             self._takes_any_name = True
             return True
         bare, marker = _unwrapped(parameter.annotation)
+        if isinstance(parameter.default, Resource):
+            marker = parameter.default
+            if marker.name is None and bare in _UNTYPED:
+                raise InvalidOption(
+                    f"{self._handler}: the resource {parameter.name!r} has neither a type nor a name: annotate the"
+                    f' parameter, or write resource("name")'
+                )
         if marker is not None:
             self.resources[parameter.name], self.resource_types[parameter.name] = marker, bare
         elif isinstance(bare, type) and issubclass(bare, Job) and not self._batch:
@@ -182,7 +217,7 @@ class Arguments:
         if len(data) != 1 or self._takes_any_name:
             raise InvalidOption(
                 f"{self._handler}: a batch handler has one parameter, which receives the list of jobs, and"
-                " resources (Annotated[…, Resource]) beside it"
+                " resources (name: Type = resource()) beside it"
             )
         self.job_parameter = data[0].name
         return []

@@ -12,7 +12,9 @@ import inspect
 import logging
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack, overload
+
+from typing_extensions import ParamSpec, TypeVar
 
 from howdah.checks import options
 from howdah.checks.options import Seconds
@@ -27,10 +29,12 @@ from howdah.model.rate import RateOption, parsed_rate
 from howdah.model.results import EnqueuedCount, WhenFull
 
 if TYPE_CHECKING:
+    from howdah.handlers.signatures import BulkOptions, EnqueueOptions
     from howdah.queue import JobQueue
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+C = ParamSpec("C", default=...)
 T = TypeVar("T")
 
 Kind: TypeAlias = Literal["async", "thread", "process"]
@@ -44,13 +48,16 @@ class Batch:
     wait: float
 
 
-class Handler(Generic[P, R]):
-    """A registered function. Calling it calls the function; ``enqueue`` adds a job that calls it in a worker."""
+class Handler(Generic[P, R_co, C]):
+    """A registered function. Calling it calls the function; ``enqueue`` adds a job that calls it in a worker.
+
+    For type checkers, ``Handler[P, R]`` has the arguments P of its jobs, and the result R of the function.
+    """
 
     def __init__(
         self,
         queue: JobQueue,
-        function: Callable[P, R],
+        function: Callable[C, R_co],
         *,
         name: str | None = None,
         priority: int | None = None,
@@ -140,9 +147,7 @@ class Handler(Generic[P, R]):
                 f" {_name_of(function)} at the top level of a module"
             )
 
-    __call__: Callable[P, R]
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[no-redef]
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R_co:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -151,46 +156,51 @@ class Handler(Generic[P, R]):
     # Producers
 
     @overload
-    def enqueue(self: Handler[P, Coroutine[Any, Any, T]], /, **arguments: Any) -> Job[T]: ...
+    def enqueue(self: Handler[P, Coroutine[Any, Any, T]], /, *args: P.args, **arguments: P.kwargs) -> Job[T]: ...
 
     @overload
-    def enqueue(self: Handler[P, T], /, **arguments: Any) -> Job[T]: ...
+    def enqueue(self: Handler[P, T], /, *args: P.args, **arguments: P.kwargs) -> Job[T]: ...
 
-    def enqueue(self, /, **arguments: Any) -> Job[Any]:
-        """Adds a job with these arguments. Raises InvalidArguments where they do not fit the handler."""
-        return self.queue.enqueue(self.name, self.arguments.encode(arguments))
-
-    @overload
-    async def aenqueue(self: Handler[P, Coroutine[Any, Any, T]], /, **arguments: Any) -> Job[T]: ...
+    def enqueue(self, /, *args: Any, **arguments: Any) -> Job[Any]:
+        """Adds a job with these arguments, as in a call without the job. Raises InvalidArguments where they do not fit the handler."""
+        return self.queue.enqueue(self.name, self._data(args, arguments))
 
     @overload
-    async def aenqueue(self: Handler[P, T], /, **arguments: Any) -> Job[T]: ...
+    async def aenqueue(self: Handler[P, Coroutine[Any, Any, T]], /, *args: P.args, **arguments: P.kwargs) -> Job[T]: ...
 
-    async def aenqueue(self, /, **arguments: Any) -> Job[Any]:
+    @overload
+    async def aenqueue(self: Handler[P, T], /, *args: P.args, **arguments: P.kwargs) -> Job[T]: ...
+
+    async def aenqueue(self, /, *args: Any, **arguments: Any) -> Job[Any]:
         """``enqueue``, awaited."""
-        return await self.queue.aenqueue(self.name, self.arguments.encode(arguments))
+        return await self.queue.aenqueue(self.name, self._data(args, arguments))
 
-    def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
-        """Adds a job for each mapping of arguments, as ``queue.enqueue_many`` does, which has more options."""
-        return HandlerWithOptions(self, {}).enqueue_many(items, **bulk)
+    def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Unpack[BulkOptions]) -> EnqueuedCount:
+        """Adds a job for each mapping of arguments, with the options of ``queue.enqueue_many``."""
+        return self.using().enqueue_many(items, **bulk)
 
-    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
+    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Unpack[BulkOptions]) -> EnqueuedCount:
         """``enqueue_many``, awaited."""
-        return await HandlerWithOptions(self, {}).aenqueue_many(items, **bulk)
+        return await self.using().aenqueue_many(items, **bulk)
 
     @overload
-    def using(self: Handler[P, Coroutine[Any, Any, T]], **options: Any) -> HandlerWithOptions[T]: ...
+    def using(
+        self: Handler[P, Coroutine[Any, Any, T]], **options: Unpack[EnqueueOptions]
+    ) -> HandlerWithOptions[P, T]: ...
 
     @overload
-    def using(self: Handler[P, T], **options: Any) -> HandlerWithOptions[T]: ...
+    def using(self: Handler[P, T], **options: Unpack[EnqueueOptions]) -> HandlerWithOptions[P, T]: ...
 
-    def using(self, **options: Any) -> HandlerWithOptions[Any]:
+    def using(self, **options: Any) -> HandlerWithOptions[Any, Any]:
         """The same handler with options of ``queue.enqueue`` set: ``handler.using(delay=60).enqueue(…)``."""
         known = inspect.signature(self.queue.enqueue).parameters.keys() - {"self", "job_type", "data"}
         unknown = options.keys() - known
         if unknown:
             raise InvalidOption(f"{', '.join(sorted(unknown))}: not an option of enqueue ({', '.join(sorted(known))})")
         return HandlerWithOptions(self, options)
+
+    def _data(self, args: tuple[Any, ...], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return self.arguments.encode(self.arguments.bound(args, arguments) if args else arguments)
 
     def _encoded(self, items: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         return (self.arguments.encode(item) for item in items)
@@ -253,34 +263,33 @@ class Handler(Generic[P, R]):
         return "<" not in getattr(self.function, "__qualname__", "<")
 
 
-AnyHandler: TypeAlias = Handler[Any, Any]
+AnyHandler: TypeAlias = Handler[Any, Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HandlerWithOptions(Generic[T]):
+class HandlerWithOptions(Generic[P, T]):
     """A handler, and options for the jobs that are added through it."""
 
-    handler: Handler[Any, Any]
+    handler: AnyHandler
     options: Mapping[str, Any]
 
-    def enqueue(self, /, **arguments: Any) -> Job[T]:
+    def enqueue(self, /, *args: P.args, **arguments: P.kwargs) -> Job[T]:
         """Adds a job with these arguments and options."""
-        return self.handler.queue.enqueue(self.handler.name, self.handler.arguments.encode(arguments), **self.options)
+        return self.handler.queue.enqueue(self.handler.name, self.handler._data(args, arguments), **self.options)
 
-    async def aenqueue(self, /, **arguments: Any) -> Job[T]:
+    async def aenqueue(self, /, *args: P.args, **arguments: P.kwargs) -> Job[T]:
         """``enqueue``, awaited."""
-        encoded = self.handler.arguments.encode(arguments)
-        return await self.handler.queue.aenqueue(self.handler.name, encoded, **self.options)
+        return await self.handler.queue.aenqueue(self.handler.name, self.handler._data(args, arguments), **self.options)
 
-    def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
+    def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Unpack[BulkOptions]) -> EnqueuedCount:
         """Adds a job for each mapping of arguments, with the options."""
         encoded = self.handler._encoded(items)
-        return self.handler.queue.enqueue_many(self.handler.name, encoded, **self.options, **bulk)
+        return self.handler.queue.enqueue_many(self.handler.name, encoded, **{**self.options, **bulk})
 
-    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
+    async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Unpack[BulkOptions]) -> EnqueuedCount:
         """``enqueue_many``, awaited."""
         encoded: Iterable[Any] | AsyncIterable[Any] = self.handler._encoded(items)
-        return await self.handler.queue.aenqueue_many(self.handler.name, encoded, **self.options, **bulk)
+        return await self.handler.queue.aenqueue_many(self.handler.name, encoded, **{**self.options, **bulk})
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, get_origin
 
+from howdah.checks import options
 from howdah.errors import InvalidOption
 
 
@@ -13,10 +14,19 @@ from howdah.errors import InvalidOption
 class Resource:
     """Marks a handler's parameter that receives a resource of the worker, and is not part of the job's data.
 
-    ``pool: Annotated[Pool, Resource]`` asks for it by type, ``Annotated[Pool, Resource("orders")]`` by name.
+    ``pool: Annotated[Pool, Resource]`` asks for it by type, ``Annotated[Pool, Resource("orders")]`` by name. With
+    ``howdah.resource`` instead, type checkers know that ``enqueue`` does not need the parameter.
     """
 
     name: str | None = None
+
+
+def resource(name: str | None = None) -> Any:
+    """The default of a handler's parameter that receives a resource of the worker: ``pool: Pool = resource()``.
+
+    It is looked up by the parameter's type, or by this name.
+    """
+    return Resource(None if name is None else options.text(name, "the name of a resource"))
 
 
 def marker_in(metadata: Iterable[Any]) -> Resource | None:

@@ -60,7 +60,8 @@ Delays: TypeAlias = Sequence[Seconds]
 Policy: TypeAlias = Exponential | Fixed | Linear | Immediately
 RetryCallable: TypeAlias = "Callable[[Job, BaseException], float | None]"
 AnyPolicy: TypeAlias = "Policy | Delays | Mapping[str, Any]"
-RetryRule: TypeAlias = "AnyPolicy | RetryCallable | Mapping[type[BaseException], Policy | Delays]"
+RetryRule: TypeAlias = "Policy | Delays | RetryCallable | Mapping[Any, Any]"
+"""A mapping is a policy as data, or has policies by exception class. A type for its keys would refuse many a dict of the latter."""
 
 _KINDS = {Exponential: "exponential", Fixed: "fixed", Linear: "linear", Immediately: "none"}
 _RANGES = {"delay": (0, 10**9), "factor": (1, 1000), "max": (0, 10**9), "jitter": (0, 1)}

@@ -25,7 +25,7 @@ GIVEN_KEY: Final = "key:"
 FINAL_STATUSES: tuple[Status, ...] = ("completed", "failed", "cancelled")
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True, default=Any)
+T_co = TypeVar("T_co", covariant=True, default=object)
 U = TypeVar("U")
 Item = TypeVar("Item", covariant=True)
 

@@ -6,7 +6,7 @@ import dataclasses
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from howdah.model.job import Conflict, Job, Status
 from howdah.model.rate import Rate
@@ -78,25 +78,25 @@ class ChangedCount(int):
     __str__ = int.__repr__
 
 
-class JobPage(Sequence[Job]):
+class JobPage(Sequence[Job[Any]]):
     """A page of jobs.
 
     next: what to pass as ``before`` for the next page; None if there is none.
     complete: False if the search stopped at its limit: older jobs may match, too.
     """
 
-    def __init__(self, jobs: Sequence[Job], *, next: uuid.UUID | None, complete: bool) -> None:
+    def __init__(self, jobs: Sequence[Job[Any]], *, next: uuid.UUID | None, complete: bool) -> None:
         self.jobs = tuple(jobs)
         self.next = next
         self.complete = complete
 
     @overload
-    def __getitem__(self, index: int) -> Job: ...
+    def __getitem__(self, index: int) -> Job[Any]: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Job]: ...
+    def __getitem__(self, index: slice) -> Sequence[Job[Any]]: ...
 
-    def __getitem__(self, index: int | slice) -> Job | Sequence[Job]:
+    def __getitem__(self, index: int | slice) -> Job[Any] | Sequence[Job[Any]]:
         return self.jobs[index]
 
     def __len__(self) -> int:

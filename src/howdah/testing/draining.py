@@ -28,6 +28,7 @@ from howdah.testing.jobs import JobType, all_jobs, name_of
 from howdah.testing.shown import MOST, failure, printable
 from howdah.verbs.schedules import fire_due
 from howdah.worker import Worker
+from howdah.worker.options import WorkerSettings
 
 R = TypeVar("R")
 
@@ -35,45 +36,45 @@ _LEASE: Final = timedelta(minutes=10)
 """Long, because a drain that is stopped in a debugger must not lose its jobs."""
 
 
-class Drained(Sequence[Job]):
+class Drained(Sequence[Job[Any]]):
     """The jobs that a drain ran or swept, each once, in the order in which they ended, with their current state."""
 
-    def __init__(self, jobs: Sequence[Job], tokens: Mapping[uuid.UUID, int]) -> None:
+    def __init__(self, jobs: Sequence[Job[Any]], tokens: Mapping[uuid.UUID, int]) -> None:
         self.jobs = tuple(jobs)
         self._tokens = tokens
 
     @property
-    def completed(self) -> list[Job]:
+    def completed(self) -> list[Job[Any]]:
         """The completed jobs."""
         return self._now("completed")
 
     @property
-    def failed(self) -> list[Job]:
+    def failed(self) -> list[Job[Any]]:
         """The jobs that failed for good."""
         return self._now("failed")
 
     @property
-    def cancelled(self) -> list[Job]:
+    def cancelled(self) -> list[Job[Any]]:
         """The jobs that were cancelled, or have expired."""
         return self._now("cancelled")
 
     @property
-    def retried(self) -> list[Job]:
+    def retried(self) -> list[Job[Any]]:
         """The jobs whose last attempt failed, and that wait for the next one."""
         return [job for job in self._now("pending") if self._has_failed(job)]
 
     @property
-    def snoozed(self) -> list[Job]:
+    def snoozed(self) -> list[Job[Any]]:
         """The jobs that their handler has snoozed."""
         return [job for job in self._now("pending") if not self._has_failed(job)]
 
     @overload
-    def __getitem__(self, index: int) -> Job: ...
+    def __getitem__(self, index: int) -> Job[Any]: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Job]: ...
+    def __getitem__(self, index: slice) -> Sequence[Job[Any]]: ...
 
-    def __getitem__(self, index: int | slice) -> Job | Sequence[Job]:
+    def __getitem__(self, index: int | slice) -> Job[Any] | Sequence[Job[Any]]:
         return self.jobs[index]
 
     def __len__(self) -> int:
@@ -84,7 +85,7 @@ class Drained(Sequence[Job]):
         counts = [f"{len(jobs)} {kind}" for kind in kinds if (jobs := getattr(self, kind))]
         return f"Drained({', '.join(counts) or 'nothing'})"
 
-    def _now(self, status: Status) -> list[Job]:
+    def _now(self, status: Status) -> list[Job[Any]]:
         return [job for job in self.jobs if job.status == status]
 
     def _has_failed(self, job: Job) -> bool:
@@ -181,10 +182,10 @@ class _Drain:
         """Work until nothing is left to do."""
         if self._over:
             return
-        slots = {} if self._limit is None else {"concurrency": 1, "threads": 1, "children": 1}
-        self._worker = self.queue.worker(
-            drain=True, types=self.types, name=self.name, grace=self.seconds, lease=_LEASE, **slots
-        )
+        chosen: WorkerSettings = {"drain": True, "types": self.types, "grace": self.seconds, "lease": _LEASE}
+        if self._limit is not None:
+            chosen |= {"concurrency": 1, "threads": 1, "children": 1}
+        self._worker = self.queue.worker(name=self.name, **chosen)
         self._worker._middleware = (self._around, *self._worker._middleware)
         await self._worker.run()
 

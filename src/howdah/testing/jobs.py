@@ -10,7 +10,7 @@ from howdah.handlers.handler import Handler
 from howdah.model.job import Job
 from howdah.queue import JobQueue
 
-JobType: TypeAlias = str | Handler[Any, Any]
+JobType: TypeAlias = str | Handler[Any, Any, Any]
 """The name of a type, or its handler."""
 
 _PAGE: Final = 1_000

@@ -30,7 +30,7 @@ def claim(
     *,
     lease: Seconds | None = None,
     conn: Connection | None = None,
-) -> Plan[list[Job]]:
+) -> Plan[list[Job[Any]]]:
     """Claims up to ``batch_size`` due jobs of these types, in the order of their priority.
 
     Each is held until it is completed, failed or released, or until ``lease`` (10 minutes) has passed

@@ -27,7 +27,7 @@ PAGE_BYTES: Final = 32 << 20
 """How many bytes a page of whole jobs may have, as the database stores them."""
 
 
-def get(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[Job]:
+def get(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[Job[Any]]:
     """The job as it is now. Raises JobNotFound."""
     return from_row((yield from row_of(options.job_id(job))), context.codec, context.home)
 

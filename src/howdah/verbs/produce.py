@@ -57,7 +57,7 @@ def enqueue(
     throttle: Seconds | None = None,
     room_timeout: Seconds | None = None,
     conn: Connection | None = None,
-) -> Plan[Job]:
+) -> Plan[Job[Any]]:
     """Adds a job and returns it.
 
     data: any JSON value; store a reference to large data.
@@ -131,7 +131,7 @@ def enqueue(
         }
         step = Call("enqueue_unique", arguments, repeatable=True)
     (answer,) = yield from with_room(step, 1, timeout_for_room, conn)
-    job: Job = Job(
+    job: Job[Any] = Job(
         id=answer["id"],
         job_type=job_type,
         status="pending",
@@ -220,7 +220,7 @@ def _is_about_some(error: psycopg.Error) -> bool:
     )
 
 
-def _existing(context: Context, job: Job, *, is_of_key: bool) -> Plan[Job]:
+def _existing(context: Context, job: Job, *, is_of_key: bool) -> Plan[Job[Any]]:
     """The job that was there already. A login that may add jobs, and not read them, gets what ``enqueue`` answered."""
     (asked,) = yield from read("may_read_jobs")
     if asked["may"]:

@@ -130,7 +130,7 @@ def resume_schedule(context: Context, name: str, *, conn: Connection | None = No
     return bool(rows[0]["resume_schedule"])
 
 
-def run_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[Job]:
+def run_schedule(context: Context, name: str, *, conn: Connection | None = None) -> Plan[Job[Any]]:
     """Adds one job of the schedule now and returns it. Its next run does not change.
 
     If jobs must not overlap and one is live, that one is returned, with ``created=False``. A paused

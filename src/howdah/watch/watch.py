@@ -56,7 +56,7 @@ class Update:
     attempt: int
     name: str | None = None
     data: Any = dataclasses.field(default=None, repr=False)
-    job: Job | None = None
+    job: Job[Any] | None = None
 
 
 class _Watching:

@@ -5,11 +5,30 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, TypedDict
 
 from howdah.checks import options
 from howdah.checks.options import Seconds
 from howdah.errors import InvalidOption
+
+
+class WorkerSettings(TypedDict, total=False):
+    """The options of ``queue.worker``, for type checkers: those of ``WorkerOptions.checked``."""
+
+    concurrency: int
+    threads: int
+    children: int | None
+    types: Sequence[str] | None
+    drain: bool
+    grace: Seconds
+    lease: Seconds
+    heartbeat: Seconds
+    sweep: Seconds
+    poll: Seconds
+    fair_share: float
+    lazy_claims: bool
+    max_leaked: int
+    capture_logs: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

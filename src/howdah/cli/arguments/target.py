@@ -21,7 +21,7 @@ USUAL_NAME: Final = "queue"
 def load_queue(target: str, modules: Sequence[str] = ()) -> JobQueue:
     """Imports the module, with the current directory first on the path, and returns its queue.
 
-    modules: imported, too, so that they register their handlers.
+    modules: imported, too, like those that its queue lists, so that they register their handlers.
     """
     name, _, attribute = target.partition(":")
     if not _is_module(name):
@@ -35,7 +35,7 @@ def load_queue(target: str, modules: Sequence[str] = ()) -> JobQueue:
             raise InvalidInput(f"{module!r} is not the name of a module: write package.module")
     _look_here_first()
     queue = _queue_in(_import(name), attribute or USUAL_NAME)
-    for module in modules:
+    for module in (*queue.modules, *modules):
         _import(module)
     return queue
 

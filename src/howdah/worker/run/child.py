@@ -355,7 +355,7 @@ class _Child:
 
         return stop
 
-    def _opened(self, runner: asyncio.Runner, handler: Handler[Any, Any]) -> Mapping[str | type, Any]:
+    def _opened(self, runner: asyncio.Runner, handler: Handler[Any, Any, Any]) -> Mapping[str | type, Any]:
         queue = handler.queue
         if id(queue) not in self._resources:
             # Never closed: the process ends without cleanup.
@@ -363,7 +363,7 @@ class _Child:
         return self._resources[id(queue)]
 
 
-def find_handler(assignment: Assignment) -> Handler[Any, Any]:
+def find_handler(assignment: Assignment) -> Handler[Any, Any, Any]:
     """The handler of this name in the module that defines its function."""
     found = _handler_in(importlib.import_module(assignment.module), assignment.qualname, assignment.name)
     if found is None:
@@ -374,13 +374,13 @@ def find_handler(assignment: Assignment) -> Handler[Any, Any]:
     return found
 
 
-def will_be_found(handler: Handler[Any, Any]) -> bool:
+def will_be_found(handler: Handler[Any, Any, Any]) -> bool:
     """Whether a child process will find the handler, as far as can be seen here: another module may register it."""
     module = sys.modules.get(handler.function.__module__)
     return handler.is_importable and _handler_in(module, handler.function.__qualname__, handler.name) is not None
 
 
-def _handler_in(module: object, qualname: str, name: str) -> Handler[Any, Any] | None:
+def _handler_in(module: object, qualname: str, name: str) -> Handler[Any, Any, Any] | None:
     found: Any = module
     for part in qualname.split("."):
         found = getattr(found, part, None)

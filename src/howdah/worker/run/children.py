@@ -65,7 +65,7 @@ class Children:
         self.accepting = True
         """Whether more may be started."""
 
-    async def reserve(self, handler: Handler[Any, Any]) -> Child:
+    async def reserve(self, handler: Handler[Any, Any, Any]) -> Child:
         """A child that has imported the handler's module and waits for a job. Raises ChildStartError."""
         for _ in range(START_ATTEMPTS):
             child = self._take_idle() or await self._start(handler.function.__module__)

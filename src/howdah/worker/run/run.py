@@ -124,7 +124,7 @@ class Run:
     )
 
     def __init__(
-        self, handler: Handler[Any, Any], jobs: Sequence[Job], services: RunServices, *, noted: bool = True
+        self, handler: Handler[Any, Any, Any], jobs: Sequence[Job], services: RunServices, *, noted: bool = True
     ) -> None:
         """noted: the database knows that the jobs have begun. Otherwise their claim started them ahead."""
         self.handler = handler

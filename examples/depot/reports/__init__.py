@@ -1,0 +1,1 @@
+"""Reports: a package in the package."""
