@@ -11,6 +11,8 @@ TESTS ?= tests
 JOBS ?= $(if $(HOWDAH_TEST_DSN),0,4)
 # Thousands of processes would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
+# What is installed for the tests: all of it, or test.
+GROUP ?= dev
 # What `make bench` measures: all, or ONLY=limit.
 ONLY ?= peers limit insert growth steady reporting
 # What may differ between Pythons: all that waits, is cancelled, is imported, or starts threads and processes.
@@ -37,7 +39,7 @@ test: $(READY) ## Check the code and run the tests; where CI is set, on every Po
 # Each of them with an environment of its own, in this one's folder.
 pythons: $(READY) ## Run what may differ between Pythons, on every other one that is found
 	@failed=0; for python in $$($(BIN)/python -m tests.pythons); do echo "With $$($$python --version), $$python:"; \
-		$(MAKE) --no-print-directory python PYTHON=$$python VENV=$(VENV)/$$(basename $$python) || failed=1; \
+		$(MAKE) --no-print-directory python PYTHON=$$python VENV=$(VENV)/$$(basename $$python) GROUP=test || failed=1; \
 	done; exit $$failed
 
 python: $(READY)
@@ -86,5 +88,5 @@ $(READY): pyproject.toml
 	@echo 'Setting up $(VENV) with $(PYTHON) …'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded,encryption,top]' --group dev
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded,encryption,top]' --group $(GROUP)
 	@touch $(READY)
