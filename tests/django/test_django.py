@@ -24,7 +24,12 @@ from tests.docs.pages import ROOT
 if TYPE_CHECKING:
     from selenium import webdriver
 
-pytest.importorskip("django.tasks" if sys.version_info >= (3, 12) else "django_tasks")
+try:
+    import howdah.django  # noqa: F401
+except Exception as error:
+    if os.environ.get("CI"):
+        raise
+    pytest.skip(f"Django, or its tasks, cannot be imported: {error}", allow_module_level=True)
 
 SECONDS = 60
 

@@ -81,7 +81,7 @@ class Session:
     # Python
 
     def _run_python(self, block: Block) -> None:
-        if named := re.match(r"# (?P<name>\w+\.py)(?P<at_its_end>, at its end)?\n", block.text):
+        if named := re.match(r"# (?P<name>(?:\w+/)*\w+\.py)(?P<at_its_end>, at its end)?\n", block.text):
             self._save(
                 named["name"],
                 block.text[named.end() :] if named["at_its_end"] else block.text,
@@ -150,6 +150,7 @@ class Session:
     def _save(self, name: str, text: str, at_its_end: bool) -> None:
         """A block that begins with the name of a file is a file, for the blocks that follow."""
         file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(
             (file.read_text(encoding="utf-8") + "\n\n" if at_its_end else "") + text + "\n", encoding="utf-8"
         )
@@ -253,7 +254,7 @@ def _commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def _is_for_the_shell(command: str, folder: Path) -> bool:
-    if script := re.fullmatch(r"(?:\w+=\$\()?python (\w+\.py)\)?", command):
+    if script := re.fullmatch(r"(?:\w+=\$\()?python (\w+\.py)(?: .*)?\)?", command):
         return (folder / script[1]).exists()
     return re.match(r"(\w+=\$\()?([A-Z_]+=(\$\(.+\)|\S+) )?(howdah|printf|cat|pytest|python -c) ", command) is not None
 

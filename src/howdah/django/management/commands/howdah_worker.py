@@ -58,12 +58,11 @@ class Command(BaseCommand):
         )
         parser.add_argument("--name", help="the name of this worker (default: host:pid:random)")
         parser.add_argument("--drain", action="store_true", help="end when no task is due")
-        parser.add_argument(
-            "--reload",
-            action=argparse.BooleanOptionalAction,
-            default=None,
-            help="restart when code changes (default: with DEBUG, unless --drain)",
+        reloads = parser.add_mutually_exclusive_group()
+        reloads.add_argument(
+            "--reload", action="store_true", default=None, help="restart when code changes, also without DEBUG"
         )
+        reloads.add_argument("--noreload", dest="reload", action="store_false", help="do not restart, also with DEBUG")
 
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002
         _set_up_logs(options["verbosity"])
