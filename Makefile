@@ -22,7 +22,7 @@ DIFFER := tests/unit $(patsubst %,tests/client/test_%.py,hub hub_ends pools wait
 AGAIN := $(if $(CI),{ test $$? = 1 && echo 'What failed runs once more by itself:' && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS); },false)
 LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage late_commit)
 
-.PHONY: help demo test pythons python check format model scale faults docs screens bench clean
+.PHONY: help demo test pythons python django check format model scale faults docs screens bench clean
 
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -32,7 +32,7 @@ demo: $(READY) ## Watch a few hundred jobs go through the queue, on an embedded 
 
 test: $(READY) ## Check the code and run the tests; where CI is set, on every PostgreSQL and Python that is found
 	@$(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & check=$$!; failed=0; \
-		$(if $(and $(CI),$(filter tests,$(TESTS))),$(MAKE) --no-print-directory pythons || failed=1;) \
+		$(if $(and $(CI),$(filter tests,$(TESTS))),$(MAKE) --no-print-directory pythons || failed=1; $(MAKE) --no-print-directory django || failed=1;) \
 		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS) || $(AGAIN) || failed=1; \
 		wait $$check || failed=1; cat $(VENV)/check.log; exit $$failed
 
@@ -44,6 +44,10 @@ pythons: $(READY) ## Run what may differ between Pythons, on every other one tha
 
 python: $(READY)
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(DIFFER) || $(AGAIN)
+
+# Each in an environment of its own, too. The first call installs them.
+django: $(READY) ## Run the checklist of Django on 5.2 with django-tasks, 6.0 and 6.1 (two minutes); one of them with ONLY=6.1
+	@$(BIN)/python -m tests.django.versions $(if $(filter command line,$(origin ONLY)),$(ONLY))
 
 check: $(READY) ## Format, lint, types, import layers
 	@$(BIN)/ruff format --check --quiet .

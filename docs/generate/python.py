@@ -15,12 +15,16 @@ from typing import Any, Final, Literal, get_args, get_origin
 from docs.generate.markdown import HEADER, Item, blocks, from_docstring, markdown, shown
 
 import howdah
+import howdah.django
+import howdah.django.testing
 import howdah.encryption
 import howdah.sse
 import howdah.testing
 from howdah.errors import HowdahError
 
-OTHER_MODULES: Final = (howdah.sse, howdah.encryption, howdah.testing)
+OTHER_MODULES: Final = (howdah.sse, howdah.encryption, howdah.testing, howdah.django, howdah.django.testing)
+LEFT_OUT: Final = ("HowdahBackend", "HowdahTask", "TaskContext", "task_backends")
+"""Half of what they have is Django's, and differs between its versions. The page about Django describes the rest."""
 FIRST: Final = ("JobQueue", "Handler", "Job")
 WRITTEN_BY_USERS: Final = ("Exponential", "Fixed", "Immediately", "Linear", "Resource")
 """Dataclasses that users construct, so their signatures are shown."""
@@ -51,7 +55,7 @@ def _lines() -> Iterator[str]:
 
 def _public(module: ModuleType) -> list[str]:
     if hasattr(module, "__all__"):
-        return list(module.__all__)
+        return [name for name in module.__all__ if name not in LEFT_OUT]
     own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__)
     return [name for name in own if not name.startswith("_")]
 

@@ -441,13 +441,13 @@ async def main() -> None:
     assert_type(queue.wait_for(in_a_thread.enqueue(n=1)), Job[int])
     assert_type(queue.wait_for([in_a_thread.enqueue(n=1)]), list[Job[int]])
     assert_type((await queue.await_for([on_the_loop.enqueue(n=1)]))[0].value(), list[str])
-    assert_type(queue.wait_for("0198a000-0000-7000-8000-000000000000"), Job)
-    assert_type(queue.wait_for(["0198a000-0000-7000-8000-000000000000"]), list[Job])
+    assert_type(queue.wait_for("0198a000-0000-7000-8000-000000000000"), Job[Any])
+    assert_type(queue.wait_for(["0198a000-0000-7000-8000-000000000000"]), list[Job[Any]])
     assert_type(queue.enqueue("mail").value(), Any)
     for update in queue.watch(in_a_thread.enqueue(n=1)):
         assert_type(update.position, str)
     async for update in queue.awatch_all():
-        assert_type(update.job, Job | None)
+        assert_type(update.job, Job[Any] | None)
     on_the_loop.enqueue(n=1).value().append(5)
 """
 

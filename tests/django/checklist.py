@@ -609,7 +609,7 @@ class Project(TestCase):
             *([({"INSTALLED_APPS": [*without, "howdah.django"]}, "howdah.W002")] if IS_BACKPORT else []),
         ]
         for changes, expected in cases:
-            with override_settings(**changes), forgotten_queues():
+            with override_settings(**changes):
                 from howdah.django import checks
 
                 found = [*task_backends["default"].check(), *checks.check_app()]
@@ -622,7 +622,7 @@ class Project(TestCase):
         self.assertEqual(handlers["one"].limit, 1)
         options = {"mail": {"rate": Rate(5, seconds=1), "per": True, "ordered": True}}
         tasks_setting = {"default": {**django.conf.settings.TASKS["default"], "OPTIONS": {"queues": options}}}
-        with override_settings(TASKS=tasks_setting), forgotten_queues():
+        with override_settings(TASKS=tasks_setting):
             self.assertTrue(default_task_backend.queue.handlers["mail"].ordered)
 
 
@@ -631,22 +631,6 @@ class Elsewhere:
 
     def db_for_write(self, model: type, **_: Any) -> str | None:
         return "elsewhere" if model is Note else None
-
-
-class forgotten_queues:  # noqa: N801
-    """New settings need a new queue."""
-
-    def __enter__(self) -> None:
-        from howdah.django import backend
-
-        self._before = dict(backend._queues)
-        backend._queues.clear()
-
-    def __exit__(self, *_: object) -> None:
-        from howdah.django import backend
-
-        backend._queues.clear()
-        backend._queues.update(self._before)
 
 
 class Admin(TestCase):

@@ -24,7 +24,12 @@ from tests.docs.pages import ROOT
 if TYPE_CHECKING:
     from selenium import webdriver
 
-pytest.importorskip("django.tasks" if sys.version_info >= (3, 12) else "django_tasks")
+try:
+    import howdah.django  # noqa: F401
+except Exception as error:
+    if os.environ.get("CI"):
+        raise
+    pytest.skip(f"Django, or its tasks, cannot be imported: {error}", allow_module_level=True)
 
 SECONDS = 60
 
@@ -110,20 +115,21 @@ def test_the_checklist(database: str) -> None:
 
 
 def test_the_sample_project_passes_its_own_tests_and_checks(project: Project) -> None:
-    assert "no issues" in project.manage("check", "--fail-level", "WARNING")
-    assert "manage.py migrate" in project.manage("check", "--database", "default")
+    found = project.manage("check", "--database", "default")
+    assert "Run: manage.py migrate" in found
+    assert "1 issue (" in found
     assert "No changes" in project.manage("makemigrations", "--check", "--dry-run")
     assert "OK" in project.manage("test")
-    assert "howdah.0001_initial... OK" in project.manage("migrate")
-    assert "no issues" in project.manage("check", "--database", "default", "--fail-level", "WARNING")
 
 
 def test_the_sample_project_in_a_browser(project: Project, browser: webdriver.Chrome) -> None:
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import Select, WebDriverWait
 
     def until(condition: Callable[[webdriver.Chrome], Any]) -> None:
-        WebDriverWait(browser, SECONDS, poll_frequency=0.05).until(condition)
+        passing = [StaleElementReferenceException]
+        WebDriverWait(browser, SECONDS, poll_frequency=0.05, ignored_exceptions=passing).until(condition)
 
     def shows(text: str) -> None:
         until(lambda page: text in page.find_element(By.TAG_NAME, "body").text)
@@ -135,7 +141,7 @@ def test_the_sample_project_in_a_browser(project: Project, browser: webdriver.Ch
             browser.find_element(By.NAME, "paid").click()
         browser.find_element(By.TAG_NAME, "button").click()
 
-    project.manage("migrate", "--verbosity", "0")
+    assert "howdah.0001_initial... OK" in project.manage("migrate")
     project.manage("createsuperuser", "--no-input", "--username", "boss", "--email", "boss@example.com")
     site = f"http://127.0.0.1:{free_port()}"
     with (

@@ -81,7 +81,7 @@ class Session:
     # Python
 
     def _run_python(self, block: Block) -> None:
-        if named := re.match(r"# (?P<name>[\w/]+\.py)(?P<at_its_end>, at its end)?\n", block.text):
+        if named := re.match(r"# (?P<name>(?:\w+/)*\w+\.py)(?P<at_its_end>, at its end)?\n", block.text):
             self._save(
                 named["name"],
                 block.text[named.end() :] if named["at_its_end"] else block.text,
@@ -254,7 +254,7 @@ def _commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def _is_for_the_shell(command: str, folder: Path) -> bool:
-    if script := re.fullmatch(r"(?:\w+=\$\()?python (\w+\.py)\)?", command):
+    if script := re.fullmatch(r"(?:\w+=\$\()?python (\w+\.py)(?: .*)?\)?", command):
         return (folder / script[1]).exists()
     return (
         re.match(r"(\w+=\$\()?([A-Z_]+=(\$\(.+\)|\S+) )?(howdah|printf|cat|pytest|mypy|python -c) ", command)

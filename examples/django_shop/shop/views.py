@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
 from django import forms
-from howdah.django.framework import task_backends
+from howdah.django import task_backends
 from shop.models import Order
 from shop.tasks import export
 

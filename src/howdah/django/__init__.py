@@ -11,6 +11,7 @@ Django loads this module before its apps are ready, so nothing here may import a
 """
 
 from howdah.django.backend import HowdahBackend
+from howdah.django.framework import task_backends
 from howdah.django.task import HowdahTask, TaskContext, periodic, task
 
-__all__ = ["HowdahBackend", "HowdahTask", "TaskContext", "periodic", "task"]
+__all__ = ["HowdahBackend", "HowdahTask", "TaskContext", "periodic", "task", "task_backends"]

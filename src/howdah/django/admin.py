@@ -10,6 +10,7 @@ from typing import Any, Final
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
+from django.core.exceptions import ImproperlyConfigured
 from django.core.paginator import Paginator
 from django.db import models, transaction
 from django.db.models.fields.json import KT
@@ -34,8 +35,11 @@ RECENT: Final = 50_000
 
 
 def backend() -> HowdahBackend:
-    """The backend whose schema the model shows."""
-    return next(each for each in task_backends.all() if isinstance(each, HowdahBackend))
+    """The backend whose jobs the model has: the first one of Howdah in TASKS."""
+    for each in task_backends.all():
+        if isinstance(each, HowdahBackend):
+            return each
+    raise ImproperlyConfigured("TASKS has no backend of Howdah, whose jobs the admin could show")
 
 
 class JobActionForm(ActionForm):

@@ -6,6 +6,7 @@ import importlib
 
 from django.apps import AppConfig
 from django.core import checks as django_checks
+from django.core.signals import setting_changed
 from django.db.models.signals import post_migrate
 
 
@@ -16,7 +17,7 @@ class HowdahConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from howdah.django import checks, registry, schema
+        from howdah.django import backend, checks, registry, schema
         from howdah.django.framework import task_backends
 
         registry.discover()
@@ -25,4 +26,5 @@ class HowdahConfig(AppConfig):
                 importlib.import_module(module)
         django_checks.register(checks.check_app)
         django_checks.register(checks.check_schema, django_checks.Tags.database)
+        setting_changed.connect(backend.forget_queues, dispatch_uid="howdah.django")
         post_migrate.connect(schema.upgrade, sender=self, dispatch_uid="howdah.django")

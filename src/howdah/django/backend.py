@@ -101,7 +101,7 @@ class HowdahBackend(BaseTaskBackend):
             task.queue_name,
             {"args": args, "kwargs": kwargs},
             key=keys.key(args, kwargs),
-            per=keys.flow_key(args, kwargs),
+            per=keys.flow_key(args, kwargs) if keys.has_flow_key else None,
             conn=self._connection(),
             **self._shared(task),
         )
@@ -125,7 +125,7 @@ class HowdahBackend(BaseTaskBackend):
             task.queue_name,
             ({"args": [], "kwargs": normalize_json(item)} for item in items),
             key=(lambda item: keys.key((), item["kwargs"]) or "") if keys.has_key else None,
-            per=(lambda item: keys.flow_key((), item["kwargs"]) or "") if keys.has_flow_key else None,
+            per=(lambda item: keys.flow_key((), item["kwargs"])) if keys.has_flow_key else None,
             chunk_size=chunk_size,
             return_ids=return_ids,
             conn=self._connection(),
@@ -248,6 +248,13 @@ class HowdahBackend(BaseTaskBackend):
 
     def _connection(self) -> Any:
         return connections[self.database]
+
+
+def forget_queues(*, setting: str, **_: Any) -> None:
+    """Other settings mean other queues: those of a test, for example."""
+    if setting in ("TASKS", "DATABASES"):
+        while _queues:
+            _queues.popitem()[1].close()
 
 
 def _aware(run_after: datetime | None) -> datetime | None:

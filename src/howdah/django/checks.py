@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.apps import apps
 from django.core import checks as messages
 from django.core.checks import CheckMessage, Error
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 
 from howdah.db import migrate
@@ -44,7 +45,7 @@ def of_backend(backend: HowdahBackend) -> Iterator[CheckMessage]:
         return
     try:
         _ = backend.queue
-    except (InvalidInput, ImportError) as error:
+    except (InvalidInput, ImportError, ImproperlyConfigured) as error:
         yield Error(f"{named}: {error}.", hint="Correct its QUEUES or OPTIONS.", id="howdah.E003")
     if others := _other_databases(backend.database):
         yield messages.Warning(

@@ -13,5 +13,6 @@ def dsn_of(connection: Any) -> str:
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
     given = connection.get_connection_params()
     if role := connection.settings_dict.get("OPTIONS", {}).get("assume_role"):
-        given["options"] = f"{given.get('options') or ''} -c role={role}".strip()
+        quoted = role.replace("\\", "\\\\").replace(" ", "\\ ")
+        given["options"] = f"{given.get('options') or ''} -c role={quoted}".strip()
     return make_conninfo(**{name: str(value) for name, value in given.items() if name in known and value is not None})

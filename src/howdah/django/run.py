@@ -164,13 +164,14 @@ async def _on_loop(attempt: Attempt) -> Any:
 
 
 async def _in_thread(threads: ThreadPoolExecutor, attempt: Attempt) -> Any:
-    """Runs a plain task. A thread cannot be stopped: if the job is, it goes on, and counts as leaked until it ends."""
+    """Runs a plain task. A thread cannot be stopped: if its job is, it goes on, and counts as leaked until it ends."""
     context = contextvars.copy_context()
     running = asyncio.get_running_loop().run_in_executor(threads, context.run, _caught, attempt)
-    while not running.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(running)
-    value, error = running.result()
+    try:
+        value, error = await asyncio.shield(running)
+    except asyncio.CancelledError:
+        # The job was stopped. A second cancellation is the end of the loop.
+        value, error = await running
     if error is not None:
         raise error
     return value

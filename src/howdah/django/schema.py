@@ -18,14 +18,10 @@ from howdah.django import checks
 
 
 def table(name: str) -> str:
-    """The name of a table of Howdah for Django, with its schema: that of the first backend of Howdah in TASKS."""
-    tasks = getattr(settings, "TASKS", {}).values()
-    schemas = [each.get("OPTIONS", {}).get("schema", DEFAULT_SCHEMA) for each in tasks if _is_ours(each)]
-    return f"{quoted(schemas[0] if schemas else DEFAULT_SCHEMA)}.{quoted(name)}"
-
-
-def _is_ours(backend: dict[str, Any]) -> bool:
-    return str(backend.get("BACKEND", "")).startswith("howdah.django.")
+    """The name of a table of Howdah for Django, with its schema: the first one that TASKS names."""
+    options = [each.get("OPTIONS", {}) for each in getattr(settings, "TASKS", {}).values()]
+    schema = next((each["schema"] for each in options if "schema" in each), DEFAULT_SCHEMA)
+    return f"{quoted(schema)}.{quoted(name)}"
 
 
 def install(database: str) -> list[str]:

@@ -271,16 +271,14 @@ class Keys:
         if isinstance(task.key, str):
             text = task.key
         elif task.key is not None:
-            text = str(task.key(self._bound(args, kwargs)))
+            text = _text(task.key(self._bound(args, kwargs)))
         else:
             assert self._rule is not None
             text = digest(self._bound(args, kwargs), self._rule)
         named = f"{task.module_path}:{text}"
         return named if len(named) <= options.MAX_KEY_LENGTH else hashlib.sha256(named.encode()).hexdigest()
 
-    def flow_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | int | None:
-        if not self.has_flow_key:
-            return None
+    def flow_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | int:
         per, bound = self._task.per, self._bound(args, kwargs)
         found: str | int | None = per(bound) if callable(per) else bound.get(per)
         return "" if found is None else found
@@ -294,6 +292,12 @@ class Keys:
             del bound.arguments["context"]
         named: dict[str, Any] = framework.normalize_json(bound.arguments)
         return named
+
+
+def _text(key: object) -> str:
+    if not isinstance(key, str | int):
+        raise InvalidOption(f"the function of a key returns a str or an int, not {options.shown(key)}")
+    return str(key)
 
 
 def _rule(task: HowdahTask) -> Rule | None:

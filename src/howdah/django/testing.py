@@ -34,6 +34,8 @@ from howdah.worker.progress.tracker import Tracker
 from howdah.worker.run import endings
 from howdah.worker.run.run import Run, RunServices
 
+__all__ = ["arun_pending", "clean", "run_pending"]
+
 WORKER: Final = "run_pending"
 _IN_ERROR: Final = 3
 """The state of a transaction in which a statement has failed, as libpq numbers it."""

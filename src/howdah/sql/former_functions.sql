@@ -22,3 +22,4 @@ DROP FUNCTION IF EXISTS howdah.declare_type(varchar, boolean, boolean, int, int,
 DROP FUNCTION IF EXISTS howdah.fail(uuid[], bigint[], text[], text[], timestamptz[], boolean[], interval[]);
 DROP FUNCTION IF EXISTS howdah.end_attempt(text, uuid[], bigint[], text[], text[], timestamptz[], boolean[]);
 DROP FUNCTION IF EXISTS howdah.attempt_outcome(howdah.live, text, text, text, timestamptz, boolean);
+DROP FUNCTION IF EXISTS howdah.archive_jobs(uuid[], varchar[], text[], boolean, text);

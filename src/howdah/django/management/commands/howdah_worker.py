@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import threading
-from typing import Any
+from typing import Any, Final, NoReturn
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -20,8 +20,9 @@ from howdah.django.framework import DEFAULT_TASK_BACKEND_ALIAS, task_backends
 from howdah.errors import HowdahError
 from howdah.worker import Worker, WorkerSummary
 
-CONCURRENCY = 10
+CONCURRENCY: Final = 10
 """Tasks at once. Each may need a connection of Django's to the database, beside the four of the worker."""
+_TO_HURRY: Final = 5.0
 
 
 class Command(BaseCommand):
@@ -57,12 +58,11 @@ class Command(BaseCommand):
         )
         parser.add_argument("--name", help="the name of this worker (default: host:pid:random)")
         parser.add_argument("--drain", action="store_true", help="end when no task is due")
-        parser.add_argument(
-            "--reload",
-            action=argparse.BooleanOptionalAction,
-            default=None,
-            help="restart when code changes (default: with DEBUG, unless --drain)",
+        reloads = parser.add_mutually_exclusive_group()
+        reloads.add_argument(
+            "--reload", action="store_true", default=None, help="restart when code changes, also without DEBUG"
         )
+        reloads.add_argument("--noreload", dest="reload", action="store_false", help="do not restart, also with DEBUG")
 
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002
         _set_up_logs(options["verbosity"])
@@ -70,14 +70,12 @@ class Command(BaseCommand):
         running = Running(options)
         if not reloads:
             summary = running.run(signals=True)
-            if summary.left_threads:
-                # The interpreter would wait for them.
-                logging.shutdown()
-                os._exit(summary.exit_code)
-            sys.exit(summary.exit_code)
-        autoreload.file_changed.connect(running.stop_for_reload)
+            _leave(summary.exit_code, summary)
         try:
             autoreload.run_with_reloader(running.run)
+        except SystemExit as ending:
+            # Code has changed, or SIGTERM came.
+            _leave(int(ending.code or 0), running.stop())
         finally:
             running.stop()
 
@@ -89,35 +87,34 @@ class Running:
         self._options = options
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: Worker | None = None
+        self._summary: WorkerSummary | None = None
         self._ended = threading.Event()
 
     def run(self, *, signals: bool = False) -> WorkerSummary:
-        self._ended.clear()
         try:
             worker = self._worker = make_worker(self._options)
-            return asyncio.run(self._run(worker, signals))
+            asyncio.run(self._run(worker, signals))
+            assert self._summary is not None
+            return self._summary
         except HowdahError as error:
             raise CommandError(str(error)) from error
         finally:
             self._worker = None
             self._ended.set()
 
-    def stop(self) -> None:
-        """Stops the worker from another thread, and waits until its jobs are handed back."""
+    def stop(self) -> WorkerSummary | None:
+        """Stops the worker from another thread, and waits until its jobs have ended or are handed back."""
         if self._worker is None or self._loop is None:
-            return
+            return self._summary
         self._loop.call_soon_threadsafe(self._worker.stop)
         if not self._ended.wait(self._options["grace"]):
             self._loop.call_soon_threadsafe(self._worker.stop)
-            self._ended.wait(5)
+            self._ended.wait(_TO_HURRY)
+        return self._summary
 
-    def stop_for_reload(self, **_: Any) -> None:
-        """Django exits the process next."""
-        self.stop()
-
-    async def _run(self, worker: Worker, signals: bool) -> WorkerSummary:
+    async def _run(self, worker: Worker, signals: bool) -> None:
         self._loop = asyncio.get_running_loop()
-        return await worker.run(signals=signals)
+        self._summary = await worker.run(signals=signals)
 
 
 def make_worker(options: dict[str, Any]) -> Worker:
@@ -137,6 +134,14 @@ def make_worker(options: dict[str, Any]) -> Worker:
         name=options["name"],
         drain=options["drain"],
     )
+
+
+def _leave(code: int, summary: WorkerSummary | None) -> NoReturn:
+    """Ends the process even if tasks ignore their end: the interpreter would wait for their threads."""
+    if summary is not None and summary.left_threads:
+        logging.shutdown()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _set_up_logs(verbosity: int) -> None:
