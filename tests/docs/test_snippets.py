@@ -32,6 +32,7 @@ def test_every_block_of_a_page_runs_in_order(
         finally:
             session.close()
             _forget_modules_of(tmp_path)
+            _drop_tables_of_users(page_dsn)
 
 
 def _forget_modules_of(folder: Path) -> None:
@@ -57,6 +58,13 @@ def test_no_block_escapes(page: Path) -> None:
     for block in blocks_of(page):
         if block.language == "console":
             assert block.text.startswith("$ "), f"{block} begins with no command"
+
+
+def _drop_tables_of_users(dsn: str) -> None:
+    """Other pages have tables of the same names."""
+    with psycopg.connect(dsn) as conn:
+        for (name,) in conn.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall():
+            conn.execute(sql.SQL("DROP TABLE public.{} CASCADE").format(sql.Identifier(name)))
 
 
 def _runnable(page: Path) -> Iterator[Block]:
