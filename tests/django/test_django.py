@@ -123,7 +123,7 @@ def test_the_sample_project_passes_its_own_tests_and_checks(project: Project) ->
 
 
 def test_the_sample_project_in_a_browser(project: Project, browser: webdriver.Chrome) -> None:
-    from selenium.common.exceptions import StaleElementReferenceException
+    from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import Select, WebDriverWait
 
@@ -132,7 +132,12 @@ def test_the_sample_project_in_a_browser(project: Project, browser: webdriver.Ch
         WebDriverWait(browser, SECONDS, poll_frequency=0.05, ignored_exceptions=passing).until(condition)
 
     def shows(text: str) -> None:
-        until(lambda page: text in page.find_element(By.TAG_NAME, "body").text)
+        try:
+            until(lambda page: text in page.find_element(By.TAG_NAME, "body").text)
+        except TimeoutException:
+            page = browser.find_element(By.TAG_NAME, "body").text
+            logs = [log.read_text() for log in project.folder.glob("*.log")]
+            pytest.fail("\n".join([f"{text!r} is not on the page:", page, *logs]))
 
     def order(customer: str, *, paid: bool) -> None:
         browser.get(site)
