@@ -67,7 +67,10 @@ def test_every_public_sql_function_is_described_with_its_arguments(db: Db) -> No
     assert len(public) > 20
     for row in public:
         described = re.search(rf"^\| `{row['proname']}\(.*$", SQL, flags=re.MULTILINE)
-        assert described, f"{row['proname']}: {row['said']}"
+        assert described, (
+            f"{row['proname']} has no row in docs/reference/sql.md. If only other functions call it, end its COMMENT with"
+            f" 'Internal.'; it is now: {row['said']}"
+        )
         for argument in (row["proargnames"] or ())[: row["pronargs"]]:
             assert re.search(rf"\b{argument}\b", described[0]), f"{row['proname']} takes {argument}"
 

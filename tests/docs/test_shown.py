@@ -129,6 +129,17 @@ def test_contributing_lists_the_layers_in_their_order() -> None:
     assert [room for room in named if room in order] == [module for module in order if module in named]
 
 
+@pytest.mark.parametrize(
+    ("beginning", "source"),
+    [
+        ("CREATE OR REPLACE FUNCTION", "sql/functions/operate/queue_position.sql"),
+        ("def queue_position", "verbs/operate.py"),
+    ],
+)
+def test_the_example_in_contributing_is_in_the_source(beginning: str, source: str) -> None:
+    assert block_of("CONTRIBUTING.md", beginning).text in (ROOT / "src/howdah" / source).read_text(encoding="utf-8")
+
+
 def test_every_file_and_command_that_contributing_names_is_there() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for path in re.findall(

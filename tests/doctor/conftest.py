@@ -18,6 +18,7 @@ from psycopg.rows import dict_row
 
 from howdah import Finding, JobQueue
 from tests import servers
+from tests.conftest import TABLES
 from tests.worker.durable_server import DurableServer
 from tests.worker.processes import until
 
@@ -78,8 +79,9 @@ def ward(hospital: Hospital) -> str:
         conn.execute("ALTER DATABASE shared RESET ALL")
         conn.execute("ALTER DATABASE shared CONNECTION LIMIT -1")
     with psycopg.connect(hospital.dsn, dbname="shared", autocommit=True) as conn:
-        for table in ("live", "archive", "archive_counts", "events", "types", "workers", "schedules"):
-            conn.execute(sql.SQL("DELETE FROM howdah.{}").format(sql.Identifier(table)))
+        for table in TABLES:
+            if table != "settings":
+                conn.execute(sql.SQL("DELETE FROM howdah.{}").format(sql.Identifier(table)))
     return make_conninfo(hospital.dsn, dbname="shared")
 
 
