@@ -130,6 +130,26 @@ def test_a_changed_head_ends_the_rest_of_its_key(db: Db, queue: JobQueue, clock:
     assert next_job.data["n"] == (1 if verb == "reschedule" else 2)
 
 
+def test_a_job_of_a_higher_priority_does_not_wait_for_the_retry_of_the_head(
+    db: Db, queue: JobQueue, clock: TestClock
+) -> None:
+    declare(db, ordered=True, per="key")
+    add(queue, "a", 1, 2, retry_policy={"kind": "fixed", "delay": 1000})
+    (job,) = queue.claim(["t"], 10)
+    queue.fail(job, "no")
+    assert queue.claim(["t"], 10) == []
+    add(queue, "a", 3, priority=150)
+    (first,) = queue.claim(["t"], 10)
+    assert first.data["n"] == 3
+    queue.complete(first)
+    # The head still waits, and the others behind it.
+    assert queue.claim(["t"], 10) == []
+    (waiting,) = (job for job in queue.list(status="pending") if job.data["n"] == 2)
+    queue.reprioritise(waiting, 160)
+    (next_job,) = queue.claim(["t"], 10)
+    assert next_job.data["n"] == 2
+
+
 def lines(db: Db) -> dict[str, int]:
     rows = db.execute("SELECT line, count(*) AS jobs FROM live WHERE line IS NOT NULL GROUP BY line").fetchall()
     return {row["line"]: row["jobs"] for row in rows}

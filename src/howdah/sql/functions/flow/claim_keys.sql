@@ -43,11 +43,11 @@ BEGIN
         PERFORM howdah.add_keys(p_job_type, p_keys);
     END IF;
     WITH locked AS MATERIALIZED (
-        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.rate, f.full_at, f.held_from FROM howdah.flow_keys AS f
+        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.paused_at, f.rate, f.full_at, f.held_from FROM howdah.flow_keys AS f
         WHERE f.job_type = p_job_type AND f.flow_key = ANY (p_keys)
         FOR UPDATE SKIP LOCKED
     ), key AS (
-        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.rate, l.full_at, l.held_from
+        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.paused_at, l.rate, l.full_at, l.held_from
         FROM unnest(p_keys) WITH ORDINALITY AS k (flow_key, place)
         LEFT JOIN locked AS l ON l.flow_key = k.flow_key
         WHERE l.flow_key IS NOT NULL OR (NOT v_has_rules AND NOT EXISTS (
@@ -64,7 +64,14 @@ BEGIN
         array_agg(k.full_at ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.held_from ORDER BY k.place) FILTER (WHERE k.is_awake)
     INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats, v_held_froms
-    FROM (SELECT *, (key.rests_until > howdah.clock()) IS NOT TRUE AS is_awake FROM key) AS k;
+    FROM (
+        SELECT *, (key.rests_until > howdah.clock()) IS NOT TRUE OR (
+            -- A job that came before the head for which the key rests is the new head.
+            v_type.ordered AND NOT v_type.order_skips AND key.paused_at IS NULL
+            AND EXISTS (SELECT FROM howdah.flow_head(p_job_type, key.flow_key) AS head WHERE head.run_at <= howdah.clock())
+        ) AS is_awake
+        FROM key
+    ) AS k;
 
     IF v_limit IS NOT NULL AND v_type.settling IS NULL AND random() < 0.06 THEN
         -- Counting goes on from the first job that is held now.

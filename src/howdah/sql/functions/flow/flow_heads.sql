@@ -7,13 +7,18 @@ AS $$
     SELECT lane.job_type, level.priority
     FROM unnest(p_job_types, p_below, p_priorities, p_due_froms) AS lane (job_type, below, priority, due_from)
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN p_lowest THEN min(head.priority) ELSE coalesce(max(head.priority), (
-            SELECT j.priority FROM howdah.live AS j
-            WHERE lane.due_from IS NOT NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
-                AND j.job_type = lane.job_type AND j.priority < coalesce(lane.below, 2147483648)
-            ORDER BY j.priority DESC
-            LIMIT 1
-        )) END AS priority
+        SELECT CASE
+            WHEN p_lowest THEN min(head.priority)
+            WHEN lane.due_from IS NULL OR max(head.priority) >= lane.priority THEN max(head.priority)
+            -- Before it goes to a lower level it looks for jobs that were due earlier, too: one of them may have come late.
+            ELSE greatest(max(head.priority), (
+                SELECT j.priority FROM howdah.live AS j
+                WHERE j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
+                    AND j.job_type = lane.job_type AND j.priority < coalesce(lane.below, 2147483648)
+                ORDER BY j.priority DESC
+                LIMIT 1
+            ))
+        END AS priority
         FROM (
             (
                 SELECT j.priority FROM howdah.live AS j
@@ -23,7 +28,7 @@ AS $$
                 LIMIT 1
             )
             UNION ALL
-            -- Above the level of the last claim, on it, and below it: see claim_flow.
+            -- Above the level of the last claim, and on it: see claim_flow.
             (
                 SELECT j.priority FROM howdah.live AS j
                 WHERE NOT p_lowest AND lane.due_from IS NOT NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
@@ -37,14 +42,6 @@ AS $$
                 WHERE NOT p_lowest AND lane.due_from IS NOT NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
                     AND j.job_type = lane.job_type AND j.priority = lane.priority AND j.first_due_at >= lane.due_from
                 ORDER BY j.flow_key
-                LIMIT 1
-            )
-            UNION ALL
-            (
-                SELECT j.priority FROM howdah.live AS j
-                WHERE NOT p_lowest AND lane.due_from IS NOT NULL AND j.line = 'ready' AND j.status = 'pending' AND j.attempts < j.max_attempts
-                    AND j.job_type = lane.job_type AND j.priority < lane.priority
-                ORDER BY j.priority DESC
                 LIMIT 1
             )
             UNION ALL
