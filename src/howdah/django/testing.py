@@ -122,7 +122,9 @@ class _Pending:
         going.close()
         for tracker in going._trackers.values():
             services.sink.flush(tracker, ends=True)
-        if job.id not in going.by_handler:
+        if job.id in going.waiting:
+            error = None
+        elif job.id not in going.by_handler:
             ending = Completed(value) if error is None else endings.of_error(going.handler, job, error)
             self._end(job, ending)
         if error is not None and raise_errors:
@@ -178,6 +180,12 @@ class _Inline(RunServices):
 
     async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
         await sync_to_async(self.checkpoint)(job, data, conn)
+
+    def perform(self, plan: Plan[Any], conn: Any = None) -> Any:
+        return super().perform(plan, conn or self._conn)
+
+    async def aperform(self, plan: Plan[Any], conn: Any = None) -> Any:
+        return await sync_to_async(self.perform)(plan, conn)
 
 
 class _Sink:
