@@ -11,9 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from howdah import InvalidOption, Job, JobQueue, Retry, SignalTimeout
+from howdah import FailedJob, InvalidOption, Job, JobQueue, LeaseLost, Retry, SignalTimeout
+from howdah.testing import call
 from tests.clock import TestClock
 from tests.conftest import Db
+from tests.worker import child_handlers
 from tests.worker.in_process import drain, run, until, working
 
 
@@ -215,3 +217,159 @@ def test_a_step_on_a_connection_is_part_of_its_transaction(queue: JobQueue, dsn:
     done = queue.get(job)
     assert (done.status, len(calls)) == ("completed", 2), done.last_error
     assert all(isinstance(conn, psycopg.Connection) for conn in calls)
+
+
+def test_handlers_in_child_processes_wait_too(queue: JobQueue, dsn: str) -> None:
+    children = child_handlers.connected(dsn)
+    jobs = [child_handlers.waits_in_process.enqueue(), child_handlers.waits_in_process_awaited.enqueue()]
+    assert drain(children).counts == {"snoozed": 2}
+    assert [queue.get(job).crashes for job in jobs] == [0, 0]
+    queue.signal("go", "now", key="child")
+    drain(children)
+    first, data, pid, attempts = queue.get(jobs[0]).result
+    assert (data, attempts) == ("now", 1)
+    assert first != pid, "the step of the first attempt was kept"
+    assert queue.get(jobs[1]).result == "now"
+
+
+def test_a_handler_that_swallows_the_end_of_its_attempt_changes_nothing(queue: JobQueue) -> None:
+    @queue.job
+    def order(job: Job) -> str:
+        for _ in range(2):
+            with contextlib.suppress(BaseException):
+                job.wait_signal("paid")
+        with contextlib.suppress(BaseException):
+            job.step("late", lambda: "late")
+        return "done"
+
+    @queue.job
+    async def grouped(job: Job) -> Any:
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(job.await_signal("paid", key=key)) for key in ("a", "b")]
+        return [each.result() for each in waits]
+
+    jobs = [order.enqueue(), grouped.enqueue()]
+    assert drain(queue).counts == {"snoozed": 2}
+    assert {queue.get(job).status for job in jobs} == {"pending"}
+    assert [step.name for step in queue.steps(jobs[0])] == ["signal:paid#1"]
+
+
+def test_a_job_that_waits_can_be_cancelled_and_one_that_was_cancelled_does_not_wait(queue: JobQueue) -> None:
+    @queue.job
+    def order(job: Job, cancel: bool) -> None:
+        if cancel:
+            queue.cancel(job)
+        job.wait_signal("paid")
+
+    waiting, asked = order.enqueue(cancel=False), order.enqueue(cancel=True)
+    drain(queue)
+    assert (queue.get(waiting).status, queue.get(asked).status) == ("pending", "cancelled")
+    assert queue.cancel(waiting)
+    assert queue.signal("paid") == (0, True)
+    assert queue.steps(waiting) == []
+
+
+def test_a_job_that_waits_keeps_its_key_and_holds_no_limit(queue: JobQueue) -> None:
+    order_of: list[str] = []
+
+    @queue.job(per="customer", ordered=True, max_attempts=1, on_failure="told")
+    def order(job: Job, customer: str, name: str) -> None:
+        order_of.append(name)
+        if name == "first":
+            job.wait_signal("paid", key=customer)
+            raise RuntimeError
+        order_of.append(f"{name} done")
+
+    @queue.job
+    def told(failed: FailedJob) -> None:
+        order_of.append(f"told of {failed.error}")
+
+    first = order.enqueue("a", "first")
+    order.enqueue("a", "second")
+    order.enqueue("b", "other")
+    drain(queue)
+    assert sorted(order_of) == ["first", "other", "other done"]
+    queue.signal("paid", key="a")
+    drain(queue)
+    assert queue.get(first).status == "failed"
+    rest = order_of[3:]
+    assert rest.index("first") < rest.index("second")
+    assert "told of RuntimeError" in rest
+
+
+def test_batches_neither_wait_nor_have_steps(queue: JobQueue) -> None:
+    @queue.job(batch_size=5, max_attempts=1)
+    def many(jobs: list[Job]) -> None:
+        for wrong in (lambda: jobs[0].wait_signal("paid"), lambda: jobs[0].step("a", print)):
+            with pytest.raises(InvalidOption, match="takes jobs in batches"):
+                wrong()
+
+    many.enqueue()
+    assert drain(queue).counts == {"completed": 1}
+
+
+def test_only_the_holder_of_a_job_waits_and_records(queue: JobQueue, db: Db) -> None:
+    errors: list[str] = []
+
+    @queue.job
+    def order(job: Job) -> None:
+        db.execute("UPDATE live SET token = token + 1, own_write = NOT own_write")
+        for stale in (
+            lambda: job.step("a", lambda: 1),
+            lambda: job.wait_signal("paid"),
+            lambda: job.sleep_for(1),
+        ):
+            with pytest.raises(LeaseLost) as lost:
+                stale()
+            errors.append(str(lost.value))
+
+    order.enqueue()
+    drain(queue)
+    assert len(errors) == 3
+    assert all("is over. Nothing was changed." in error for error in errors)
+
+
+def test_what_a_codec_cannot_read_is_an_error_of_the_step(dsn: str) -> None:
+    class Sealing:
+        def encode(self, value: Any) -> Any:
+            return {"sealed": value}
+
+        def decode(self, value: Any) -> Any:
+            return value["sealed"]
+
+    def handler_of(queue: JobQueue) -> Any:
+        @queue.job(name="order", max_attempts=1)
+        def order(job: Job) -> Any:
+            return [job.step("a", lambda: "one"), job.wait_signal("paid")]
+
+        return order
+
+    with JobQueue(dsn, codec=Sealing()) as queue, JobQueue(dsn) as plain:
+        order = handler_of(queue)
+        job, broken = order.enqueue(), order.enqueue()
+        drain(queue)
+        queue.cancel(broken)
+        queue.signal("paid", "two")
+        assert plain.steps(job)[0].result == {"sealed": "one"}
+        drain(queue)
+        assert queue.get(job).result == ["one", "two"]
+        assert queue.steps(job)[1].result == "two"
+        queue.retry(broken)
+        plain.signal("paid", "in clear")
+        drain(queue)
+        failed = queue.get(broken)
+        assert (failed.status, "cannot be read" in (failed.last_error or "")) == ("failed", True)
+
+
+def test_a_handler_can_be_called_without_a_database_as_far_as_it_waits_for_nothing(queue: JobQueue) -> None:
+    @queue.job
+    def order(job: Job, waits: bool) -> int:
+        job.sleep_for(60)
+        charged = job.step("charge", lambda: 5)
+        if waits:
+            job.wait_signal("paid")
+        return charged
+
+    assert call(order, waits=False) == 5
+    with pytest.raises(InvalidOption, match="no signals without a database"):
+        call(order, waits=True)
