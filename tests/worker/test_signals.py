@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,7 +17,7 @@ from howdah import FailedJob, InvalidOption, Job, JobQueue, LeaseLost, Retry, Si
 from howdah.testing import call
 from tests.clock import TestClock
 from tests.conftest import Db
-from tests.worker import child_handlers
+from tests.worker import child_handlers, killed_steps
 from tests.worker.in_process import drain, run, until, working
 
 
@@ -373,3 +375,32 @@ def test_a_handler_can_be_called_without_a_database_as_far_as_it_waits_for_nothi
     assert call(order, waits=False) == 5
     with pytest.raises(InvalidOption, match="no signals without a database"):
         call(order, waits=True)
+
+
+def test_a_kill_between_any_two_round_trips_leaves_each_effect_of_a_step_once(
+    queue: JobQueue, dsn: str, db: Db
+) -> None:
+    db.execute("CREATE TABLE public.effects (job_type text, name text)")
+    try:
+        killed = subprocess.run(
+            [sys.executable, "-m", "tests.worker.killed_steps", dsn], check=True, capture_output=True, text=True
+        )
+        points = int(killed.stdout)
+        while db.execute("SELECT FROM live").rowcount:
+            # The server may not have noticed yet that the client is gone, whose transaction holds the job.
+            queue.recover_stale_jobs(0)
+            for job in queue.claim([f"killed-{n}" for n in range(points)], 100):
+                queue.start(job)
+                killed_steps.attempt(queue, job, dsn)
+        rows = db.execute("SELECT job_type, name, count(*) AS n FROM public.effects GROUP BY 1, 2").fetchall()
+    finally:
+        db.execute("DROP TABLE public.effects")
+    counts = {(row["job_type"], row["name"]): row["n"] for row in rows}
+    assert points > 10
+    for n in range(points + 1):
+        for name in ("reserve", "charge", "ship"):
+            assert counts[f"killed-{n}", name] == 1
+        # Beside its record, an effect happens at least once.
+        assert counts[f"killed-{n}", "notify"] in (1, 2)
+    assert 2 in counts.values()
+    assert {job.status for job in queue.list()} == {"completed"}
