@@ -457,7 +457,7 @@ def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job
         row.pop("progress_report"),
     )
     row["_redacted"] = row.pop("is_redacted", False)
-    row["_has_steps"] = bool(row.pop("has_steps", None))
+    row["_has_steps"] = row.pop("has_steps", None)
     unique_key = row.pop("unique_key", None)
     if unique_key is not None and unique_key.startswith(GIVEN_KEY):
         row["key"] = unique_key.removeprefix(GIVEN_KEY)
@@ -504,6 +504,7 @@ _STRUCTURES: Final[dict[str, Callable[[Any, Codec], Any]]] = {
     "record": lambda report, _: progress_of(report),
     "retry_policy": _mapping,
     "meta": _mapping,
+    "_has_steps": lambda value, _: bool(value),
 }
 """How the columns become fields whose JSON has a meaning to Howdah."""
 CONVERSIONS: Final = {
