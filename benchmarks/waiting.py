@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import statistics
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from benchmarks.program import end_with_parent, program
 from benchmarks.server import BULK, Place, server
@@ -40,17 +45,56 @@ async def plain() -> float:
 
 
 def work() -> None:
+    """Prints how many statements it has sent, every second."""
     end_with_parent()
+    for kind in (psycopg.Cursor, psycopg.AsyncCursor):
+        _count_calls_of(kind)
+    threading.Thread(target=_print_count, daemon=True).start()
     asyncio.run(queue.run_worker(signals=True))
 
 
+sent = itertools.count()
+
+
+def _count_calls_of(kind: Any) -> None:
+    execute = kind.execute
+
+    def counted(*args: Any, **options: Any) -> Any:
+        next(sent)
+        return execute(*args, **options)
+
+    kind.execute = counted
+
+
+def _print_count() -> None:
+    for seconds in itertools.count():
+        time.sleep(1)
+        # Each look takes a number itself.
+        print(next(sent) - seconds, flush=True)
+
+
+class Statements:
+    """How many statements the worker has sent, as it prints that."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.count = 0
+        self._lines = process.stdout
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._lines is not None
+        for line in self._lines:
+            self.count = int(line)
+
+
 def measure(place: Place, jobs: int, turns: int) -> dict[str, Any]:
-    # It would count as statements of the worker.
+    # What it reads would count as read by the worker.
     place.conn.execute("ALTER SYSTEM SET autovacuum = off")
     place.conn.execute("SELECT pg_reload_conf()")
-    with JobQueue(place.dsn) as ours, program("benchmarks.waiting", place, "idle", "--work"):
+    with JobQueue(place.dsn) as ours, program("benchmarks.waiting", place, "idle", "--work") as process:
+        statements = Statements(process)
         _until(place, "SELECT count(*) = 1 FROM workers")
-        before = {**_idle(place), "buffers of a sweep": _sweep(place)}
+        before = {**_idle(place, statements), "buffers of a sweep": _sweep(place)}
         began = time.monotonic()
         for first in range(0, jobs, BULK):
             ours.enqueue_many("waits", [{"key": str(n)} for n in range(first, min(first + BULK, jobs))])
@@ -58,7 +102,7 @@ def measure(place: Place, jobs: int, turns: int) -> dict[str, Any]:
         _until(place, "SELECT count(*) = 0 FROM live WHERE status <> 'pending'")
         took = time.monotonic() - began
         place.settle()
-        after = {**_idle(place), "buffers of a sweep": _sweep(place)}
+        after = {**_idle(place, statements), "buffers of a sweep": _sweep(place)}
         latencies = _latencies(ours, jobs, turns)
     return {
         "jobs that wait": jobs,
@@ -92,22 +136,23 @@ def _ms(seconds: float) -> float:
     return round(1000 * seconds, 2)
 
 
-def _idle(place: Place) -> dict[str, float]:
-    """What the worker's sessions do while nothing is due."""
-    time.sleep(2)
-    before = _counters(place)
+def _idle(place: Place, statements: Statements) -> dict[str, float]:
+    """What the worker does while nothing is due."""
+    # Sessions report what they have read with some delay.
     time.sleep(IDLE)
-    return {name: round((value - before[name]) / IDLE, 1) for name, value in _counters(place).items()}
+    before, count = _counters(place), statements.count
+    time.sleep(IDLE)
+    read = {name: value - before[name] for name, value in _counters(place).items()}
+    return {name: round(n / IDLE, 1) for name, n in {"statements/s": statements.count - count, **read}.items()}
 
 
 def _counters(place: Place) -> dict[str, int]:
     place.conn.execute("SELECT pg_stat_clear_snapshot()")
     row = place.conn.execute(
-        "SELECT xact_commit + xact_rollback, tup_returned, blks_hit + blks_read FROM pg_stat_database"
-        " WHERE datname = current_database()"
+        "SELECT tup_returned, blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()"
     ).fetchone()
     assert row is not None
-    return dict(zip(("transactions/s", "rows read/s", "buffers/s"), row, strict=True))
+    return dict(zip(("rows read/s", "buffers/s"), row, strict=True))
 
 
 def _sweep(place: Place) -> int:
