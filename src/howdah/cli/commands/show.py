@@ -21,7 +21,6 @@ from howdah.cli.render.event_text import level_number
 from howdah.cli.render.output import (
     STATUS_STYLES,
     answers,
-    cut,
     facts,
     job_as_json,
     plural,

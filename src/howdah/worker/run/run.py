@@ -318,24 +318,26 @@ class Run:
         return await self._steps_of(job).ado(step, self.services.aperform)
 
     def wait_signal(self, job: Job, name: str, key: str | None, timeout: Seconds | None) -> Any:
-        with self._about_to_wait(job) as steps:
+        with self._about_to_wait(job) as steps, steps.turn:
             self._flush(job)
             return steps.result(self.services.perform(steps.wait(name, key, timeout)))
 
     async def await_signal(self, job: Job, name: str, key: str | None, timeout: Seconds | None) -> Any:  # noqa: ASYNC109
         with self._about_to_wait(job) as steps:
-            await self._aflush(job)
-            return steps.result(await self.services.aperform(steps.wait(name, key, timeout)))
+            async with steps.loop_turn:
+                await self._aflush(job)
+                return steps.result(await self.services.aperform(steps.wait(name, key, timeout)))
 
     def sleep(self, job: Job, moment: datetime | None, delay: Seconds | None) -> None:
-        with self._about_to_wait(job) as steps:
+        with self._about_to_wait(job) as steps, steps.turn:
             self._flush(job)
             steps.result(self.services.perform(steps.sleep(moment, delay)))
 
     async def asleep(self, job: Job, moment: datetime | None, delay: Seconds | None) -> None:
         with self._about_to_wait(job) as steps:
-            await self._aflush(job)
-            steps.result(await self.services.aperform(steps.sleep(moment, delay)))
+            async with steps.loop_turn:
+                await self._aflush(job)
+                steps.result(await self.services.aperform(steps.sleep(moment, delay)))
 
     def _steps_of(self, job: Job) -> Steps:
         self.services.check_process()
@@ -355,8 +357,8 @@ class Run:
         try:
             yield steps
         finally:
-            if not steps.is_suspended:
-                self.waiting.discard(job.id)
+            # Another thread may have ended the attempt, or have ended its own wait, meanwhile.
+            (self.waiting.add if steps.is_suspended else self.waiting.discard)(job.id)
 
     def end_copy(self, error: BaseException | None = None) -> None:
         """Called when the handler returned or raised: a forked copy of the worker ends here."""

@@ -6,6 +6,7 @@ in one call, which also ends the attempt. Its handler is then left by ``AttemptS
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from collections import Counter
@@ -62,6 +63,10 @@ class Steps:
         self._used: set[str] = set()
         self._waits: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self.turn = threading.Lock()
+        """Of waits in threads. The first one that ends the attempt ends it for all: the others must know before they ask."""
+        self.loop_turn = asyncio.Lock()
+        """The same, of waits on the loop."""
         self.is_suspended = False
 
     # Steps
