@@ -6,6 +6,7 @@ test's transaction, and rolls nothing back that a worker would keep.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Sequence
@@ -114,7 +115,8 @@ class _Pending:
     def attempt(self, job: Job, raise_errors: bool) -> TaskResult:
         """Runs one job, as the worker does."""
         self.queue.start(job, conn=self.conn)
-        job = self.queue.get(job, conn=self.conn)
+        # As it is now; whether it has steps is known from the claim.
+        job = dataclasses.replace(self.queue.get(job, conn=self.conn), _has_steps=job._has_steps)
         services = _Inline(self)
         going = Run(self.queue.handlers[job.job_type], [job], services)
         going.bind()
