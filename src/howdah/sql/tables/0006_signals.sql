@@ -44,13 +44,14 @@ COMMENT ON TABLE howdah.signal_channels IS
 
 CREATE SEQUENCE howdah.signal_counter;
 CREATE TABLE howdah.signals (
-    number bigint NOT NULL DEFAULT nextval('howdah.signal_counter') PRIMARY KEY,
+    number bigint NOT NULL DEFAULT nextval('howdah.signal_counter'),
     signal varchar(100) NOT NULL,
     key text COLLATE "C" NOT NULL,
     data jsonb,
-    kept_at timestamptz NOT NULL
+    kept_at timestamptz NOT NULL,
+    -- The only index in the order of the numbers: no plan can look for the first one of a key among all others.
+    PRIMARY KEY (signal, key, number)
 );
 COMMENT ON TABLE howdah.signals IS
     'Signals that no job waited for when they were sent. The first wait takes the first one. The sweep removes them after settings.archive_retention.';
-CREATE INDEX signals_first ON howdah.signals (signal, key, number);
 CREATE INDEX signals_oldest ON howdah.signals (kept_at);

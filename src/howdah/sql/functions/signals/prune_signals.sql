@@ -9,8 +9,8 @@ DECLARE
     v_keys text[];
 BEGIN
     WITH removed AS (
-        DELETE FROM howdah.signals AS s WHERE s.number IN (
-            SELECT d.number FROM howdah.signals AS d
+        DELETE FROM howdah.signals AS s WHERE (s.signal, s.key, s.number) IN (
+            SELECT d.signal, d.key, d.number FROM howdah.signals AS d
             WHERE d.kept_at < howdah.clock() - (SELECT t.archive_retention FROM howdah.settings AS t)
             ORDER BY d.kept_at LIMIT p_limit FOR UPDATE SKIP LOCKED
         )

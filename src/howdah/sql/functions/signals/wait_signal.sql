@@ -42,7 +42,7 @@ BEGIN
 
     IF v_step.state = 'waiting' THEN
         WITH taken AS (
-            DELETE FROM howdah.signals AS k WHERE k.number = (
+            DELETE FROM howdah.signals AS k WHERE k.signal = p_name AND k.key = v_key AND k.number = (
                 SELECT f.number FROM howdah.signals AS f
                 WHERE f.signal = p_name AND f.key = v_key
                     AND f.kept_at >= howdah.clock() - (SELECT t.archive_retention FROM howdah.settings AS t)
