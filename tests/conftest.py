@@ -47,6 +47,9 @@ TABLES = (
     "flow_types",
     "uniques",
     "backlog_counts",
+    "steps",
+    "signals",
+    "signal_channels",
 )
 # A choice for the versions between the newest and the oldest.
 ON_THE_MIDDLE_ONE = {

@@ -37,6 +37,8 @@ from howdah.errors import (
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
+    SignalBusy,
+    SignalTimeout,
     Undecodable,
     UniqueKeyBusy,
     WaitTimeout,
@@ -67,6 +69,7 @@ from howdah.model.results import (
     TypeStats,
 )
 from howdah.model.schedule import Schedule
+from howdah.model.step import SignalResult, Step
 from howdah.model.worker_info import Throughput, WorkerInfo
 from howdah.queue import JobQueue
 from howdah.verbs.selection import Selection
@@ -142,9 +145,13 @@ __all__ = [
     "SchemaTooNew",
     "SelectedCount",
     "Selection",
+    "SignalBusy",
+    "SignalResult",
+    "SignalTimeout",
     "Snooze",
     "Stats",
     "Status",
+    "Step",
     "Throughput",
     "TypeStats",
     "Undecodable",

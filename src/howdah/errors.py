@@ -18,6 +18,8 @@
     │   └── WorkerUnknown                the worker is not registered, or was declared dead
     ├── DuplicateJob                     the conflict "raise" of a unique rule; has the id of the other job
     ├── UniqueKeyBusy                    another transaction holds a unique key: try again
+    ├── SignalBusy                       another transaction sends or takes the same signal: try again
+    ├── SignalTimeout (TimeoutError)     raised by job.wait_signal(): the signal has not come in time
     ├── QueueFull                        as many jobs of the type wait as may; has their number and the bound
     ├── NotSuccessful                    raised by job.value(); has the job
     │   ├── JobFailed                    has the error, its kind, and the handler's traceback
@@ -133,6 +135,14 @@ class DuplicateJob(HowdahError):
 
 class UniqueKeyBusy(HowdahError):
     """Another transaction has added a job with the same unique key, and has not ended. Nothing was changed: try it again."""
+
+
+class SignalBusy(HowdahError):
+    """Another open transaction has sent or taken signals of this name and key. Nothing was sent: try again."""
+
+
+class SignalTimeout(HowdahError, TimeoutError):
+    """The signal has not come in time."""
 
 
 class QueueFull(HowdahError):
@@ -271,4 +281,5 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ020": DuplicateJob,
     "JQ021": UniqueKeyBusy,
     "JQ022": QueueFull,
+    "JQ023": SignalBusy,
 }

@@ -30,7 +30,7 @@ from howdah.handlers.handler import AnyHandler, Handler
 from howdah.handlers.middleware import AnyMiddleware, M
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
-from howdah.verbs import claims, flow, operate, pressure, produce
+from howdah.verbs import claims, flow, operate, pressure, produce, signals
 from howdah.verbs import cron as cron_rhythms
 from howdah.verbs import events as event_verbs
 from howdah.verbs import schedules as schedule_verbs
@@ -121,6 +121,7 @@ class JobQueue:
     # Producers
     enqueue, aenqueue = both(produce.enqueue)
     enqueue_many, aenqueue_many = both(produce.enqueue_many)
+    signal, asignal = both(signals.signal)
 
     # Operators
     get, aget = both(operate.get)
@@ -128,6 +129,7 @@ class JobQueue:
     stats, astats = both(operate.stats)
     workers, aworkers = both(operate.workers)
     events, aevents = both(event_verbs.events)
+    steps, asteps = both(signals.steps)
     stream_position, astream_position = both(event_verbs.stream_position)
     queue_position, aqueue_position = both(operate.queue_position)
     cancel, acancel = both(operate.cancel)

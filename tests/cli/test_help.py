@@ -26,6 +26,7 @@ NAMES = {
     "pause",
     "resume",
     "limit",
+    "signal",
     "schedule",
     "work",
     "health",

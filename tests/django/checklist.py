@@ -367,6 +367,16 @@ class Running(TestCase):
         self.assertIn("rows are done", [event.name for event in events])
         self.assertEqual(notes(), ["completed together"])
 
+    def test_a_task_waits_for_a_signal_and_keeps_its_steps(self) -> None:
+        result = tasks.approve.enqueue(17)
+        queue = default_task_backend.queue
+        (waiting,) = run_pending(raise_errors=True)
+        self.assertEqual(waiting.status, READY)
+        self.assertEqual(queue.signal("approved", "yes", key="17", conn="default"), (1, False))
+        (done,) = run_pending()
+        self.assertEqual((done.id, done.return_value), (result.id, ["asked", "yes"]))
+        self.assertEqual(notes(), ["asked for 17"])
+
     def test_errors_are_raised_on_request(self) -> None:
         tasks.divide.enqueue(1, 0)
         with self.assertRaises(ZeroDivisionError):
@@ -463,6 +473,20 @@ class Transactions(TransactionTestCase):
         self.assertEqual([results[0].return_value, results[1].return_value], [2, 2])
         self.assertIs(results[2].errors[0].exception_class, tasks.Odd)
         self.assertEqual(results[0].worker_ids, ["checklist"])
+
+    def test_the_worker_suspends_a_task_that_waits(self) -> None:
+        heard: list[Any] = []
+        task_finished.connect(receiver := lambda task_result, **_: heard.append(task_result.status))
+        result = tasks.approve.using(max_attempts=1).enqueue(17)
+        try:
+            self.assertEqual(work(), {"snoozed": 1})
+            self.assertEqual(heard, [])
+            default_task_backend.queue.signal("approved", "yes", key="17")
+            self.assertEqual(work(), {"completed": 1})
+        finally:
+            task_finished.disconnect(receiver)
+        result.refresh()
+        self.assertEqual((result.return_value, heard, notes()), (["asked", "yes"], [SUCCESSFUL], ["asked for 17"]))
 
     def test_the_worker_sends_signals_in_the_thread_of_the_task(self) -> None:
         heard: list[tuple[str, str]] = []

@@ -318,6 +318,7 @@ def work(form: Form, verbs_of: Any, job: Job, *, checkpoints: bool = False) -> I
     yield lambda: form.execute(f"INSERT INTO public.effects VALUES ('{job.job_type}')")
     if checkpoints:
         yield lambda: verb("checkpoint")({"n": 1}, conn=form.conn)
+        yield lambda: verb("step")("count", sum, [1, 2], conn=form.conn)
     yield lambda: verb("complete")("done", conn=form.conn)
     yield form.commit
     yield form.close

@@ -140,6 +140,7 @@ def test_a_handler_completes_its_job_with_its_effect(
     report = drain(queue)
     done = queue.get(job)
     assert (done.status, done.result, done.attempts, done.resumed) == ("completed", "done", 1, {"n": 1})
+    assert [(step.name, step.result) for step in queue.steps(job)] == [("count", 3)]
     assert (counted(db), report.counts) == ({"pays": 1}, {"completed": 1})
 
 

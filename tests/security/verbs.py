@@ -97,6 +97,8 @@ def _add_and_read(caller: Caller) -> None:
     assert isinstance(caller.stream_position(), str)
     assert caller.workers() == []
     assert caller.events(job.id) is not None
+    assert caller.signal("paid", {"to": "ä"}, key="k") == (0, True)
+    assert caller.steps(job.id) == []
     assert caller.enqueue("once", {"n": 1}, unique=("n",)).conflict is None
     assert caller.enqueue("once", {"n": 1}, unique=("n",)).conflict == "kept"
     assert caller.enqueue_many("once", [{"n": 1}, {"n": 2}], unique=("n",)) == 1

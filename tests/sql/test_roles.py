@@ -36,12 +36,13 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is internal.
 FUNCTIONS = decided(
     (PRODUCER | WORKER, "enqueue enqueue_each enqueue_many enqueue_unique has_room lock_type_for_bulk"),
+    (PRODUCER | WORKER | OPERATOR, "signal"),
     (
         WORKER,
         (
             " cancel_held check_held checkpoint claim claim_job_batch complete crash declare_schedule declare_type declare_types release_unknown due_schedules fail add_sleeper"
             " fire_schedule heartbeat is_held unregister_worker next_due next_fire skip_locked progress record_events register_worker release"
-            " snooze start remove_sleeper"
+            " snooze start remove_sleeper record_step sleep_until steps_of wait_signal"
         ),
     ),
     (WORKER | OPERATOR, "bound_segments compact_counts prune recover recover_stale_jobs rotate schedule"),
@@ -52,7 +53,10 @@ FUNCTIONS = decided(
             " retry run_schedule set_limit set_max_pending set_rate set_weight"
         ),
     ),
-    (READERS, "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected"),
+    (
+        READERS,
+        "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected wait_in_words",
+    ),
     (WORKER | READERS, "channel clock lease_clock"),
     (
         NOBODYS,
@@ -69,6 +73,8 @@ FUNCTIONS = decided(
             " affordable apply_limit apply_rate check_cost check_limited check_rate has_tokens_at rate_in_words rate_of_keys rate_of_type"
             " return_tokens spend_tokens tokens without_tokens flow_due_from forget_held_from held_from_now note_held_from"
             " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques enqueue_on_failure"
+            " check_signal close_channel close_channels is_waiting lock_channel lock_held make_due prune_signals release_held_back"
+            " remove_steps suspend wake_steps"
         ),
     ),
 )
@@ -79,12 +85,12 @@ RELATIONS = decided(
     ((READERS, NOBODYS, OPERATOR), "settings"),
     (
         (READERS, NOBODYS, NOBODYS),
-        "job_details live_jobs event_details schedule_details limits backlogs types archive_counts segments event_counter",
+        "job_details live_jobs event_details schedule_details limits backlogs step_details types archive_counts segments event_counter",
     ),
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts worker_generations uniques",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts worker_generations uniques steps signals signal_channels signal_counter",
     ),
 )
 COLUMNS = {

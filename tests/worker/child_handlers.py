@@ -169,3 +169,17 @@ async def where_on_loop() -> int:
 @queue.job(batch_size=10)
 def where_in_batch(jobs: list[Job]) -> list[Any]:
     return [{"pid": os.getpid(), "together": len(jobs)} for _ in jobs]
+
+
+@queue.job(process=True)
+def waits_in_process(job: Job) -> list[Any]:
+    first = job.step("first", os.getpid)
+    with contextlib.suppress(Exception):
+        job.sleep_for(0)
+        return [first, job.wait_signal("go", key="child"), os.getpid(), job.attempts]
+    return ["an except Exception has caught it"]
+
+
+@queue.job(process=True)
+async def waits_in_process_awaited(job: Job) -> Any:
+    return await job.await_signal("go", key="child")

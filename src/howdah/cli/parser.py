@@ -33,6 +33,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "pause": "change:PAUSE",
         "resume": "change:RESUME",
         "limit": "limit:COMMAND",
+        "signal": "signal:COMMAND",
     },
     "operate": {
         "recover": "recover:COMMAND",

@@ -30,7 +30,7 @@ from howdah.django.framework import (
     task_started,
 )
 from howdah.django.task import HowdahTask, TaskContext
-from howdah.handlers.outcome import Cancel, Fail, Outcome, Snooze
+from howdah.handlers.outcome import AttemptSuspended, Cancel, Fail, Outcome, Snooze
 from howdah.model.failure import describe, traceback_of
 from howdah.model.job import Job
 
@@ -100,7 +100,7 @@ class Attempt:
 
     def failed(self, error: BaseException) -> bool:
         """Whether that was the last attempt."""
-        if isinstance(error, Outcome | asyncio.CancelledError):
+        if isinstance(error, Outcome | AttemptSuspended | asyncio.CancelledError):
             is_last = isinstance(error, Fail | Cancel)
         else:
             is_last = self._gives_up(error) or self.job.attempts >= self.job.max_attempts

@@ -6,6 +6,7 @@ test's transaction, and rolls nothing back that a worker would keep.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Sequence
@@ -114,7 +115,8 @@ class _Pending:
     def attempt(self, job: Job, raise_errors: bool) -> TaskResult:
         """Runs one job, as the worker does."""
         self.queue.start(job, conn=self.conn)
-        job = self.queue.get(job, conn=self.conn)
+        # As it is now; whether it has steps is known from the claim.
+        job = dataclasses.replace(self.queue.get(job, conn=self.conn), _has_steps=job._has_steps)
         services = _Inline(self)
         going = Run(self.queue.handlers[job.job_type], [job], services)
         going.bind()
@@ -122,7 +124,9 @@ class _Pending:
         going.close()
         for tracker in going._trackers.values():
             services.sink.flush(tracker, ends=True)
-        if job.id not in going.by_handler:
+        if job.id in going.waiting:
+            error = None
+        elif job.id not in going.by_handler:
             ending = Completed(value) if error is None else endings.of_error(going.handler, job, error)
             self._end(job, ending)
         if error is not None and raise_errors:
@@ -178,6 +182,12 @@ class _Inline(RunServices):
 
     async def acheckpoint(self, job: Job, data: Any, conn: Any) -> None:
         await sync_to_async(self.checkpoint)(job, data, conn)
+
+    def perform(self, plan: Plan[Any], conn: Any = None) -> Any:
+        return super().perform(plan, conn or self._conn)
+
+    async def aperform(self, plan: Plan[Any], conn: Any = None) -> Any:
+        return await sync_to_async(self.perform)(plan, conn)
 
 
 class _Sink:

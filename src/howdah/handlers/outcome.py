@@ -66,6 +66,10 @@ class Fail(Outcome):
         super().__init__(options.text(message, "message"))
 
 
+class AttemptSuspended(BaseException):
+    """Leaves a handler whose attempt has ended because its job waits. Let it pass: whatever the handler does then is not recorded."""
+
+
 def _when(delay: Seconds | None, at: datetime | None) -> tuple[float | None, datetime | None]:
     if delay is not None and at is not None:
         raise InvalidOption("delay and at exclude each other: pass one of them")
@@ -100,6 +104,11 @@ class Snoozed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Suspended:
+    """The job waits for a signal or a moment. Nothing is left to write: the wait has ended the attempt."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Cancelled:
     reason: str
 
@@ -125,11 +134,13 @@ class NotBegun:
 class CompletedByHandler:
     """The handler completed the job in its own transaction. Nothing is left to write, unless that was rolled back."""
 
-    otherwise: Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | NotBegun
+    otherwise: Completed | Failed | Snoozed | Suspended | Cancelled | Crashed | Interrupted | NotBegun
     """The outcome if it was rolled back."""
 
 
-Ending: TypeAlias = Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | NotBegun | CompletedByHandler
+Ending: TypeAlias = (
+    Completed | Failed | Snoozed | Suspended | Cancelled | Crashed | Interrupted | NotBegun | CompletedByHandler
+)
 
 
 def in_ascii(ending: Ending) -> Ending:

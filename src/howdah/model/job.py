@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, get_args, overload
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload
 
 from typing_extensions import TypeVar
 
@@ -24,6 +24,7 @@ GIVEN_KEY: Final = "key:"
 """What a unique key begins with that the caller gave, and that is no hash of arguments."""
 FINAL_STATUSES: tuple[Status, ...] = ("completed", "failed", "cancelled")
 
+Seconds: TypeAlias = float | timedelta
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True, default=object)
 U = TypeVar("U")
@@ -77,6 +78,16 @@ class Reporter(Protocol):
     def event(self, name: str, data: Mapping[str, Any]) -> None: ...
 
 
+class StepCall(NamedTuple):
+    """A step of a handler: a function to be called with these arguments, unless its result is recorded."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    arguments: Mapping[str, Any]
+    conn: Connection | None
+
+
 class Attempt(Protocol):
     """The running attempt of a job: the verbs of a handler's job call it."""
 
@@ -89,6 +100,18 @@ class Attempt(Protocol):
     def checkpoint(self, job: Job, data: Any, conn: Connection | None) -> None: ...
 
     async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None: ...
+
+    def step(self, job: Job, step: StepCall) -> Any: ...
+
+    async def astep(self, job: Job, step: StepCall) -> Any: ...
+
+    def wait_signal(self, job: Job, name: str, key: str | None, timeout: Seconds | None) -> Any: ...
+
+    async def await_signal(self, job: Job, name: str, key: str | None, timeout: Seconds | None) -> Any: ...  # noqa: ASYNC109
+
+    def sleep(self, job: Job, moment: datetime | None, delay: Seconds | None) -> None: ...
+
+    async def asleep(self, job: Job, moment: datetime | None, delay: Seconds | None) -> None: ...
 
     def complete(self, job: Job, result: Any, conn: Connection | None) -> None: ...
 
@@ -112,8 +135,8 @@ class Job(Generic[T_co]):
     A snapshot: it does not change when the job does. ``queue.get(job.id)`` returns a new one.
 
     A handler's parameter with this annotation receives the job that it runs. Only that one has verbs:
-    ``progress``, ``advance``, ``track``, ``stage``, ``event``, ``checkpoint``, ``complete``, ``cancelled``,
-    ``resources``.
+    ``progress``, ``advance``, ``track``, ``stage``, ``event``, ``checkpoint``, ``step``, ``wait_signal``, ``sleep_until``,
+    ``sleep_for``, ``complete``, ``cancelled``, ``resources``.
 
     priority: the higher is claimed first.
     data: its arguments; ``Unreadable`` where the codec cannot read it, as in the other fields with users' values.
@@ -150,6 +173,7 @@ class Job(Generic[T_co]):
     stalled: it is running, and has not reported for much longer than its usual interval.
     created: False if ``enqueue`` found an existing job.
     conflict: what a unique rule did to that job: "kept", "replaced" or "rescheduled".
+    waits_for: in words, the signal or the moment that a pending job waits for, because its handler asked to.
     """
 
     id: uuid.UUID
@@ -196,6 +220,9 @@ class Job(Generic[T_co]):
     created: bool = True
     conflict: Conflict | None = None
 
+    waits_for: str | None = None
+
+    _has_steps: bool = dataclasses.field(default=False, repr=False, compare=False)
     _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
     _home: Home | None = dataclasses.field(default=None, repr=False, compare=False)
     _redacted: bool = dataclasses.field(default=False, repr=False, compare=False)
@@ -304,6 +331,77 @@ class Job(Generic[T_co]):
         """``checkpoint``, awaited."""
         await self._running().acheckpoint(self, data, conn)
 
+    def step(
+        self, name: str, function: Callable[..., U], /, *args: Any, conn: Connection | None = None, **arguments: Any
+    ) -> U:
+        """What ``function(*args, **arguments)`` returns; if an earlier attempt has done this step, what it returned then.
+
+        The result is recorded under the name, which is unique within the job; it is any JSON value, or what the function's return
+        annotation says. A step of which the attempt ended before the record runs again.
+
+        conn: the record is part of the caller's transaction, and the function gets the connection if it has a parameter
+        ``conn``: what the step writes through it happens exactly once. Raises LeaseLost.
+
+        Blocks: in an async handler, await ``astep``.
+        """
+        value: U = self._running().step(self, StepCall(name, function, args, arguments, conn))
+        return value
+
+    @overload
+    async def astep(
+        self,
+        name: str,
+        function: Callable[..., Coroutine[Any, Any, U]],
+        /,
+        *args: Any,
+        conn: Connection | None = None,
+        **arguments: Any,
+    ) -> U: ...
+
+    @overload
+    async def astep(
+        self, name: str, function: Callable[..., U], /, *args: Any, conn: Connection | None = None, **arguments: Any
+    ) -> U: ...
+
+    async def astep(
+        self, name: str, function: Callable[..., Any], /, *args: Any, conn: Connection | None = None, **arguments: Any
+    ) -> Any:
+        """``step``, awaited; the function may be async."""
+        return await self._running().astep(self, StepCall(name, function, args, arguments, conn))
+
+    def wait_signal(self, name: str, *, key: str | None = None, timeout: Seconds | None = None) -> Any:
+        """The data of a signal that ``queue.signal(name, data, key=key)`` sends.
+
+        If one is kept already, it is taken. If not, this attempt ends here, without being counted, and holds no slot. When the signal
+        comes, the handler is called again, and this returns its data: do what must not be repeated in steps before.
+        Waits for the same name and key are told apart by their order in the handler.
+
+        timeout: raises SignalTimeout when so many seconds have passed since the wait began.
+
+        Blocks: in an async handler, await ``await_signal``. It leaves the handler by a BaseException: let that pass.
+        """
+        return self._running().wait_signal(self, name, key, timeout)
+
+    async def await_signal(self, name: str, *, key: str | None = None, timeout: Seconds | None = None) -> Any:  # noqa: ASYNC109
+        """``wait_signal``, awaited."""
+        return await self._running().await_signal(self, name, key, timeout)
+
+    def sleep_until(self, moment: datetime) -> None:
+        """Returns when the moment has passed. Until then this attempt ends, as in ``wait_signal``, and holds no slot."""
+        self._running().sleep(self, moment, None)
+
+    async def asleep_until(self, moment: datetime) -> None:
+        """``sleep_until``, awaited."""
+        await self._running().asleep(self, moment, None)
+
+    def sleep_for(self, seconds: Seconds) -> None:
+        """Returns when so many seconds, or a timedelta, have passed since the first attempt that came here: see ``sleep_until``."""
+        self._running().sleep(self, None, seconds)
+
+    async def asleep_for(self, seconds: Seconds) -> None:
+        """``sleep_for``, awaited."""
+        await self._running().asleep(self, None, seconds)
+
     def complete(self, result: Any = None, *, conn: Connection | None = None) -> None:
         """Completes the job as part of the caller's transaction on ``conn``: both commit, or neither.
 
@@ -359,6 +457,7 @@ def from_row(row: dict[str, Any], codec: Codec, home: Home | None = None) -> Job
         row.pop("progress_report"),
     )
     row["_redacted"] = row.pop("is_redacted", False)
+    row["_has_steps"] = row.pop("has_steps", None)
     unique_key = row.pop("unique_key", None)
     if unique_key is not None and unique_key.startswith(GIVEN_KEY):
         row["key"] = unique_key.removeprefix(GIVEN_KEY)
@@ -391,15 +490,21 @@ def _mapping(value: Any, _: Codec) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-_FOR_OTHERS: Final = ("stalls_at", "version")
+_FOR_OTHERS: Final = ("stalls_at", "may_wait", "version")
 """Columns for which a job has no field."""
-COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "progress_report"}
+COLUMNS: Final = {
+    "percent": "progress",
+    "resumed": "checkpoint",
+    "record": "progress_report",
+    "_has_steps": "has_steps",
+}
 """The fields whose columns have other names."""
 _STRUCTURES: Final[dict[str, Callable[[Any, Codec], Any]]] = {
     "errors": _errors,
     "record": lambda report, _: progress_of(report),
     "retry_policy": _mapping,
     "meta": _mapping,
+    "_has_steps": lambda value, _: bool(value),
 }
 """How the columns become fields whose JSON has a meaning to Howdah."""
 CONVERSIONS: Final = {

@@ -23,3 +23,7 @@ DROP FUNCTION IF EXISTS howdah.fail(uuid[], bigint[], text[], text[], timestampt
 DROP FUNCTION IF EXISTS howdah.end_attempt(text, uuid[], bigint[], text[], text[], timestamptz[], boolean[]);
 DROP FUNCTION IF EXISTS howdah.attempt_outcome(howdah.live, text, text, text, timestamptz, boolean);
 DROP FUNCTION IF EXISTS howdah.archive_jobs(uuid[], varchar[], text[], boolean, text);
+DROP FUNCTION IF EXISTS howdah.retry(uuid[]);
+DROP FUNCTION IF EXISTS howdah.change_selected(
+    text, varchar[], varchar[], text, text, text, timestamptz, boolean, uuid, int, text, int, timestamptz
+);

@@ -151,12 +151,13 @@ def cancel(context: Context, job: JobOrId, reason: str | None = None, *, conn: C
     return (yield from _changed(context, job, rows))
 
 
-def retry(context: Context, job: JobOrId, *, conn: Connection | None = None) -> Plan[bool]:
+def retry(context: Context, job: JobOrId, *, fresh: bool = False, conn: Connection | None = None) -> Plan[bool]:
     """Runs an ended job again: it is pending, with all its attempts; the old errors stay.
 
-    False: nothing changed, because the job has not ended, or a live job has its key. Raises JobNotFound.
+    It goes on after the steps and the checkpoint that it has recorded, and waits again for signals that timed out. fresh: it begins
+    without them. False: nothing changed, because the job has not ended, or a live job has its key. Raises JobNotFound.
     """
-    rows = yield from call("retry", ids=Ids([options.job_id(job)]))
+    rows = yield from call("retry", ids=Ids([options.job_id(job)]), fresh=bool(fresh) or None)
     return (yield from _changed(context, job, rows))
 
 
@@ -168,7 +169,7 @@ def reschedule(
     delay: Seconds | None = None,
     conn: Connection | None = None,
 ) -> Plan[bool]:
-    """Sets when a pending job becomes due; now if neither is given. False: it is not pending."""
+    """Sets when a pending job becomes due; now if neither is given. False: it is not pending, or it waits for a signal or sleeps."""
     rows = yield from call("reschedule", ids=Ids([options.job_id(job)]), **options.due(run_at, delay))
     return (yield from _changed(context, job, rows))
 

@@ -74,16 +74,21 @@ def count(
 
 
 def retry(
-    selected: Selected, *, on_progress: OnChanged | None = None, conn: Connection | None = None
+    selected: Selected,
+    *,
+    fresh: bool = False,
+    on_progress: OnChanged | None = None,
+    conn: Connection | None = None,
 ) -> Plan[ChangedCount]:
     """Makes ended jobs pending again, with all their attempts; the old errors stay.
 
     Without a ``status`` in the selection, these are the failed jobs: name completed or cancelled ones to run them again. A job whose
     key a live job has taken is left as it is, and counted as ``unchanged``.
 
+    fresh: they begin without the steps and checkpoints that they have recorded.
     on_progress: called after each batch with the ``ChangedCount`` so far.
     """
-    return (yield from _change(selected, "retry", on_progress, conn))
+    return (yield from _change(selected, "retry", on_progress, conn, fresh=bool(fresh) or None))
 
 
 def cancel(
@@ -134,7 +139,8 @@ def reschedule(
     on_progress: OnChanged | None = None,
     conn: Connection | None = None,
 ) -> Plan[ChangedCount]:
-    """Sets when pending jobs become due, all at the same time; now if neither is given.
+    """Sets when pending jobs become due, all at the same time; now if neither is given. Jobs that wait for a signal, or sleep, are
+    left as they are, and counted as ``unchanged``.
 
     on_progress: called after each batch with the ``ChangedCount`` so far.
     """

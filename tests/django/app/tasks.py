@@ -116,6 +116,17 @@ def report(context: TaskContext, rows: int) -> int:
     return rows
 
 
+@task(takes_context=True)
+def approve(context: TaskContext, order: int) -> list[object]:
+    def ask() -> str:
+        Note.objects.create(text=f"asked for {order}")
+        return "asked"
+
+    with transaction.atomic():
+        asked = context.job.step("ask", ask, conn="default")
+    return [asked, context.job.wait_signal("approved", key=str(order))]
+
+
 @task
 def put_off(seconds: int) -> None:
     raise Snooze(seconds)

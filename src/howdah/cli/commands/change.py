@@ -203,14 +203,23 @@ CANCEL = Command(
 # retry
 
 
+def _add_retry_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_ids_and_filters(parser)
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="from the beginning: without the steps and the checkpoint of earlier attempts",
+    )
+
+
 def _retry(args: argparse.Namespace) -> int:
     return _run(
         args,
         Verb(
             "retry",
-            lambda queue, job_id: queue.retry(job_id),
+            lambda queue, job_id: queue.retry(job_id, fresh=args.fresh),
             _retry_outcome,
-            lambda selection, on_progress: selection.retry(on_progress=on_progress),
+            lambda selection, on_progress: selection.retry(fresh=args.fresh, on_progress=on_progress),
             "made pending again",
             "live jobs have their keys",
         ),
@@ -222,7 +231,7 @@ def _retry_outcome(job: Job, changed: bool) -> str:
         return "is pending again, with all its attempts"
     if job.ended:
         return f"stays {job.status}: a live job has its key {job.key!r}"
-    return f"has not ended: it is {job.status}"
+    return f"has not ended: {job.waits_for or f'it is {job.status}'}"
 
 
 RETRY = Command(
@@ -230,7 +239,8 @@ RETRY = Command(
     summary="retry ended jobs",
     story="""
         A failed, cancelled or completed job becomes pending again under the same id, with all its attempts. Its earlier
-        errors are kept. With filters instead of ids, these are the failed jobs, unless --status names others; they are changed
+        errors are kept, and so are its steps and its checkpoint: it goes on after them, unless --fresh is given. With filters
+        instead of ids, these are the failed jobs, unless --status names others; they are changed
         a thousand at a time, each thousand in a transaction of its own, and a job that another transaction has locked is
         skipped. Exits with 1 and the reason if a job was not changed.
     """,
@@ -240,7 +250,7 @@ RETRY = Command(
         ("howdah retry --type mail --error timeout", "all of these"),
         ("howdah list --all --ids --status failed --since 1h | howdah retry -", "all that failed in the last hour"),
     ),
-    add_arguments=_add_ids_and_filters,
+    add_arguments=_add_retry_arguments,
     run=_retry,
 )
 
@@ -288,7 +298,12 @@ DELETE = Command(
 
 
 def _pending_outcome(changed_to: Callable[[Job], str]) -> Callable[[Job, bool], str]:
-    return lambda job, changed: changed_to(job) if changed else f"is not pending: it is {job.status}"
+    def outcome(job: Job, changed: bool) -> str:
+        if changed:
+            return changed_to(job)
+        return f"is left as it is: {job.waits_for}" if job.waits_for else f"is not pending: it is {job.status}"
+
+    return outcome
 
 
 def _add_reprioritise_arguments(parser: argparse.ArgumentParser) -> None:
@@ -343,6 +358,7 @@ def _reschedule(args: argparse.Namespace) -> int:
             _pending_outcome(lambda job: f"is due {full(job.run_at)}"),
             lambda selection, on_progress: selection.reschedule(**due, on_progress=on_progress),
             "rescheduled",
+            "they wait for signals, or sleep",
         ),
     )
 

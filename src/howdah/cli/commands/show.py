@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -18,7 +18,16 @@ from howdah.cli.arguments.priority import describe_priority
 from howdah.cli.command import Command
 from howdah.cli.render.encrypted import error_text, first_line
 from howdah.cli.render.event_text import level_number
-from howdah.cli.render.output import STATUS_STYLES, answers, facts, job_as_json, plural, print_json, readable_json, text
+from howdah.cli.render.output import (
+    STATUS_STYLES,
+    answers,
+    facts,
+    job_as_json,
+    plural,
+    print_json,
+    readable_json,
+    text,
+)
 from howdah.cli.render.progress_bar import bar, sparkline
 from howdah.cli.render.progress_text import amount, describe_waiting, is_progressing, silence, speed
 from howdah.cli.render.terminal_escape import escape_lines
@@ -27,6 +36,7 @@ from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
 from howdah.model.progress import Progress
 from howdah.model.results import QueuePosition
+from howdah.model.step import Step
 from howdah.queue import JobQueue
 
 _BAR_WIDTH: Final = 40
@@ -53,10 +63,11 @@ def _run(args: argparse.Namespace) -> int:
         job = queue.get(args.id)
         place = queue.queue_position(job) if job.status == "pending" else None
         events = _events(queue, job)
+        steps = queue.steps(job)
         if args.json:
-            print_json({**job_as_json(job), "place": place, "events": list(events)})
+            print_json({**job_as_json(job), "place": place, "steps": steps, "events": list(events)})
         else:
-            _print_job(answers(), job, place, _Kept(events, all_logs=args.logs), whole=args.all)
+            _print_job(answers(), job, place, steps, _Kept(events, all_logs=args.logs), whole=args.all)
     return 0
 
 
@@ -83,7 +94,9 @@ class _Kept:
                 yield event
 
 
-def _print_job(console: Console, job: Job, place: QueuePosition | None, events: _Kept, *, whole: bool) -> None:
+def _print_job(
+    console: Console, job: Job, place: QueuePosition | None, steps: Sequence[Step], events: _Kept, *, whole: bool
+) -> None:
     title = text(job.job_type, "bold") + Text("  ") + text(job.status, f"bold {STATUS_STYLES[job.status]}")
     console.print(title + Text("  stalled", "bold yellow") if job.stalled else title, soft_wrap=True)
     _print_facts(console, "job", _identity(job, place))
@@ -96,6 +109,7 @@ def _print_job(console: Console, job: Job, place: QueuePosition | None, events: 
         if value is not None:
             _print_section(console, title_of_it)
             _print_indented(console, readable_json(value, indent=2))
+    _print_facts(console, "steps", ((step.name, _outcome_of(step)) for step in steps))
     _print_timeline(console, job, events, whole=whole)
     if job.errors:
         _print_section(console, "errors")
@@ -175,6 +189,16 @@ def _claim(job: Job) -> Iterator[tuple[str, object]]:
     yield "lease until", job.lease_until and full(job.lease_until)
 
 
+def _outcome_of(step: Step) -> str:
+    if step.state == "waiting":
+        return f"waits since {full(step.begun_at)}" + ("" if step.until is None else f", until {full(step.until)}")
+    ended = full(step.done_at or step.begun_at)
+    if step.state == "timed out":
+        return f"timed out {ended}"
+    result = "" if step.result is None else f": {readable_json(step.result)[:200]}"
+    return f"done {ended}{result}"
+
+
 def _print_facts(console: Console, title: str, known: Iterator[tuple[str, object]]) -> None:
     grid = facts(known)
     if grid.row_count:
@@ -213,7 +237,7 @@ COMMAND = Command(
     name="show",
     summary="show all details of one job",
     story="""
-        Its status, progress and rate, its times, its claim, its data and result, the timeline of its attempts with their
+        Its status, progress and rate, its times, its claim, its data and result, its steps, the timeline of its attempts with their
         events and log lines, and the error of every attempt with its traceback. Empty fields are left out, and so is the
         middle of a long timeline; --json has every field and all events.
     """,

@@ -87,7 +87,13 @@ def _age(job: Job) -> str:
     current = now()
     if job.status != "pending" or job.run_at <= current:
         return format_duration(current - job.created_at)
-    return "held" if is_endless(job.run_at) else f"in {format_duration(job.run_at - current)}"
+    return (
+        "waits"
+        if job.waits_for
+        else "held"
+        if is_endless(job.run_at)
+        else f"in {format_duration(job.run_at - current)}"
+    )
 
 
 def _run_time(job: Job) -> str:
@@ -100,6 +106,8 @@ def _run_time(job: Job) -> str:
 def _note(job: Job) -> Text:
     if job.status in ("claimed", "running") and (said := _doing(job)):
         return cut(said, style_of(job))
+    if job.waits_for is not None:
+        return cut(job.waits_for.removeprefix("it "), STATUS_STYLES[job.status])
     if job.status != "completed" and job.last_error:
         return cut(first_line(job.last_error), "red")
     return Text()

@@ -83,8 +83,9 @@ def describe_running(job: Job) -> str:
 
 def describe_waiting(job: Job, place: QueuePosition | None) -> str:
     """What a pending job waits for."""
-    if is_endless(job.run_at):
-        return "waits for other jobs"
+    said = job.waits_for or (None if place is None else place.because) or ""
+    if is_endless(job.run_at) or said.startswith(("it waits for", "it sleeps")):
+        return said.removeprefix("it ") or "waits for other jobs"
     again = f"attempt {job.attempts + 1} of {job.max_attempts}" if job.attempts else ""
     if job.run_at > now():
         return f"{again or 'due'} in {format_duration(job.run_at - now())}"

@@ -44,7 +44,8 @@ GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_
 
 -- To add jobs. The column status is left out: a producer must not end jobs.
 GRANT EXECUTE ON FUNCTION
-    howdah.enqueue, howdah.enqueue_each, howdah.enqueue_many, howdah.enqueue_unique, howdah.lock_type_for_bulk, howdah.has_room
+    howdah.enqueue, howdah.enqueue_each, howdah.enqueue_many, howdah.enqueue_unique, howdah.lock_type_for_bulk, howdah.has_room,
+    howdah.signal
 TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
@@ -73,10 +74,14 @@ GRANT EXECUTE ON FUNCTION
     howdah.skip_locked,
     howdah.progress,
     howdah.record_events,
+    howdah.record_step,
     howdah.register_worker,
     howdah.release,
+    howdah.sleep_until,
     howdah.snooze,
     howdah.start,
+    howdah.steps_of,
+    howdah.wait_signal,
     howdah.remove_sleeper
 TO howdah_worker;
 
@@ -86,13 +91,13 @@ GRANT SELECT (
     completed_at, attempts, max_attempts
 ) ON howdah.jobs TO howdah_viewer, howdah_operator;
 GRANT SELECT ON
-    howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details, howdah.limits, howdah.backlogs,
+    howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details, howdah.limits, howdah.backlogs, howdah.step_details,
     howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION
     howdah.timestamp_in, howdah.queue_position, howdah.read_events, howdah.add_watcher, howdah.remove_watcher, howdah.stream_position,
-    howdah.count_selected
+    howdah.count_selected, howdah.wait_in_words
 TO howdah_viewer, howdah_operator;
 
 -- To operate.
@@ -114,7 +119,8 @@ GRANT EXECUTE ON FUNCTION
     howdah.set_limit,
     howdah.set_max_pending,
     howdah.set_rate,
-    howdah.set_weight
+    howdah.set_weight,
+    howdah.signal
 TO howdah_operator;
 GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions, max_payload_bytes)
     ON howdah.settings TO howdah_operator;

@@ -80,7 +80,8 @@ SELECT
         WHEN flow_key <> '' THEN '[redacted]'
         ELSE flow_key
     END AS flow_key,
-    cost
+    cost,
+    has_steps AND status = 'pending' AS may_wait
 FROM howdah.live;
 COMMENT ON VIEW howdah.live_jobs IS
     'Jobs that have not ended, as in job_details, without reading the archive. version changes with each change of the job.';

@@ -73,7 +73,8 @@ SELECT
         WHEN flow_key <> '' THEN '[redacted]'
         ELSE flow_key
     END AS flow_key,
-    cost
+    cost,
+    may_wait
 FROM (
     SELECT
         id,
@@ -118,7 +119,8 @@ FROM (
             THEN to_timestamp((progress_report -> 'stalls')::float8)
         END AS stalls_at,
         flow_key,
-        cost
+        cost,
+        has_steps AND status = 'pending' AS may_wait
     FROM howdah.live
     UNION ALL
     SELECT
@@ -161,7 +163,8 @@ FROM (
         progress_report,
         NULL::timestamptz,
         flow_key,
-        cost
+        cost,
+        NULL::boolean
     FROM howdah.archive
 ) AS job;
 COMMENT ON VIEW howdah.job_details IS 'Every job, live or archived, with all its columns.';

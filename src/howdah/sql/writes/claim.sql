@@ -20,7 +20,7 @@ SELECT
     CASE
         WHEN events_count OPERATOR(pg_catalog.>) 0 OR interruptions OPERATOR(pg_catalog.>) 0 OR pg_catalog.num_nonnulls(
             last_error, key, flow_key, order_key, deadline_at, expires_at, cancel_requested_at, checkpoint, errors, retry_policy,
-            parent_id, workflow_id, meta, unique_key, progress_report
+            parent_id, workflow_id, meta, unique_key, progress_report, has_steps
         ) OPERATOR(pg_catalog.>) 0
         THEN pg_catalog.jsonb_build_object(
             'events_count', events_count,
@@ -38,7 +38,8 @@ SELECT
             'parent_id', parent_id,
             'workflow_id', workflow_id,
             'meta', meta,
-            'progress_report', progress_report
+            'progress_report', progress_report,
+            'has_steps', has_steps
         )
     END AS rare
 FROM howdah.claim(

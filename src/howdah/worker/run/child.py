@@ -29,7 +29,7 @@ from howdah.db.plan import Plan
 from howdah.errors import HowdahError, InvalidArguments
 from howdah.handlers import middleware
 from howdah.handlers.handler import Handler
-from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted
+from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted, Suspended
 from howdah.model.failure import describe
 from howdah.model.job import Job
 from howdah.standard_streams import open_closed_ones
@@ -289,6 +289,8 @@ class _Child:
                 ending = Failed(f"what the handler returned or raised could not be read: {describe(error)}")
             finally:
                 signal.signal(STOP_SIGNAL, signal.SIG_IGN)
+        if job.id in run.waiting:
+            ending = Suspended()
         checked = endings.storable(queue._context, ending)
         ending = endings.in_json(queue._context, ending) if isinstance(checked, Completed) else checked
         return ending, job.id in run.by_handler

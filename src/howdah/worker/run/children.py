@@ -36,6 +36,7 @@ _ENDINGS: dict[str, Any] = {
         outcome.Completed,
         outcome.Failed,
         outcome.Snoozed,
+        outcome.Suspended,
         outcome.Cancelled,
         outcome.Interrupted,
     )

@@ -27,7 +27,7 @@ from howdah.db.database import Database
 from howdah.db.outage import Backoff
 from howdah.handlers.handler import AnyHandler
 from howdah.handlers.middleware import AnyMiddleware
-from howdah.handlers.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted, NotBegun
+from howdah.handlers.outcome import Completed, CompletedByHandler, Ending, Failed, Interrupted, NotBegun, Suspended
 from howdah.model.codec import PLAIN
 from howdah.model.failure import describe, loggable
 from howdah.model.job import Job, why_unreadable
@@ -374,6 +374,9 @@ class Dispatcher:
                 job.id,
                 extra=endings.log_fields(job, "lost"),
             )
+        elif isinstance(ending, Suspended):
+            self._completer.forget(job)
+            self._on_written([Written(job, ending, "pending")])
         elif isinstance(ending, CompletedByHandler):
             self._spawn(self._confirm(job, ending))
         else:

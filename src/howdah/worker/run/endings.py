@@ -31,6 +31,7 @@ from howdah.handlers.outcome import (
     Retry,
     Snooze,
     Snoozed,
+    Suspended,
 )
 from howdah.handlers.retry import delay_of
 from howdah.model.failure import describe, message_of, path_of, traceback_of
@@ -167,7 +168,7 @@ def counted_as(ending: Ending, status: str | None) -> str:
             return "completed"
         case Failed() | Crashed() if status == "pending":
             return "retried"
-        case Snoozed() if status == "pending":
+        case Snoozed() | Suspended() if status == "pending":
             return "snoozed"
         case Interrupted() | NotBegun() if status == "pending":
             return "handed_back"

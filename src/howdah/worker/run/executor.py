@@ -21,7 +21,7 @@ from typing import Any
 from howdah.errors import InvalidArguments
 from howdah.handlers import middleware
 from howdah.handlers.middleware import AnyMiddleware, Called, Middleware, Next, SyncMiddleware
-from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted, NotBegun
+from howdah.handlers.outcome import Completed, Ending, Failed, Interrupted, NotBegun, Suspended
 from howdah.model.failure import describe, traceback_of
 from howdah.model.job import Job
 from howdah.worker.run import endings, log_capture
@@ -234,11 +234,13 @@ class Invocation:
         run.on_stop = run.on_withdraw = None
         for timer in self._timers:
             timer.cancel()
-        if run.by_handler or run.lost or run.reason == "lost":
+        if run.by_handler or run.waiting or run.lost or run.reason == "lost":
             made = [self._unless_over(job, ending) for job, ending in zip(run.jobs, made, strict=True)]
         self._executor.on_result(run, made)
 
     def _unless_over(self, job: Job, ending: Ending | None) -> Ending | None:
+        if job.id in self.run.waiting or isinstance(ending, Suspended):
+            return Suspended()
         if job.id in self.run.by_handler:
             return None if ending is None else endings.by_handler(ending)
         return None if self.run.reason == "lost" or job.id in self.run.lost else ending

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from howdah.checks.context import Context
+from howdah.checks.options import Seconds
 from howdah.db import forks
 from howdah.db.database import Database
 from howdah.db.plan import Plan
@@ -19,15 +23,20 @@ from howdah.handlers.middleware import Called
 from howdah.model.claimed_job import data_as_json
 from howdah.model.connection import Connection
 from howdah.model.failure import loggable
-from howdah.model.job import Job, bind
+from howdah.model.job import Job, StepCall, bind
 from howdah.verbs import claims as verbs
 from howdah.worker.calls import claim_ref
 from howdah.worker.progress.tracker import Tracker
+from howdah.worker.run.steps import Steps
 
 if TYPE_CHECKING:
     from howdah.handlers.handler import Handler
 
 log = logging.getLogger("howdah.worker")
+
+R = TypeVar("R")
+
+_MAKING_STEPS: Final = threading.Lock()
 
 StopReason: TypeAlias = Literal["cancelled", "timed out", "lost", "fenced", "shutdown"]
 
@@ -99,6 +108,13 @@ class RunServices:
     async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         await self._database.arun(verbs.checkpoint(self.context, job, data), conn)
 
+    def perform(self, plan: Plan[R], conn: Connection | None = None) -> R:
+        """Run a plan of the handler's steps."""
+        return self._database.run(plan, conn)
+
+    async def aperform(self, plan: Plan[R], conn: Connection | None = None) -> R:
+        return await self._database.arun(plan, conn)
+
 
 class Run:
     """One call of a handler."""
@@ -106,6 +122,7 @@ class Run:
     __slots__ = (
         "_closed",
         "_only",
+        "_steps",
         "_trackers",
         "asked",
         "began",
@@ -121,6 +138,7 @@ class Run:
         "resources",
         "services",
         "took",
+        "waiting",
     )
 
     def __init__(
@@ -138,6 +156,8 @@ class Run:
         self.lost: set[uuid.UUID] = set()
         self.by_handler: set[uuid.UUID] = set()
         """The jobs that the handler completed itself."""
+        self.waiting: set[uuid.UUID] = set()
+        """The jobs whose attempt has ended because they wait, or is about to."""
         self.on_stop: Callable[[StopReason], None] | None = None
         """Stops the call, while that is possible."""
         self.on_withdraw: Callable[[], bool] | None = None
@@ -149,6 +169,7 @@ class Run:
         """How long the handler ran, if a thread measured that: the loop would measure its own delay too."""
         self._trackers: dict[uuid.UUID, Tracker] = {}
         self._only: Tracker | None = None
+        self._steps: Steps | None = None
         self._closed = False
 
     def bind(self) -> None:
@@ -231,8 +252,8 @@ class Run:
             self.stop("cancelled")
 
     def lose(self, job: Job) -> None:
-        """A job is no longer held. Without any job the run stops. A job that the handler completed itself is not lost."""
-        if job.id in self.by_handler:
+        """A job is no longer held. Without any job the run stops. A job that the handler completed itself, or that waits, is not lost."""
+        if job.id in self.by_handler or job.id in self.waiting:
             return
         self.lost.add(job.id)
         if len(self.lost) == len(self.jobs):
@@ -256,17 +277,23 @@ class Run:
 
     def checkpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         self.services.check_process()
-        # The next attempt continues after these reports, and does not repeat them.
-        if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=False):
-            _warn_of_an_overtaking(tracker)
+        self._flush(job)
         self.services.checkpoint(job, data, conn)
 
     async def acheckpoint(self, job: Job, data: Any, conn: Connection | None) -> None:
         self.services.check_process()
+        await self._aflush(job)
+        await self.services.acheckpoint(job, data, conn)
+
+    def _flush(self, job: Job) -> None:
+        """Write the reports of a job: the next attempt continues after them, and does not repeat them."""
+        if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=False):
+            _warn_of_an_overtaking(tracker)
+
+    async def _aflush(self, job: Job) -> None:
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.services.sink.aflush(tracker, ends=False):
             _warn_of_an_overtaking(tracker)
-        await self.services.acheckpoint(job, data, conn)
 
     def complete(self, job: Job, result: Any, conn: Connection | None) -> None:
         self.services.check_process()
@@ -283,6 +310,55 @@ class Run:
             await self.services.awrite_rest(tracker, conn)
         await self.services.acomplete(job, result, conn)
         self.by_handler.add(job.id)
+
+    def step(self, job: Job, step: StepCall) -> Any:
+        return self._steps_of(job).do(step, self.services.perform)
+
+    async def astep(self, job: Job, step: StepCall) -> Any:
+        return await self._steps_of(job).ado(step, self.services.aperform)
+
+    def wait_signal(self, job: Job, name: str, key: str | None, timeout: Seconds | None) -> Any:
+        with self._about_to_wait(job) as steps, steps.turn:
+            self._flush(job)
+            return steps.result(self.services.perform(steps.wait(name, key, timeout)))
+
+    async def await_signal(self, job: Job, name: str, key: str | None, timeout: Seconds | None) -> Any:  # noqa: ASYNC109
+        with self._about_to_wait(job) as steps:
+            async with steps.loop_turn:
+                await self._aflush(job)
+                return steps.result(await self.services.aperform(steps.wait(name, key, timeout)))
+
+    def sleep(self, job: Job, moment: datetime | None, delay: Seconds | None) -> None:
+        with self._about_to_wait(job) as steps, steps.turn:
+            self._flush(job)
+            steps.result(self.services.perform(steps.sleep(moment, delay)))
+
+    async def asleep(self, job: Job, moment: datetime | None, delay: Seconds | None) -> None:
+        with self._about_to_wait(job) as steps:
+            async with steps.loop_turn:
+                await self._aflush(job)
+                steps.result(await self.services.aperform(steps.sleep(moment, delay)))
+
+    def _steps_of(self, job: Job) -> Steps:
+        self.services.check_process()
+        steps = self._steps
+        if steps is None:
+            steps = Steps(self.services.context, job, self.handler.batch is not None)
+            with _MAKING_STEPS:
+                # Only one is kept, also if another thread makes one at the same moment.
+                steps = self._steps = steps if self._steps is None else self._steps
+        return steps
+
+    @contextlib.contextmanager
+    def _about_to_wait(self, job: Job) -> Iterator[Steps]:
+        """While the call is under way, the database may have ended the attempt already: the job is not lost then."""
+        steps = self._steps_of(job)
+        self.waiting.add(job.id)
+        try:
+            yield steps
+        finally:
+            # Another thread may have ended the attempt, or have ended its own wait, meanwhile.
+            (self.waiting.add if steps.is_suspended else self.waiting.discard)(job.id)
 
     def end_copy(self, error: BaseException | None = None) -> None:
         """Called when the handler returned or raised: a forked copy of the worker ends here."""
@@ -303,4 +379,4 @@ def _warn_of_the_rest(tracker: Tracker, error: Exception) -> None:
 
 
 def _warn_of_an_overtaking(tracker: Tracker) -> None:
-    log.warning("a checkpoint of job %s is written before all of its reports could be", tracker.ref[0])
+    log.warning("a checkpoint or wait of job %s is written before all of its reports could be", tracker.ref[0])

@@ -9,6 +9,7 @@ AS $$
 DECLARE
     v_cutoff timestamptz;
     v_tables text;
+    v_with_steps uuid[];
 BEGIN
     IF p_keep < '0' THEN
         RAISE EXCEPTION 'keep is %, and must not be negative', p_keep USING ERRCODE = 'JQ001';
@@ -25,6 +26,14 @@ BEGIN
             SELECT string_agg(format('howdah.%I', t.kind || segment), ', ' ORDER BY t.kind DESC) INTO v_tables
             FROM (VALUES ('archive_'), ('events_')) AS t (kind) WHERE to_regclass('howdah.' || t.kind || segment) IS NOT NULL;
             -- An administrator may have dropped them.
+            IF to_regclass('howdah.archive_' || segment) IS NOT NULL AND EXISTS (SELECT FROM howdah.steps) THEN
+                -- Before the lock, for which readers would have to wait.
+                EXECUTE format(
+                    'SELECT ARRAY(SELECT DISTINCT s.job_id FROM howdah.steps AS s WHERE EXISTS (SELECT FROM howdah.%I AS a WHERE a.id = s.job_id))',
+                    'archive_' || segment
+                ) INTO v_with_steps;
+                PERFORM howdah.remove_steps(v_with_steps);
+            END IF;
             IF v_tables IS NOT NULL THEN
                 EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', v_tables);
                 EXECUTE format('DROP TABLE %s', v_tables);
@@ -43,6 +52,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.prune IS
-    'Drops the segments of the archive, and of the events, whose last job ended longer ago than p_keep (settings.archive_retention if not given).'
+    'Drops the segments of the archive, and of the events, with the steps of their jobs, whose last job ended longer ago than p_keep (settings.archive_retention if not given).'
     ' Returns what it did; a segment that was in use is left for the next call.';
 REVOKE ALL ON FUNCTION howdah.prune FROM PUBLIC;

@@ -11,7 +11,8 @@ CREATE OR REPLACE FUNCTION howdah.change_selected(
     p_limit int DEFAULT 1000,
     p_reason text DEFAULT NULL,
     p_priority int DEFAULT NULL,
-    p_run_at timestamptz DEFAULT NULL
+    p_run_at timestamptz DEFAULT NULL,
+    p_fresh boolean DEFAULT false
 ) RETURNS TABLE (changed int, asked int, unchanged int, skipped int, next_position uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -45,7 +46,7 @@ BEGIN
             SELECT count(*) INTO changed FROM howdah.reschedule(v_ids, p_run_at);
         WHEN 'retry' THEN
             BEGIN
-                SELECT count(*) INTO changed FROM howdah.retry(v_ids);
+                SELECT count(*) INTO changed FROM howdah.retry(v_ids, p_fresh);
             EXCEPTION
                 WHEN lock_not_available THEN
                     -- Another transaction is adding a job with the key of one of these. That one is skipped; after ten waits, so are the
@@ -54,7 +55,7 @@ BEGIN
                     WHILE v_tried < cardinality(v_ids) AND v_locked < 10 LOOP
                         v_tried := v_tried + 1;
                         BEGIN
-                            changed := changed + (SELECT count(*) FROM howdah.retry(ARRAY[v_ids[v_tried]]));
+                            changed := changed + (SELECT count(*) FROM howdah.retry(ARRAY[v_ids[v_tried]], p_fresh));
                         EXCEPTION
                             WHEN lock_not_available THEN
                                 v_locked := v_locked + 1;
@@ -70,7 +71,7 @@ END
 $$;
 COMMENT ON FUNCTION howdah.change_selected IS
     'Applies a verb to the next p_limit jobs at most that match all filters: cancel (with p_reason), delete, reprioritise (to p_priority),'
-    ' reschedule (to p_run_at, or now) or retry. Call it again with the next_position that it returns, each time in a transaction of its own,'
+    ' reschedule (to p_run_at, or now) or retry (p_fresh: without their steps and checkpoints). Call it again with the next_position that it returns, each time in a transaction of its own,'
     ' until that is NULL. p_before selects live jobs that were created by then, and ended jobs that ended by then; pass the time of the first call,'
     ' so that later jobs are not included. p_flow_key is the key of limits and order (per). p_error is a part of last_error. Without p_statuses,'
     ' all that the verb can change; of retry, failed jobs only. Without any filter it needs p_everything. changed counts the jobs that it'

@@ -32,6 +32,7 @@ BEGIN
     INTO v_job_types, v_key_types, v_flow_keys
     FROM (SELECT l.job_type, l.flow_key FROM live AS l UNION ALL SELECT e.job_type, NULL FROM ended AS e) AS d;
     DELETE FROM howdah.events AS e WHERE e.job_id = ANY (v_live || v_ended);
+    PERFORM howdah.remove_steps(v_live || v_ended);
     PERFORM howdah.notify_watchers(v_job_types);
     IF v_key_types IS NOT NULL THEN
         -- The next job of its key may start.

@@ -16,6 +16,15 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
+    IF v_job.has_steps THEN
+        because := howdah.wait_in_words(v_job.id, v_job.token);
+        IF because IS NOT NULL THEN
+            ahead := 0;
+            exact := false;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
     v_from := greatest(v_job.run_at, howdah.clock());
     -- Up to a limit the jobs are counted one by one; an exact number beyond it would cost more than it is worth.
     IF v_job.flow_key IS NULL THEN

@@ -17,6 +17,7 @@ BEGIN
         UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due, line = howdah.line_of(j.flow_key, v_due), own_write = NOT j.own_write
         -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
         WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
+            AND (j.has_steps IS NULL OR NOT howdah.is_waiting(j.id, j.token))
         RETURNING j.id, j.job_type, j.flow_key
     )
     SELECT
@@ -32,5 +33,6 @@ BEGIN
     RETURN QUERY SELECT unnest(v_ids);
 END
 $$;
-COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. Returns the jobs that it changed.';
+COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. A job that waits for a signal, or sleeps, is left as it is.'
+    ' Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.reschedule FROM PUBLIC;

@@ -1,4 +1,4 @@
-CREATE OR REPLACE FUNCTION howdah.retry(p_ids uuid[]) RETURNS TABLE (id uuid)
+CREATE OR REPLACE FUNCTION howdah.retry(p_ids uuid[], p_fresh boolean DEFAULT false) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 -- The plan must be id = ANY and a hash join, whatever the statistics: a plan made for an empty table must hold for a full one, and
@@ -14,6 +14,7 @@ DECLARE
     v_asked uuid[] := p_ids;
     v_ids uuid[];
     v_job_types varchar[];
+    v_with_steps uuid[];
 BEGIN
     IF EXISTS (SELECT FROM howdah.archive AS a WHERE a.id = ANY (p_ids) AND a.unique_key IS NOT NULL) THEN
         v_asked := howdah.retryable(p_ids);
@@ -30,7 +31,7 @@ BEGIN
             id, howdah.next_token(token), howdah.clock(), howdah.clock(), created_at, NULL, timeout, parent_id,
             workflow_id, priority, 0, max_attempts, 0, 0, 0, events_count, job_type, 'pending',
             data, key, CASE WHEN flow.ordered THEN flow.its_key END,
-            NULL, last_error, errors, checkpoint, retry_policy, meta, unique_key,
+            NULL, last_error, errors, CASE WHEN NOT p_fresh THEN checkpoint END, retry_policy, meta, unique_key,
             -- The progress of the earlier run does not apply to the new one; its history (points) stays.
             CASE WHEN progress_report IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
                 'seq', howdah.seq_of(progress_report) + 1, 'points', progress_report -> 'points', 'step', progress_report -> 'step'
@@ -54,6 +55,12 @@ BEGIN
         FROM revived WHERE progress_report IS NOT NULL
     )
     SELECT array_agg(revived.id), array_agg(DISTINCT revived.job_type) INTO v_ids, v_job_types FROM revived;
+    v_with_steps := ARRAY(SELECT DISTINCT s.job_id FROM howdah.steps AS s WHERE s.job_id = ANY (v_ids));
+    IF v_with_steps <> '{}' THEN
+        UPDATE howdah.live AS j SET has_steps = true, own_write = NOT j.own_write WHERE j.id = ANY (v_with_steps);
+        -- What timed out is waited for again, from the beginning.
+        PERFORM howdah.remove_steps(v_with_steps, p_fresh);
+    END IF;
     IF v_job_types IS NOT NULL THEN
         PERFORM howdah.notify_watchers(v_job_types);
         PERFORM howdah.notify_workers(v_job_types);
@@ -63,5 +70,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.retry IS
     'Makes ended jobs pending again under the same id, with no attempts spent and the old errors kept. Returns the jobs that it changed;'
-    ' a job whose key, or unique key, a live job has taken is left as it is.';
+    ' a job whose key, or unique key, a live job has taken is left as it is. It goes on after the steps that are done, and waits again for'
+    ' signals that timed out; with p_fresh, it begins without its steps and its checkpoint.';
 REVOKE ALL ON FUNCTION howdah.retry FROM PUBLIC;

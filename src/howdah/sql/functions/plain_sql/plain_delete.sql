@@ -13,6 +13,7 @@ BEGIN
         RETURN NULL;
     END IF;
     DELETE FROM howdah.events AS e WHERE e.job_id = ANY (ARRAY(SELECT g.id FROM gone AS g));
+    PERFORM howdah.remove_steps(ARRAY(SELECT g.id FROM gone AS g));
     PERFORM howdah.notify_watchers(array_agg(DISTINCT gone.job_type)) FROM gone HAVING count(*) > 0;
     -- A key, or a limit, has room again.
     PERFORM howdah.notify_workers(array_agg(t.job_type)) FROM howdah.types AS t
@@ -20,5 +21,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.plain_delete IS 'Deletes the events of jobs that a plain client deletes.';
+COMMENT ON FUNCTION howdah.plain_delete IS 'Deletes the events and steps of jobs that a plain client deletes.';
 REVOKE ALL ON FUNCTION howdah.plain_delete FROM PUBLIC;

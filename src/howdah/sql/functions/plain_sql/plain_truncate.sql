@@ -8,9 +8,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM howdah.jobs) THEN
         DELETE FROM howdah.archive_counts;
         TRUNCATE howdah.events;
+        DELETE FROM howdah.steps;
+        DELETE FROM howdah.signal_channels AS c WHERE NOT EXISTS (SELECT FROM howdah.signals AS s WHERE s.signal = c.signal AND s.key = c.key);
     END IF;
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION howdah.plain_truncate IS 'Deletes the counts and events of jobs that a TRUNCATE removed.';
+COMMENT ON FUNCTION howdah.plain_truncate IS 'Deletes the counts, events and steps of jobs that a TRUNCATE removed.';
 REVOKE ALL ON FUNCTION howdah.plain_truncate FROM PUBLIC;

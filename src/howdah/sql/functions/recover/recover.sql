@@ -60,6 +60,17 @@ BEGIN
             RAISE WARNING 'unique keys could not be removed: %', SQLERRM;
     END;
 
+    BEGIN
+        PERFORM howdah.release_held_back(p_limit);
+        PERFORM howdah.prune_signals(p_limit);
+    EXCEPTION
+        WHEN others THEN
+            IF howdah.is_passing(SQLSTATE) THEN
+                RAISE;
+            END IF;
+            RAISE WARNING 'signals could not be delivered or removed: %', SQLERRM;
+    END;
+
     FOREACH v_cause IN ARRAY
         ARRAY['worker died', 'lease passed', 'timed out', 'cancel overdue', 'stalled', 'expired', 'no attempts left']
     LOOP
