@@ -47,6 +47,12 @@ TABLES = (
     "flow_types",
     "uniques",
     "backlog_counts",
+    "workflow_deltas",
+    "workflow_spawned",
+    "workflow_counts",
+    "workflow_edges",
+    "workflow_nodes",
+    "workflows",
 )
 # A choice for the versions between the newest and the oldest.
 ON_THE_MIDDLE_ONE = {

@@ -12,6 +12,7 @@
     │   └── InvalidItem                  one item of a bulk; has its index
     ├── JobNotFound (LookupError)
     ├── ScheduleNotFound (LookupError)
+    ├── WorkflowNotFound (LookupError)
     ├── JobNotChanged                    the state of the job does not allow the change
     │   ├── LeaseLost                    the claim is over: the write changed nothing
     │   ├── NotRunning                   a verb of the handler's job, used outside of its handler
@@ -102,6 +103,10 @@ class JobNotFound(HowdahError, LookupError):
 
 class ScheduleNotFound(HowdahError, LookupError):
     """There is no schedule of this name."""
+
+
+class WorkflowNotFound(HowdahError, LookupError):
+    """There is no such workflow. It may have been pruned."""
 
 
 class JobNotChanged(HowdahError):
@@ -271,4 +276,5 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ020": DuplicateJob,
     "JQ021": UniqueKeyBusy,
     "JQ022": QueueFull,
+    "JQ023": WorkflowNotFound,
 }

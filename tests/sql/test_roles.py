@@ -35,21 +35,21 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is internal.
 FUNCTIONS = decided(
-    (PRODUCER | WORKER, "enqueue enqueue_each enqueue_many enqueue_unique has_room lock_type_for_bulk"),
+    (PRODUCER | WORKER, "enqueue enqueue_each enqueue_many enqueue_unique has_room lock_type_for_bulk enqueue_workflow add_nodes add_node_jobs start_workflow"),
     (
         WORKER,
         (
             " cancel_held check_held checkpoint claim claim_job_batch complete crash declare_schedule declare_type declare_types release_unknown due_schedules fail add_sleeper"
             " fire_schedule heartbeat is_held unregister_worker next_due next_fire skip_locked progress record_events register_worker release"
-            " snooze start remove_sleeper"
+            " snooze start remove_sleeper maps_to_expand expand_map fail_map node_inputs node_results spawn"
         ),
     ),
-    (WORKER | OPERATOR, "bound_segments compact_counts prune recover recover_stale_jobs rotate schedule"),
+    (WORKER | OPERATOR, "advance_workflows bound_segments compact_counts prune recover recover_stale_jobs rotate schedule"),
     (
         OPERATOR,
         (
             "cancel change_selected delete_jobs delete_schedule pause_key pause_schedule pause_type reprioritise reschedule resume_key resume_schedule resume_type"
-            " retry run_schedule set_limit set_max_pending set_rate set_weight"
+            " retry run_schedule set_limit set_max_pending set_rate set_weight cancel_workflow retry_workflow"
         ),
     ),
     (READERS, "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected"),
@@ -69,6 +69,9 @@ FUNCTIONS = decided(
             " affordable apply_limit apply_rate check_cost check_limited check_rate has_tokens_at rate_in_words rate_of_keys rate_of_type"
             " return_tokens spend_tokens tokens without_tokens flow_due_from forget_held_from held_from_now note_held_from"
             " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques enqueue_on_failure"
+            " advance_workflow cancel_node check_loops check_node_options check_unstarted count_node end_all_workflows end_nodes end_workflow"
+            " first_member_id fold_at_commit fold_workflow insert_members keep_members member_id node_ranges note_deleted note_members note_workflow"
+            " notify_advance open_nodes pass_node prune_workflows release_node reopen_node results_of stripe_of take_counts_back"
         ),
     ),
 )
@@ -79,19 +82,19 @@ RELATIONS = decided(
     ((READERS, NOBODYS, OPERATOR), "settings"),
     (
         (READERS, NOBODYS, NOBODYS),
-        "job_details live_jobs event_details schedule_details limits backlogs types archive_counts segments event_counter",
+        "job_details live_jobs event_details schedule_details limits backlogs workflow_details node_details types archive_counts segments event_counter",
     ),
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts worker_generations uniques",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts worker_generations uniques workflows workflow_nodes workflow_edges workflow_counts workflow_deltas workflow_spawned workflow_delta_counter",
     ),
 )
 COLUMNS = {
     "jobs": ("INSERT", {"id", "job_type", "priority", "data", "created_at", "max_attempts"}),
     "settings": (
         "UPDATE",
-        {"archive_retention", "cancel_grace", "max_crashes", "max_interruptions", "max_payload_bytes"},
+        {"archive_retention", "cancel_grace", "max_crashes", "max_interruptions", "max_payload_bytes", "workflow_max_age"},
     ),
 }
 

@@ -80,7 +80,9 @@ SELECT
         WHEN flow_key <> '' THEN '[redacted]'
         ELSE flow_key
     END AS flow_key,
-    cost
+    cost,
+    node,
+    place
 FROM howdah.live;
 COMMENT ON VIEW howdah.live_jobs IS
     'Jobs that have not ended, as in job_details, without reading the archive. version changes with each change of the job.';

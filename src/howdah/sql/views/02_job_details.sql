@@ -73,7 +73,9 @@ SELECT
         WHEN flow_key <> '' THEN '[redacted]'
         ELSE flow_key
     END AS flow_key,
-    cost
+    cost,
+    node,
+    place
 FROM (
     SELECT
         id,
@@ -118,7 +120,9 @@ FROM (
             THEN to_timestamp((progress_report -> 'stalls')::float8)
         END AS stalls_at,
         flow_key,
-        cost
+        cost,
+        node,
+        place
     FROM howdah.live
     UNION ALL
     SELECT
@@ -161,7 +165,9 @@ FROM (
         progress_report,
         NULL::timestamptz,
         flow_key,
-        cost
+        cost,
+        node,
+        place
     FROM howdah.archive
 ) AS job;
 COMMENT ON VIEW howdah.job_details IS 'Every job, live or archived, with all its columns.';

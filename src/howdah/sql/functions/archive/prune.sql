@@ -24,6 +24,7 @@ BEGIN
         BEGIN
             SELECT string_agg(format('howdah.%I', t.kind || segment), ', ' ORDER BY t.kind DESC) INTO v_tables
             FROM (VALUES ('archive_'), ('events_')) AS t (kind) WHERE to_regclass('howdah.' || t.kind || segment) IS NOT NULL;
+            PERFORM howdah.keep_members(segment);
             -- An administrator may have dropped them.
             IF v_tables IS NOT NULL THEN
                 EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', v_tables);
@@ -40,6 +41,7 @@ BEGIN
         END;
         RETURN NEXT;
     END LOOP;
+    PERFORM howdah.prune_workflows(v_cutoff);
 END
 $$;
 COMMENT ON FUNCTION howdah.prune IS

@@ -17,6 +17,8 @@ BEGIN
         UPDATE howdah.live AS j SET run_at = v_due, first_due_at = v_due, line = howdah.line_of(j.flow_key, v_due), own_write = NOT j.own_write
         -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
         WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
+            -- It waits for other jobs of its workflow.
+            AND NOT (j.node IS NOT NULL AND j.first_due_at = 'infinity')
         RETURNING j.id, j.job_type, j.flow_key
     )
     SELECT
@@ -32,5 +34,5 @@ BEGIN
     RETURN QUERY SELECT unnest(v_ids);
 END
 $$;
-COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. Returns the jobs that it changed.';
+COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. A job that waits for others of its workflow is left as it is. Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.reschedule FROM PUBLIC;

@@ -7,6 +7,7 @@ BEGIN
     -- Not if only the parent was truncated, which is always empty.
     IF NOT EXISTS (SELECT FROM howdah.jobs) THEN
         DELETE FROM howdah.archive_counts;
+        PERFORM howdah.end_all_workflows('its jobs were removed by TRUNCATE');
         TRUNCATE howdah.events;
     END IF;
     RETURN NULL;
