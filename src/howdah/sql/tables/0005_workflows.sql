@@ -73,7 +73,7 @@ COMMENT ON COLUMN howdah.workflow_nodes.step IS
     ' jobs (skip: nothing needs them; cancel: the workflow was cancelled), or add the jobs of a map (expand). See advance_workflow.';
 COMMENT ON COLUMN howdah.workflow_nodes.step_from IS 'The place of the first job that the step has not done.';
 COMMENT ON COLUMN howdah.workflow_nodes.waits IS 'How many parents have not ended.';
-COMMENT ON COLUMN howdah.workflow_nodes.open_stripes IS 'How many stripes of workflow_counts have jobs that have not ended. A map that expands holds one more.';
+COMMENT ON COLUMN howdah.workflow_nodes.open_stripes IS 'How many stripes of workflow_counts have jobs that have not ended.';
 COMMENT ON COLUMN howdah.workflow_nodes.first_id IS 'The id of its first job. Those of the others follow: see member_id.';
 COMMENT ON COLUMN howdah.workflow_nodes.inputs IS 'Which arguments are results of which nodes: a list of {parameter, list, sources: [{node, path}]}.';
 COMMENT ON COLUMN howdah.workflow_nodes.items IS 'Of a map: {parameter, node, path}, the argument and the list of its values.';

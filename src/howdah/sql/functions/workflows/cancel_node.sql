@@ -31,9 +31,8 @@ BEGIN
     );
     UPDATE howdah.workflow_nodes AS n SET
         step = CASE WHEN v_is_over THEN NULL ELSE n.step END,
-        -- A map that was not expanded, or not to its end, gets no more jobs.
-        open_stripes = n.open_stripes - (v_is_over AND n.kind = 'map' AND n.state = 'open' AND n.expanded_to IS NULL)::int,
         outcome = coalesce(n.outcome, CASE WHEN v_is_over AND (n.state = 'waiting' OR n.kind = 'map' AND n.expanded_to IS NULL) THEN 'cancelled' END),
+        -- A map that was not expanded, or not to its end, gets no more jobs.
         expanded_to = CASE WHEN v_is_over AND n.kind = 'map' THEN coalesce(n.expanded_to, n.jobs) ELSE n.expanded_to END
     WHERE n.workflow_id = v_id AND n.node = p_node.node;
     IF v_is_over THEN

@@ -10,7 +10,8 @@ BEGIN
         SELECT
             n.node,
             EXISTS (
-                SELECT FROM howdah.workflow_deltas AS d WHERE d.workflow_id = p_workflow_id AND d.node = n.node AND d.added > 0
+                SELECT FROM howdah.workflow_deltas AS d WHERE d.workflow_id = p_workflow_id AND d.node = n.node
+                    AND d.added - d.completed - d.failed - d.cancelled > 0
             ) AS has_more
         FROM howdah.workflow_nodes AS n
         WHERE n.workflow_id = p_workflow_id AND n.node = ANY (p_nodes) AND n.node > 0 AND n.open_stripes = 0 AND n.state <> 'ended'
@@ -18,7 +19,8 @@ BEGIN
     )
     UPDATE howdah.workflow_nodes AS n SET
         state = CASE WHEN done.has_more THEN n.state ELSE 'ended' END,
-        step = CASE WHEN done.has_more THEN 'count' ELSE 'pass' END,
+        -- One whose jobs were cancelled while it waited: its parents come first, also for its children.
+        step = CASE WHEN done.has_more THEN 'count' WHEN n.waits = 0 THEN 'pass' END,
         step_from = 0,
         ended_at = CASE WHEN NOT done.has_more THEN howdah.clock() END,
         outcome = CASE WHEN NOT done.has_more THEN coalesce(n.outcome, CASE

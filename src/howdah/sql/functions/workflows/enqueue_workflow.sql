@@ -30,7 +30,7 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING w.id, true, w.created_at, w.deadline_at, w.expires_at INTO id, created, created_at, deadline_at, expires_at;
         IF FOUND THEN
-            INSERT INTO howdah.workflow_nodes (workflow_id, node, name, kind, when_) VALUES (id, 0, 'end', 'end', 'always');
+            INSERT INTO howdah.workflow_nodes (workflow_id, node, name, kind, when_) VALUES (id, 0, '', 'end', 'always');
             RETURN NEXT;
             RETURN;
         END IF;

@@ -26,7 +26,7 @@ BEGIN
             waits = n.waits - 1,
             failed_parents = n.failed_parents + (p_node.outcome IN ('failed', 'cancelled'))::int,
             skipped_parents = n.skipped_parents + (p_node.outcome = 'skipped')::int,
-            step = CASE WHEN n.node = 0 AND n.waits = 1 THEN 'pass' ELSE n.step END
+            step = CASE WHEN (n.node = 0 OR n.state = 'ended') AND n.waits = 1 THEN 'pass' ELSE n.step END
         WHERE n.workflow_id = v_id AND n.node = ANY (v_children);
         PERFORM howdah.open_nodes(v_id, v_children);
     END IF;

@@ -73,7 +73,7 @@ BEGIN
         step = CASE WHEN n.waits = 0 AND v_expands THEN 'expand' WHEN v_after.open = 0 AND NOT v_expands THEN 'count' END,
         jobs = p_node.jobs, expanded_to = CASE WHEN NOT v_expands THEN n.expanded_to END,
         first_id = CASE WHEN v_expands THEN howdah.first_member_id() ELSE n.first_id END,
-        open_stripes = v_after.open + (v_expands AND n.waits = 0)::int,
+        open_stripes = v_after.open,
         opened_at = CASE WHEN n.waits = 0 THEN howdah.clock() END
     WHERE n.workflow_id = v_id AND n.node = p_node.node;
 END

@@ -25,9 +25,9 @@ BEGIN
         FROM member AS m
         WHERE j.id = ANY (p_ids) AND j.id = m.id
     )
-    INSERT INTO howdah.workflow_deltas (workflow_id, node, stripe, added, completed, failed, cancelled)
+    INSERT INTO howdah.workflow_deltas (workflow_id, node, stripe, completed, failed, cancelled)
     SELECT
-        m.workflow_id, m.node, howdah.stripe_of(m.place), count(*), -count(*) FILTER (WHERE m.status = 'completed'),
+        m.workflow_id, m.node, howdah.stripe_of(m.place), -count(*) FILTER (WHERE m.status = 'completed'),
         -count(*) FILTER (WHERE m.status = 'failed'), -count(*) FILTER (WHERE m.status = 'cancelled')
     FROM member AS m
     GROUP BY 1, 2, 3;
