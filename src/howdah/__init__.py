@@ -41,6 +41,8 @@ from howdah.errors import (
     UniqueKeyBusy,
     WaitTimeout,
     WorkerUnknown,
+    WorkflowFailed,
+    WorkflowNotFound,
 )
 from howdah.handlers.handler import Handler
 from howdah.handlers.outcome import Cancel, Fail, Outcome, Retry, Snooze
@@ -68,7 +70,9 @@ from howdah.model.results import (
 )
 from howdah.model.schedule import Schedule
 from howdah.model.worker_info import Throughput, WorkerInfo
+from howdah.model.workflow import Node, Results, Workflow, WorkflowProgress
 from howdah.queue import JobQueue
+from howdah.verbs.flows import Flow, chain, group
 from howdah.verbs.selection import Selection
 from howdah.watch.wait import Group
 from howdah.watch.watch import Update
@@ -94,6 +98,7 @@ __all__ = [
     "FailedJob",
     "Finding",
     "Fixed",
+    "Flow",
     "Group",
     "Handler",
     "HowdahError",
@@ -115,6 +120,7 @@ __all__ = [
     "LeaseLost",
     "Linear",
     "LoginRefused",
+    "Node",
     "NotEnded",
     "NotPermitted",
     "NotRunning",
@@ -132,6 +138,7 @@ __all__ = [
     "Rate",
     "Recovered",
     "Resource",
+    "Results",
     "Retry",
     "Schedule",
     "ScheduleNotFound",
@@ -158,7 +165,13 @@ __all__ = [
     "WorkerInfo",
     "WorkerSummary",
     "WorkerUnknown",
+    "Workflow",
+    "WorkflowFailed",
+    "WorkflowNotFound",
+    "WorkflowProgress",
     "__version__",
+    "chain",
+    "group",
     "json_default",
     "resource",
 ]

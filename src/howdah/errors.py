@@ -23,6 +23,7 @@
     ├── NotSuccessful                    raised by job.value(); has the job
     │   ├── JobFailed                    has the error, its kind, and the handler's traceback
     │   ├── JobCancelled
+    │   ├── WorkflowFailed               raised by flow.value(): it has failed, or was cancelled
     │   └── NotEnded
     ├── Undecodable                      the queue's codec cannot read a stored value
     │   └── KeyMissing                   has the id of the key
@@ -195,6 +196,10 @@ class JobFailed(NotSuccessful):
 
 class JobCancelled(NotSuccessful):
     """The job was cancelled."""
+
+
+class WorkflowFailed(NotSuccessful):
+    """The workflow has failed, or was cancelled."""
 
 
 class NotEnded(NotSuccessful):

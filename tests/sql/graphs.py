@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -16,9 +17,9 @@ Ran = dict[str, Any]
 def workflow(
     db: Db,
     nodes: Mapping[str, int],
-    edges: Mapping[str, Sequence[str]] = {},
+    edges: Mapping[str, Sequence[str]] = MappingProxyType({}),
     *,
-    whens: Mapping[str, str] = {},
+    whens: Mapping[str, str] = MappingProxyType({}),
     name: str = "w",
     options: Mapping[str, Any] | None = None,
     **given: Any,
@@ -49,7 +50,7 @@ def workflow(
                 (row["id"], [numbers[node]] * jobs, list(range(jobs)), ['{"place": %d}' % n for n in range(jobs)]),
             )
         db.execute("SELECT start_workflow(%s)", (row["id"],))
-    return row["id"]
+    return uuid.UUID(str(row["id"]))
 
 
 def claim(db: Db, *types: str, most: int = 1000) -> Ran:

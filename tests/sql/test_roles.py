@@ -35,7 +35,10 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is internal.
 FUNCTIONS = decided(
-    (PRODUCER | WORKER, "enqueue enqueue_each enqueue_many enqueue_unique has_room lock_type_for_bulk enqueue_workflow add_nodes add_node_jobs start_workflow"),
+    (
+        PRODUCER | WORKER,
+        "enqueue enqueue_each enqueue_many enqueue_unique has_room lock_type_for_bulk enqueue_workflow add_nodes add_node_jobs start_workflow",
+    ),
     (
         WORKER,
         (
@@ -44,7 +47,10 @@ FUNCTIONS = decided(
             " snooze start remove_sleeper maps_to_expand expand_map fail_map node_inputs node_results spawn"
         ),
     ),
-    (WORKER | OPERATOR, "advance_workflows bound_segments compact_counts prune recover recover_stale_jobs rotate schedule"),
+    (
+        WORKER | OPERATOR,
+        "advance_workflows bound_segments compact_counts prune recover recover_stale_jobs rotate schedule",
+    ),
     (
         OPERATOR,
         (
@@ -94,7 +100,14 @@ COLUMNS = {
     "jobs": ("INSERT", {"id", "job_type", "priority", "data", "created_at", "max_attempts"}),
     "settings": (
         "UPDATE",
-        {"archive_retention", "cancel_grace", "max_crashes", "max_interruptions", "max_payload_bytes", "workflow_max_age"},
+        {
+            "archive_retention",
+            "cancel_grace",
+            "max_crashes",
+            "max_interruptions",
+            "max_payload_bytes",
+            "workflow_max_age",
+        },
     ),
 }
 
@@ -282,6 +295,7 @@ def test_what_runs_as_the_owner_has_a_search_path_of_its_own_and_what_is_interna
     # These cannot be called: they are the triggers of the tables that plain clients write to.
     assert {row["proname"] for row in rows if not FUNCTIONS[row["proname"]]} == {
         "archive_deleted",
+        "fold_at_commit",
         "plain_defaults",
         "plain_delete",
         "plain_insert",
@@ -392,6 +406,8 @@ def usual_value(name: str, kind: str, secrets: dict[str, list[Any]], job_id: Any
         "jsonb": "{}",
         "jsonb[]": ["{}"] * len(secrets["ids"]),
         "integer": 1,
+        "integer[]": [1] * len(secrets["ids"]),
+        "boolean": True,
         "interval": "1 hour",
         "text": "text",
         "text[]": ["text"] * len(secrets["ids"]),

@@ -88,7 +88,9 @@ def test_when_decides_what_runs_and_what_depends_on_the_rest(db: Db, ends: str, 
     assert status(db, flow) == ends
     assert counts(db, flow) == true_counts(db, flow)
     reasons = db.execute("SELECT last_error FROM job_details WHERE job_type = 'ok' AND status = 'cancelled'").fetchall()
-    assert [row["last_error"] for row in reasons] == ([] if ends == "completed" else [f"not needed: a {'failed' if ends == 'failed' else 'was cancelled'}"])
+    assert [row["last_error"] for row in reasons] == (
+        [] if ends == "completed" else [f"not needed: a {'failed' if ends == 'failed' else 'was cancelled'}"]
+    )
 
 
 def deleted(db: Db, held: Ran) -> None:
@@ -110,7 +112,9 @@ def spent(db: Db, held: Ran) -> None:
 
 
 def completed_by_sql(db: Db, held: Ran) -> None:
-    db.execute("UPDATE jobs SET status = 'running', worker_id = 'x', claimed_at = now(), attempts = 1 WHERE job_type = 'a'")
+    db.execute(
+        "UPDATE jobs SET status = 'running', worker_id = 'x', claimed_at = now(), attempts = 1 WHERE job_type = 'a'"
+    )
     db.execute("UPDATE jobs SET status = 'completed', completed_at = now() WHERE job_type = 'a'")
 
 
@@ -163,9 +167,8 @@ def test_a_waiting_job_that_is_cancelled_ends_its_node(db: Db) -> None:
 def test_a_rolled_back_completion_does_not_count(db: Db) -> None:
     flow = workflow(db, {"a": 2, "b": 1}, {"b": ["a"]})
     held = claim(db, "a")
-    with pytest.raises(ZeroDivisionError), db.transaction():
+    with db.transaction(force_rollback=True):
         complete(db, held)
-        raise ZeroDivisionError
     assert counts(db, flow) == (3, 0, 0, 0)
     with db.transaction():
         complete(db, held)
@@ -339,9 +342,7 @@ def test_empty_workflows_and_groups_complete_at_once(db: Db) -> None:
 
 
 def test_cancel_ends_all_but_what_always_runs(db: Db) -> None:
-    flow = workflow(
-        db, {"a": 2, "b": 1, "c": 1, "e": 1}, {"b": ["a"], "c": ["b"], "e": ["c"]}, whens={"c": "always"}
-    )
+    flow = workflow(db, {"a": 2, "b": 1, "c": 1, "e": 1}, {"b": ["a"], "c": ["b"], "e": ["c"]}, whens={"c": "always"})
     held = claim(db, "a", most=1)
     assert db.execute("SELECT cancel_workflow(%s, 'stop')", (flow,)).fetchone() == {"cancel_workflow": True}
     assert db.execute("SELECT cancel_workflow(%s)", (flow,)).fetchone() == {"cancel_workflow": False}
@@ -427,14 +428,14 @@ def test_members_are_kept_until_their_workflow_has_ended(db: Db, clock: TestCloc
         db.execute("SELECT rotate('0')")
         db.execute("SELECT bound_segments()")
 
-    flow = workflow(db, {"a": 2, "b": 1}, {"b": ["a"]})
-    plain = db.execute("SELECT enqueue('plain')").fetchall()
+    workflow(db, {"a": 2, "b": 1}, {"b": ["a"]})
+    db.execute("SELECT enqueue('plain')")
     run(db, "a", "plain")
     rotate()
     clock.advance(100)
     db.execute("SELECT prune('10 s')")
     (left,) = db.execute("SELECT array_agg(DISTINCT job_type) AS types FROM archive").fetchall()
-    assert left["types"] == ["a"] and plain
+    assert left["types"] == ["a"]
     assert db.execute("SELECT sum(jobs)::int AS n FROM archive_counts").fetchone() == {"n": 2}
     assert run(db, "b") == 1
     rotate()
@@ -443,7 +444,6 @@ def test_members_are_kept_until_their_workflow_has_ended(db: Db, clock: TestCloc
     assert db.execute("SELECT FROM archive").fetchall() == []
     for table in ("workflows", "workflow_nodes", "workflow_edges", "workflow_counts"):
         assert db.execute(f"SELECT FROM {table}").fetchall() == [], table
-    assert flow
 
 
 # Maps, results, spawned jobs
@@ -462,7 +462,7 @@ def map_over(db: Db, **given: Any) -> uuid.UUID:
         )
         db.execute("SELECT add_node_jobs(%s, ARRAY[1, 3], ARRAY[0, 0], ARRAY['{}', '{}']::jsonb[])", (row["id"],))
         db.execute("SELECT start_workflow(%s)", (row["id"],))
-    return row["id"]
+    return uuid.UUID(str(row["id"]))
 
 
 def test_a_map_is_expanded_by_any_number_of_workers(db: Db) -> None:
@@ -482,7 +482,7 @@ def test_a_map_is_expanded_by_any_number_of_workers(db: Db) -> None:
     db.execute("SELECT complete(%(ids)s, %(tokens)s, ARRAY['30'::jsonb])", held)
     held = claim(db, "c")
     (given,) = db.execute("SELECT * FROM node_inputs(%(ids)s)", held).fetchall()
-    assert given["results"] == [None, None, 30] and given["lost"] == 0
+    assert (given["results"], given["lost"]) == ([None, None, 30], 0)
     rows = db.execute("SELECT place, status, result FROM node_results(%s, 2, 1, 5)", (flow,)).fetchall()
     assert [(row["place"], row["result"]) for row in rows] == [(1, None), (2, 30)]
     complete(db, held)
@@ -501,7 +501,9 @@ def test_a_map_without_jobs_ends_at_once(db: Db, how: str) -> None:
         db.execute("SELECT fail_map(%s, 2, 'it is no list')", (flow,))
     else:
         db.execute("SELECT cancel_workflow(%s)", (flow,))
-        assert db.execute("SELECT expand_map(%s, 2, 0, ARRAY['{}'::jsonb], true) AS n", (flow,)).fetchone() == {"n": None}
+        assert db.execute("SELECT expand_map(%s, 2, 0, ARRAY['{}'::jsonb], true) AS n", (flow,)).fetchone() == {
+            "n": None
+        }
     advance(db)
     assert status(db, flow) == {"empty": "completed"}.get(how, how)
     assert counts(db, flow) == true_counts(db, flow)
@@ -512,9 +514,8 @@ def test_what_a_job_spawns_counts_in_its_node(db: Db) -> None:
     held = claim(db, "a")
     one, two = ({name: [values[n]] for name, values in held.items()} for n in (0, 1))
     spawn = "SELECT spawn(%s, %s, 'extra', ARRAY['{}', '{}']::jsonb[]) AS n"
-    with pytest.raises(ZeroDivisionError), db.transaction():
+    with db.transaction(force_rollback=True):
         db.execute(spawn, (one["ids"][0], one["tokens"][0]))
-        raise ZeroDivisionError
     with db.transaction():
         assert db.execute(spawn, (one["ids"][0], one["tokens"][0])).fetchone() == {"n": 2}
         complete(db, one)

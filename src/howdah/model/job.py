@@ -143,7 +143,7 @@ class Job(Generic[T_co]):
     resumed: the data of the last checkpoint, from which an attempt resumes.
     errors: one for each attempt that failed; of more than 100, the first and the last 99.
     retry_policy: when to try again, if the job has a policy of its own.
-    parent_id, workflow_id: ids that plain SQL may set. Howdah stores them, and does not use them.
+    parent_id: the job that spawned it. workflow_id, node: its workflow, and the number of its node there.
     meta: tags and trace context.
     finished_at: when it ended, with whatever status.
     record: its progress and speed; None if it never reported any.
@@ -189,6 +189,7 @@ class Job(Generic[T_co]):
     retry_policy: Mapping[str, Any] | None = None
     parent_id: uuid.UUID | None = None
     workflow_id: uuid.UUID | None = None
+    node: int | None = None
     meta: Mapping[str, Any] | None = None
     finished_at: datetime | None = None
     record: Progress | None = None
@@ -199,6 +200,7 @@ class Job(Generic[T_co]):
     _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
     _home: Home | None = dataclasses.field(default=None, repr=False, compare=False)
     _redacted: bool = dataclasses.field(default=False, repr=False, compare=False)
+    _results: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         # Without the data, which may be secret: a job is often logged.
@@ -391,7 +393,7 @@ def _mapping(value: Any, _: Codec) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-_FOR_OTHERS: Final = ("stalls_at", "version")
+_FOR_OTHERS: Final = ("stalls_at", "version", "place", "inputs")
 """Columns for which a job has no field."""
 COLUMNS: Final = {"percent": "progress", "resumed": "checkpoint", "record": "progress_report"}
 """The fields whose columns have other names."""

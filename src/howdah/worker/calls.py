@@ -19,6 +19,7 @@ from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Inter
 from howdah.model.claimed_job import claimed_job
 from howdah.model.codec import PLAIN, Unreadable
 from howdah.model.job import Job
+from howdah.worker.inputs import Runs, with_inputs
 
 ClaimRef: TypeAlias = tuple[uuid.UUID, int]
 """A claim: the id of the job, and the token of the claim."""
@@ -103,6 +104,8 @@ class Claim(NamedTuple):
     """There are more, but the next one may not be claimed ahead of its start."""
     started: int
     """So many, of the first ones, were started because slots are free for them. Others that run were started ahead."""
+    has_inputs: bool = False
+    """Some have results of other jobs as arguments, or could not get them."""
 
 
 def claim_ref(job: Job) -> ClaimRef:
@@ -158,6 +161,12 @@ class ClaimedRows:
         self._wired = wired
         self._worker_id = worker_id
 
+    def is_plain(self, row: Sequence[Any]) -> bool:
+        return row[-1] is None
+
+    def rare(self, row: Sequence[Any]) -> Any:
+        return self._wired.value(row, "rare")
+
     def value(self, row: Sequence[Any], column: str) -> Any:
         """The value of a column. Raises KeyError if there is no such column."""
         match column:
@@ -189,6 +198,14 @@ def _unpacked(column: str, value: Any) -> Any:
     return uuid.UUID(value) if column in ("parent_id", "workflow_id") else value
 
 
+def _awaits_inputs(claimed: ClaimedRows, row: Sequence[Any]) -> bool:
+    """Whether results of other jobs are among its arguments."""
+    if claimed.is_plain(row):
+        return False
+    rare = claimed.rare(row)
+    return isinstance(rare, Mapping) and bool(rare.get("inputs"))
+
+
 def claim(
     context: Context,
     incarnation: uuid.UUID,
@@ -198,6 +215,8 @@ def claim(
     oldest: bool,
     suspects: bool,
     lazily: bool = False,
+    database: Runs | None = None,
+    lazy: Sequence[tuple[str, str]] = (),
 ) -> Plan[Claim]:
     """Claim jobs; ``oldest``: those that have waited longest; ``suspects``: also those that crashed a worker."""
     limits, ahead_types = demand.limits, None if oldest else demand.ahead_types
@@ -220,10 +239,17 @@ def claim(
         lazily=lazily,
     )
     claimed, codec = ClaimedRows(wired, context.worker_id), context.codec
-    jobs = [claimed_job(claimed, row, codec) for row in wired.take()]
+    rows = wired.take()
+    jobs = [claimed_job(claimed, row, codec) for row in rows]
     # Still pending: not claimed, but a sign that there is more.
     cut = bool(jobs) and jobs[-1].status == "pending"
-    return Claim(jobs[:-1] if cut else jobs, cut, demand.start)
+    jobs = jobs[:-1] if cut else jobs
+    waiting = [
+        job for job, row in zip(jobs, rows, strict=False) if not claimed.is_plain(row) and _awaits_inputs(claimed, row)
+    ]
+    if waiting and database is not None:
+        jobs = yield from with_inputs(context, database, lazy, jobs, waiting)
+    return Claim(jobs, cut, demand.start, has_inputs=bool(waiting))
 
 
 def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:

@@ -149,7 +149,7 @@ class Children:
     def _assignment(self, run: Run) -> Assignment:
         (job,) = run.jobs
         handler = run.handler
-        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None, _home=None))
+        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None, _home=None, _results=None))
         return Assignment(
             module=handler.function.__module__,
             qualname=handler.function.__qualname__,

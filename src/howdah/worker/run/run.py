@@ -168,6 +168,8 @@ class Run:
             (job,) = self.jobs
             text = data_as_json(job)
             called = arguments.decode(job.data) if text is None else arguments.decode_json(text)
+            if arguments.lazy:
+                called = arguments.filled(called, job._results)
             if arguments.job_parameter is not None:
                 called[arguments.job_parameter] = job
         for name, marker in arguments.resources.items():

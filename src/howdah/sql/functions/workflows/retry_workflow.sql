@@ -53,8 +53,16 @@ BEGIN
     IF v_nodes = '{}' THEN
         RETURN 0;
     END IF;
-    -- Their children wait again.
-    UPDATE howdah.workflow_edges AS e SET passed = false WHERE e.workflow_id = p_id AND e.parent = ANY (v_nodes) AND e.passed;
+    -- All that depends on them waits again: also the end of the workflow, behind nodes that have completed and stay as they are.
+    UPDATE howdah.workflow_edges AS e SET passed = false
+    WHERE e.workflow_id = p_id AND e.passed AND e.parent = ANY (ARRAY(
+        WITH RECURSIVE downstream AS (
+            SELECT n.node FROM unnest(v_nodes) AS n (node)
+            UNION
+            SELECT c.child FROM downstream AS d JOIN howdah.workflow_edges AS c ON c.workflow_id = p_id AND c.parent = d.node
+        )
+        SELECT d.node FROM downstream AS d
+    ));
     UPDATE howdah.workflow_nodes AS n SET
         waits = e.waits, failed_parents = e.failed, skipped_parents = e.skipped,
         state = CASE WHEN n.node = 0 THEN 'waiting' ELSE n.state END, step = CASE WHEN n.node > 0 THEN n.step END
