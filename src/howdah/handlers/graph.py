@@ -100,7 +100,7 @@ class Graph:
         args: Sequence[Any],
         named: Mapping[str, Any],
     ) -> Handle[Any]:
-        handler, job_type, chosen = _resolved(target, chosen)
+        handler, job_type, chosen = resolved(target, chosen)
         given = _bound(handler, args, named)
         known, inputs, parents = self._split(handler, job_type, given)
         data = _encoded(handler, known, given.keys() - known.keys())
@@ -116,7 +116,7 @@ class Graph:
         chosen: Mapping[str, Any],
         shared: Mapping[str, Any],
     ) -> Handle[Any]:
-        handler, job_type, chosen = _resolved(target, chosen)
+        handler, job_type, chosen = resolved(target, chosen)
         parameter = self._item_parameter(handler, job_type, shared)
         known, inputs, parents = self._split(handler, job_type, shared)
         later = shared.keys() - known.keys()
@@ -164,7 +164,7 @@ class Graph:
                 )
                 for n, each in enumerate(calls, 1)
             ]
-        handler, job_type, chosen = _resolved(first.target, first.options)
+        handler, job_type, chosen = resolved(first.target, first.options)
         data = [_encoded(handler, _bound(handler, each.args, each.named), ()) for each in calls]
         return self._node("group", job_type, handler, after, when, name, chosen, (), [], data=data)
 
@@ -261,7 +261,7 @@ def as_call(each: Any) -> Call:
     raise InvalidOption(f"this takes handler.call(…), not {options.shown(each)}")
 
 
-def _resolved(target: Target, chosen: Mapping[str, Any]) -> tuple[AnyHandler | None, str, Mapping[str, Any]]:
+def resolved(target: Target, chosen: Mapping[str, Any]) -> tuple[AnyHandler | None, str, Mapping[str, Any]]:
     handler: AnyHandler | None = None
     if isinstance(target, HandlerWithOptions):
         handler, chosen = target.handler, {**target.options, **chosen}

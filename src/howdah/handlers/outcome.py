@@ -84,6 +84,23 @@ class Completed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Spawned:
+    """Jobs of a type that a handler adds, and their options, as they are stored."""
+
+    job_type: str
+    data: list[Any] = dataclasses.field(repr=False)
+    options: dict[str, Any] | None = None
+    flow_keys: list[str | None] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompletedAndSpawned(Completed):
+    """The handler returned, and these jobs are added in the same transaction."""
+
+    spawned: tuple[Spawned, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Failed:
     error: str = dataclasses.field(repr=False)
     traceback: str | None = dataclasses.field(default=None, repr=False)
@@ -129,7 +146,17 @@ class CompletedByHandler:
     """The outcome if it was rolled back."""
 
 
-Ending: TypeAlias = Completed | Failed | Snoozed | Cancelled | Crashed | Interrupted | NotBegun | CompletedByHandler
+Ending: TypeAlias = (
+    Completed
+    | CompletedAndSpawned
+    | Failed
+    | Snoozed
+    | Cancelled
+    | Crashed
+    | Interrupted
+    | NotBegun
+    | CompletedByHandler
+)
 
 
 def in_ascii(ending: Ending) -> Ending:

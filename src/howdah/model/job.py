@@ -94,6 +94,10 @@ class Attempt(Protocol):
 
     async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None: ...
 
+    def spawn(
+        self, job: Job, target: Any, items: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
+    ) -> None: ...
+
 
 class Home(Protocol):
     """The queue that a job came from, as far as the job needs it."""
@@ -112,7 +116,7 @@ class Job(Generic[T_co]):
     A snapshot: it does not change when the job does. ``queue.get(job.id)`` returns a new one.
 
     A handler's parameter with this annotation receives the job that it runs. Only that one has verbs:
-    ``progress``, ``advance``, ``track``, ``stage``, ``event``, ``checkpoint``, ``complete``, ``cancelled``,
+    ``progress``, ``advance``, ``track``, ``stage``, ``event``, ``checkpoint``, ``complete``, ``spawn``, ``cancelled``,
     ``resources``.
 
     priority: the higher is claimed first.
@@ -316,6 +320,20 @@ class Job(Generic[T_co]):
     async def acomplete(self, result: Any = None, *, conn: Connection | None = None) -> None:
         """``complete``, on an async connection."""
         await self._running().acomplete(self, result, conn)
+
+    def spawn(self, handler: Any, /, *, options: Mapping[str, Any] | None = None, **arguments: Any) -> None:
+        """Adds a job, in the transaction in which this one completes: an attempt that fails adds nothing, and a repeated one not twice.
+
+        In a workflow it belongs to the node of this job: what waits for that waits for it, too. Elsewhere it is a job with this one as its
+        parent. handler: a handler, ``handler.using(…)``, or the name of a job type. Returns at once.
+        """
+        self._running().spawn(self, handler, [arguments], options)
+
+    def spawn_many(
+        self, handler: Any, items: Iterable[Mapping[str, Any]], /, *, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """``spawn``, for each mapping of arguments."""
+        self._running().spawn(self, handler, items, options)
 
     # Outside its handler
 

@@ -19,7 +19,8 @@ from howdah.checks.values import plain_json, stored_data, stored_json, stored_ma
 from howdah.db.adapters import JsonTexts
 from howdah.db.plan import Begin, NextItems, Pause, Plan, Row, call, read
 from howdah.errors import InvalidOption, NotEnded, Undecodable, WaitTimeout, WorkflowFailed, WorkflowNotFound
-from howdah.handlers.graph import Graph, NewNode
+from howdah.handlers.graph import Graph, NewNode, resolved
+from howdah.handlers.outcome import Spawned
 from howdah.model.codec import Unreadable, codec_of, decoded, decoded_text
 from howdah.model.connection import Connection
 from howdah.model.ids import new_id
@@ -86,7 +87,7 @@ def _add_nodes(context: Context, workflow_id: uuid.UUID, nodes: Sequence[NewNode
         names=[node.name for node in nodes],
         kinds=[node.kind for node in nodes],
         whens=[node.when for node in nodes],
-        options=_json_list(_stored_options(context, node.job_type, node.options) for node in nodes),
+        options=_json_list(stored_options(context, node.job_type, node.options) for node in nodes),
         inputs=_json_list(node.inputs or None for node in nodes),
         items=_json_list(node.items for node in nodes),
         templates=_stored_templates(context, nodes),
@@ -107,7 +108,7 @@ def _stored_templates(context: Context, nodes: Sequence[NewNode]) -> JsonTexts |
     return None if all(each is None for each in stored) else JsonTexts(stored)
 
 
-def _stored_options(context: Context, job_type: str, chosen: Mapping[str, Any]) -> dict[str, Any] | None:
+def stored_options(context: Context, job_type: str, chosen: Mapping[str, Any]) -> dict[str, Any] | None:
     """The options of a node's jobs as JSON; None if the type's own are enough."""
     rest = {name: value for name, value in chosen.items() if name != "per"}
     names = (
@@ -179,6 +180,22 @@ def _send(workflow_id: uuid.UUID, batch: Sequence[tuple[int, int, Any, str | Non
         data=JsonTexts([data for _, _, data, _ in batch]),
         flow_keys=keys if any(key is not None for key in keys) else None,
     )
+
+
+def spawned_jobs(
+    context: Context, target: Any, items: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any]
+) -> list[Spawned]:
+    """Jobs that a job adds to its workflow, checked as by enqueue."""
+    handler, job_type, chosen = resolved(target, chosen)
+    data = [
+        plain_json(context, dict(item) if handler is None else handler.arguments.encode(item), f"item {n}")
+        for n, item in enumerate(items)
+    ]
+    for n, each in enumerate(data):
+        stored_data(context, job_type, each, f"item {n}")
+    keys = [] if chosen.get("per") is not None else [_flow_key(context, job_type, each, None) for each in data]
+    stored = stored_options(context, job_type, chosen)
+    return [Spawned(job_type, data, stored, keys if any(key is not None for key in keys) else None)] if data else []
 
 
 # Reads

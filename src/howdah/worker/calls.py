@@ -12,10 +12,20 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from howdah.checks.context import Context
-from howdah.checks.values import stored_mapping, stored_text
+from howdah.checks.values import stored_json, stored_mapping, stored_text
 from howdah.db.adapters import Ids, JsonTexts, RawRows, Tokens, clamped
 from howdah.db.plan import Begin, Plan, Row, call, call_within, read, read_raw, write
-from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, NotBegun, Snoozed
+from howdah.handlers.outcome import (
+    Cancelled,
+    Completed,
+    CompletedAndSpawned,
+    Crashed,
+    Failed,
+    Interrupted,
+    NotBegun,
+    Snoozed,
+    Spawned,
+)
 from howdah.model.claimed_job import claimed_job
 from howdah.model.codec import PLAIN, Unreadable
 from howdah.model.job import Job
@@ -26,6 +36,8 @@ ClaimRef: TypeAlias = tuple[uuid.UUID, int]
 
 LOCK_TIMEOUT: Final = "100ms"
 """How long a batch waits for a row that another transaction has locked, before it skips that row."""
+
+SPAWNED_AT_ONCE: Final = 1_000
 
 DECLARED_AT_ONCE: Final = 500
 """Types. One by one, ten thousand of them would delay a worker's first job by many seconds."""
@@ -376,6 +388,34 @@ def complete(context: Context, ended: Sequence[tuple[ClaimRef, Completed]]) -> P
     return dict.fromkeys(_changed(rows, fences["ids"]), "completed")
 
 
+def complete_and_spawn(context: Context, ended: Sequence[tuple[ClaimRef, CompletedAndSpawned]]) -> Plan[Batch]:
+    """Complete jobs, and add those that they spawned, in one transaction. Jobs that another transaction has locked are skipped."""
+    yield Begin()
+    ids = Ids(ref[0] for ref, _ in ended)
+    locked = frozenset((yield from call("skip_locked", ids=ids))[0]["skip_locked"])
+    free = [(ref, end) for ref, end in ended if ref[0] not in locked]
+    for ref, end in free:
+        yield from spawn(context, ref, end.spawned)
+    return Batch((yield from complete(context, free)) if free else {}, locked)
+
+
+def spawn(context: Context, ref: ClaimRef, spawned: Sequence[Spawned]) -> Plan[None]:
+    """Add jobs for a held one. If that is no longer held, nothing is added, and its completion is refused, too."""
+    job_id, token = ref
+    for each in spawned:
+        for first in range(0, len(each.data), SPAWNED_AT_ONCE):
+            some = slice(first, first + SPAWNED_AT_ONCE)
+            yield from call(
+                "spawn",
+                id=job_id,
+                token=token,
+                job_type=each.job_type,
+                data=JsonTexts([stored_json(context, data) for data in each.data[some]]),
+                options=None if each.options is None else Jsonb(each.options),
+                flow_keys=None if each.flow_keys is None else each.flow_keys[some],
+            )
+
+
 def fail(context: Context, ended: Sequence[tuple[ClaimRef, Failed]]) -> Plan[dict[uuid.UUID, str]]:
     rows = yield from call_within(
         LOCK_TIMEOUT,
@@ -436,6 +476,8 @@ _WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
 
 def end(context: Context, ended: Sequence[tuple[ClaimRef, Any]]) -> Plan[Batch]:
     """Write endings of one kind."""
+    if isinstance(ended[0][1], CompletedAndSpawned):
+        return (yield from complete_and_spawn(context, ended))
     write = _WRITES[type(ended[0][1])]
     return (yield from passing_over(lambda some: write(context, some), ended, _id))
 

@@ -289,6 +289,7 @@ class _Child:
                 ending = Failed(f"what the handler returned or raised could not be read: {describe(error)}")
             finally:
                 signal.signal(STOP_SIGNAL, signal.SIG_IGN)
+        ending = endings.with_spawned(ending, run.spawned.get(job.id, ())) or ending
         checked = endings.storable(queue._context, ending)
         ending = endings.in_json(queue._context, ending) if isinstance(checked, Completed) else checked
         return ending, job.id in run.by_handler

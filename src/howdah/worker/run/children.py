@@ -34,6 +34,7 @@ _ENDINGS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         outcome.Completed,
+        outcome.CompletedAndSpawned,
         outcome.Failed,
         outcome.Snoozed,
         outcome.Cancelled,

@@ -376,7 +376,7 @@ class Dispatcher:
                     self.summary.counts["interrupted"] += 1
             else:
                 self.throughput.ended(job, seconds)
-            self._end(job, ending)
+            self._end(job, endings.with_spawned(ending, run.spawned.get(job.id, ())) if run.spawned else ending)
         if not self.runs:
             self._no_runs.set()
         self._ended_of.add(run.handler)
