@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -47,7 +48,7 @@ def workflow(
         for node, jobs in nodes.items():
             db.execute(
                 "SELECT add_node_jobs(%s, %s, %s, %s::jsonb[])",
-                (row["id"], [numbers[node]] * jobs, list(range(jobs)), ['{"place": %d}' % n for n in range(jobs)]),
+                (row["id"], [numbers[node]] * jobs, list(range(jobs)), [json.dumps({"place": n}) for n in range(jobs)]),
             )
         db.execute("SELECT start_workflow(%s)", (row["id"],))
     return uuid.UUID(str(row["id"]))

@@ -10,7 +10,7 @@ DECLARE
     -- jobqueue.*: in a setting howdah.* the name would be replaced by that of the schema.
     v_until text[] := string_to_array(nullif(current_setting('jobqueue.fold_until', true), ''), ' ');
     v_this text := pg_current_xact_id()::text;
-    v_left int;
+    v_left bigint;
 BEGIN
     IF NOT EXISTS (SELECT FROM howdah.workflow_deltas AS d WHERE d.workflow_id = NEW.workflow_id AND d.no = NEW.no) THEN
         -- Folded with an earlier one of this transaction.

@@ -13,12 +13,12 @@ BEGIN
     UPDATE howdah.workflow_nodes AS n SET
         state = CASE WHEN d.runs AND NOT d.is_empty THEN 'open' WHEN d.is_empty THEN 'ended' ELSE 'waiting' END,
         step = CASE
-            WHEN d.is_empty THEN 'pass' WHEN d.runs AND n.kind = 'map' THEN 'expand' WHEN d.runs THEN 'release'
+            WHEN d.is_empty THEN 'pass' WHEN d.runs AND d.expands THEN 'expand' WHEN d.runs THEN 'release'
             WHEN d.cancelled THEN 'cancel' ELSE 'skip'
         END,
         step_from = 0,
         outcome = CASE WHEN d.runs AND d.is_empty THEN 'completed' WHEN d.runs THEN NULL WHEN d.cancelled THEN 'cancelled' ELSE 'skipped' END,
-        first_id = CASE WHEN n.kind = 'map' AND d.runs THEN howdah.first_member_id() ELSE n.first_id END,
+        first_id = CASE WHEN d.expands AND d.runs THEN howdah.first_member_id() ELSE n.first_id END,
         opened_at = CASE WHEN d.runs THEN howdah.clock() END,
         ended_at = CASE WHEN d.is_empty THEN howdah.clock() END,
         error = CASE WHEN NOT d.runs AND NOT d.cancelled THEN 'not needed: ' || coalesce((
@@ -30,10 +30,10 @@ BEGIN
     FROM (
         SELECT
             s.node, s.runs, NOT s.runs AND v_is_cancelled AS cancelled,
-            CASE WHEN s.runs THEN s.kind <> 'map' AND s.open_stripes = 0 ELSE s.open_stripes = 0 END AS is_empty
+            s.open_stripes = 0 AND NOT (s.runs AND s.expands) AS is_empty, s.expands
         FROM (
             SELECT
-                m.node, m.kind, m.open_stripes,
+                m.node, m.open_stripes, m.kind = 'map' AND m.expanded_to IS NULL AS expands,
                 (m.when_ = 'always' AND NOT v_all) OR (NOT v_is_cancelled AND CASE m.when_
                     WHEN 'success' THEN m.failed_parents = 0 AND m.skipped_parents = 0 ELSE m.failed_parents > 0
                 END) AS runs

@@ -27,6 +27,14 @@ BEGIN
         run_at = v_due, first_due_at = v_due, expires_at = coalesce(j.expires_at, v_due + v_expires_in),
         line = howdah.line_of(j.flow_key, v_due), own_write = NOT j.own_write
     WHERE j.id = ANY (v_ids);
+    IF v_end >= p_node.jobs THEN
+        -- Jobs that were spawned before the node ran again.
+        UPDATE howdah.live AS j SET
+            run_at = v_due, first_due_at = v_due, line = howdah.line_of(j.flow_key, v_due), own_write = NOT j.own_write
+        FROM howdah.workflow_spawned AS s
+        WHERE s.workflow_id = p_node.workflow_id AND s.node = p_node.node AND j.id >= s.first_id AND j.id < howdah.member_id(s.first_id, s.jobs)
+            AND j.first_due_at = 'infinity' AND j.node = p_node.node AND j.workflow_id = p_node.workflow_id;
+    END IF;
     -- Those of other transactions, which cancel or delete them: they are looked at again when all others are due.
     v_is_over := v_end >= p_node.jobs AND NOT EXISTS (
         SELECT FROM howdah.live AS j

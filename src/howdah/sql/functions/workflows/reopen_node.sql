@@ -13,8 +13,11 @@ DECLARE
     v_before record;
     v_after record;
 BEGIN
-    IF v_expands THEN
+    IF v_expands OR p_again THEN
+        -- Its jobs spawn others when they run again.
         DELETE FROM howdah.workflow_spawned AS s WHERE s.workflow_id = v_id AND s.node = p_node.node;
+    END IF;
+    IF v_expands THEN
         p_node.jobs := 0;
     ELSE
         SELECT array_agg(j.id) INTO v_ids FROM howdah.node_ranges(p_node) AS r CROSS JOIN LATERAL (
@@ -30,9 +33,7 @@ BEGIN
                 ELSE -1
             END,
             inputs = CASE WHEN j.parent_id IS NULL AND p_node.inputs IS NOT NULL THEN true END,
-            run_at = CASE WHEN p_node.waits > 0 THEN 'infinity' ELSE j.run_at END,
-            first_due_at = CASE WHEN p_node.waits > 0 THEN 'infinity' ELSE j.first_due_at END,
-            line = howdah.line_of(j.flow_key, CASE WHEN p_node.waits > 0 THEN 'infinity' ELSE j.run_at END),
+            run_at = 'infinity', first_due_at = 'infinity', line = howdah.line_of(j.flow_key, 'infinity'),
             own_write = NOT j.own_write
         WHERE j.id IN (
             SELECT l.id FROM howdah.node_ranges(p_node) AS r CROSS JOIN LATERAL (
@@ -69,15 +70,11 @@ BEGIN
         failed = c.failed + v_after.failed - v_before.failed, cancelled = c.cancelled + v_after.cancelled - v_before.cancelled
     WHERE c.workflow_id = v_id AND c.node = 0 AND c.stripe = 0;
     UPDATE howdah.workflow_nodes AS n SET
-        state = CASE WHEN n.waits > 0 THEN 'waiting' ELSE 'open' END, outcome = NULL, error = NULL, ended_at = NULL, step_from = 0,
-        step = CASE WHEN n.waits = 0 AND v_expands THEN 'expand' WHEN v_after.open = 0 AND NOT v_expands THEN 'count' END,
-        jobs = p_node.jobs, expanded_to = CASE WHEN NOT v_expands THEN n.expanded_to END,
-        first_id = CASE WHEN v_expands THEN howdah.first_member_id() ELSE n.first_id END,
-        open_stripes = v_after.open,
-        opened_at = CASE WHEN n.waits = 0 THEN howdah.clock() END
+        state = 'waiting', outcome = NULL, error = NULL, opened_at = NULL, ended_at = NULL, step = NULL, step_from = 0,
+        jobs = p_node.jobs, expanded_to = CASE WHEN NOT v_expands THEN n.expanded_to END, open_stripes = v_after.open
     WHERE n.workflow_id = v_id AND n.node = p_node.node;
 END
 $$;
 COMMENT ON FUNCTION howdah.reopen_node IS
-    'Lets a node that has ended run again: its jobs that have not completed, or all of them (p_again). Part of retry_workflow. Internal.';
+    'Lets a node that has ended wait again: its jobs that have not completed, or all of them (p_again). Part of retry_workflow. Internal.';
 REVOKE ALL ON FUNCTION howdah.reopen_node FROM PUBLIC;

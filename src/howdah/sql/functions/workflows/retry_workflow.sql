@@ -21,9 +21,18 @@ BEGIN
     PERFORM FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_id ORDER BY n.node FOR UPDATE;
     PERFORM howdah.fold_workflow(p_id);
     IF p_node IS NULL THEN
+        -- A node that was skipped because of another one, which now runs again. One that was skipped because nothing failed stays so.
         v_nodes := ARRAY(
-            SELECT n.node FROM howdah.workflow_nodes AS n
-            WHERE n.workflow_id = p_id AND n.node > 0 AND n.state = 'ended' AND n.outcome <> 'completed' ORDER BY n.node
+            WITH RECURSIVE broken AS (
+                SELECT n.node, n.outcome FROM howdah.workflow_nodes AS n
+                WHERE n.workflow_id = p_id AND n.node > 0 AND n.state = 'ended' AND n.outcome IN ('failed', 'cancelled')
+                UNION
+                SELECT n.node, n.outcome FROM broken AS b
+                JOIN howdah.workflow_edges AS e ON e.workflow_id = p_id AND e.parent = b.node
+                JOIN howdah.workflow_nodes AS n ON n.workflow_id = p_id AND n.node = e.child AND n.node > 0
+            )
+            SELECT n.node FROM broken AS b JOIN howdah.workflow_nodes AS n ON n.workflow_id = p_id AND n.node = b.node
+            WHERE n.state = 'ended' AND n.outcome <> 'completed' ORDER BY n.node
         );
     ELSE
         SELECT n.node INTO v_number FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_id AND n.name = p_node AND n.node > 0;
@@ -85,6 +94,7 @@ BEGIN
     LOOP
         PERFORM howdah.reopen_node(v_node, p_node IS NOT NULL);
     END LOOP;
+    PERFORM howdah.open_nodes(p_id, v_nodes);
     PERFORM howdah.note_workflow(v_workflow);
     PERFORM howdah.advance_workflow(p_id, 1000);
     PERFORM howdah.notify_advance(p_id);
