@@ -235,16 +235,22 @@ def _found(
     return (yield from workflows.get(context, workflow, key)).id
 
 
-def get_workflow(self: Runner[Context], workflow: uuid.UUID | str, key: str | None = None) -> Flow:
+def get_workflow(
+    self: Runner[Context], workflow: uuid.UUID | str, key: str | None = None, *, conn: Connection | None = None
+) -> Flow:
     """The workflow of an id, or of a name and a key; of a name alone, the newest. Raises WorkflowNotFound."""
-    found = self._database.run(_found(self._context, workflow, key))
+    found = self._database.run(_found(self._context, workflow, key), conn)
     return Flow(self._database, FlowContext(self._context, None, None, found))
 
 
-async def aget_workflow(self: Runner[Context], workflow: uuid.UUID | str, key: str | None = None) -> Flow:
-    """``get_workflow``, awaited."""
-    found = await self._database.arun(_found(self._context, workflow, key))
+async def aget_workflow(
+    self: Runner[Context], workflow: uuid.UUID | str, key: str | None = None, *, conn: Connection | None = None
+) -> Flow:
+    found = await self._database.arun(_found(self._context, workflow, key), conn)
     return Flow(self._database, FlowContext(self._context, None, None, found))
+
+
+aget_workflow.__doc__ = get_workflow.__doc__
 
 
 # Short forms

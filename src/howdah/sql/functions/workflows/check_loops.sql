@@ -28,8 +28,8 @@ BEGIN
     END LOOP;
     -- From child to parent: backwards, it reads as the jobs would run.
     v_path := v_path[array_position(v_path, v_node):];
-    RAISE EXCEPTION 'the nodes wait for each other in a loop: % → %', (
-        SELECT string_agg(n.name, ' → ' ORDER BY p.place DESC) FROM unnest(v_path) WITH ORDINALITY AS p (node, place)
+    RAISE EXCEPTION 'the nodes wait for each other in a loop: % -> %', (
+        SELECT string_agg(n.name, ' -> ' ORDER BY p.place DESC) FROM unnest(v_path) WITH ORDINALITY AS p (node, place)
         JOIN howdah.workflow_nodes AS n ON n.workflow_id = p_workflow_id AND n.node = p.node
     ), (SELECT n.name FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id AND n.node = v_path[cardinality(v_path)])
     USING ERRCODE = 'JQ001';
