@@ -10,6 +10,7 @@ DECLARE
     v_reason text := coalesce(p_node.error, (SELECT coalesce(w.cancel_reason, 'the workflow was cancelled') FROM howdah.workflows AS w WHERE w.id = v_id));
     v_ids uuid[];
     v_is_over boolean;
+    v_is_empty boolean;
 BEGIN
     SELECT array_agg(c.id) INTO v_ids FROM (
         SELECT j.id FROM howdah.node_ranges(p_node) AS r
@@ -36,7 +37,18 @@ BEGIN
         expanded_to = CASE WHEN v_is_over AND n.kind = 'map' THEN coalesce(n.expanded_to, n.jobs) ELSE n.expanded_to END
     WHERE n.workflow_id = v_id AND n.node = p_node.node;
     IF v_is_over THEN
+        v_is_empty := NOT EXISTS (
+            SELECT FROM howdah.node_ranges(p_node) AS r
+            JOIN howdah.live AS l ON l.id >= r.first_id AND l.id < r.end_id AND l.workflow_id = v_id AND l.node = p_node.node
+        );
         PERFORM howdah.fold_workflow(v_id);
+        IF v_is_empty AND NOT EXISTS (SELECT FROM howdah.workflow_deltas AS d WHERE d.workflow_id = v_id) THEN
+            -- Jobs that went without being counted, as after a restore of a part of the data.
+            INSERT INTO howdah.workflow_deltas (workflow_id, node, stripe, cancelled)
+            SELECT v_id, c.node, c.stripe, c.remaining FROM howdah.workflow_counts AS c
+            WHERE c.workflow_id = v_id AND c.node = p_node.node AND c.remaining > 0;
+            PERFORM howdah.fold_workflow(v_id) WHERE FOUND;
+        END IF;
         PERFORM howdah.end_nodes(v_id, ARRAY[p_node.node]);
     END IF;
     RETURN CASE WHEN NOT v_is_over AND v_ids IS NULL THEN NULL ELSE coalesce(cardinality(v_ids), 0) END;
