@@ -169,7 +169,7 @@ def workflows(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
                 "workflow-stuck",
                 what=f"{about} {'waits' if one else 'wait'} for {count(row['jobs'], 'job')} that {'is' if row['jobs'] == 1 else 'are'} gone",
                 cause="jobs that were removed from the tables below jobs, or were not restored",
-                remedy=f"SELECT {patient.schema}.cancel_workflow('{row['first_id']}');  -- retry_workflow lets it go on from there",
+                remedy=f"SELECT {patient.schema}.cancel_workflow('{row['first_id']}'); -- retry_workflow lets it go on from there",
                 workflow=row["first_id"],
             )
         else:
