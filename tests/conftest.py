@@ -50,6 +50,12 @@ TABLES = (
     "steps",
     "signals",
     "signal_channels",
+    "workflow_deltas",
+    "workflow_spawned",
+    "workflow_counts",
+    "workflow_edges",
+    "workflow_nodes",
+    "workflows",
 )
 # A choice for the versions between the newest and the oldest.
 ON_THE_MIDDLE_ONE = {

@@ -43,6 +43,8 @@ from howdah.errors import (
     UniqueKeyBusy,
     WaitTimeout,
     WorkerUnknown,
+    WorkflowFailed,
+    WorkflowNotFound,
 )
 from howdah.handlers.handler import Handler
 from howdah.handlers.outcome import Cancel, Fail, Outcome, Retry, Snooze
@@ -71,7 +73,9 @@ from howdah.model.results import (
 from howdah.model.schedule import Schedule
 from howdah.model.step import SignalResult, Step
 from howdah.model.worker_info import Throughput, WorkerInfo
+from howdah.model.workflow import Node, Results, Workflow, WorkflowProgress
 from howdah.queue import JobQueue
+from howdah.verbs.flows import Flow, chain, group
 from howdah.verbs.selection import Selection
 from howdah.watch.wait import Group
 from howdah.watch.watch import Update
@@ -97,6 +101,7 @@ __all__ = [
     "FailedJob",
     "Finding",
     "Fixed",
+    "Flow",
     "Group",
     "Handler",
     "HowdahError",
@@ -118,6 +123,7 @@ __all__ = [
     "LeaseLost",
     "Linear",
     "LoginRefused",
+    "Node",
     "NotEnded",
     "NotPermitted",
     "NotRunning",
@@ -135,6 +141,7 @@ __all__ = [
     "Rate",
     "Recovered",
     "Resource",
+    "Results",
     "Retry",
     "Schedule",
     "ScheduleNotFound",
@@ -165,7 +172,13 @@ __all__ = [
     "WorkerInfo",
     "WorkerSummary",
     "WorkerUnknown",
+    "Workflow",
+    "WorkflowFailed",
+    "WorkflowNotFound",
+    "WorkflowProgress",
     "__version__",
+    "chain",
+    "group",
     "json_default",
     "resource",
 ]

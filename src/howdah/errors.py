@@ -12,6 +12,7 @@
     │   └── InvalidItem                  one item of a bulk; has its index
     ├── JobNotFound (LookupError)
     ├── ScheduleNotFound (LookupError)
+    ├── WorkflowNotFound (LookupError)
     ├── JobNotChanged                    the state of the job does not allow the change
     │   ├── LeaseLost                    the claim is over: the write changed nothing
     │   ├── NotRunning                   a verb of the handler's job, used outside of its handler
@@ -24,6 +25,7 @@
     ├── NotSuccessful                    raised by job.value(); has the job
     │   ├── JobFailed                    has the error, its kind, and the handler's traceback
     │   ├── JobCancelled
+    │   ├── WorkflowFailed               raised by flow.value(): it has failed, or was cancelled
     │   └── NotEnded
     ├── Undecodable                      the queue's codec cannot read a stored value
     │   └── KeyMissing                   has the id of the key
@@ -104,6 +106,10 @@ class JobNotFound(HowdahError, LookupError):
 
 class ScheduleNotFound(HowdahError, LookupError):
     """There is no schedule of this name."""
+
+
+class WorkflowNotFound(HowdahError, LookupError):
+    """There is no such workflow. It may have been pruned."""
 
 
 class JobNotChanged(HowdahError):
@@ -202,6 +208,10 @@ class JobCancelled(NotSuccessful):
     """The job was cancelled."""
 
 
+class WorkflowFailed(NotSuccessful):
+    """The workflow has failed, or was cancelled."""
+
+
 class NotEnded(NotSuccessful):
     """The job has not ended. Wait for it: queue.wait_for(job)"""
 
@@ -282,4 +292,5 @@ BY_SQLSTATE: Final[dict[str, type[HowdahError]]] = {
     "JQ021": UniqueKeyBusy,
     "JQ022": QueueFull,
     "JQ023": SignalBusy,
+    "JQ024": WorkflowNotFound,
 }

@@ -30,11 +30,12 @@ from howdah.handlers.handler import AnyHandler, Handler
 from howdah.handlers.middleware import AnyMiddleware, M
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
-from howdah.verbs import claims, flow, operate, pressure, produce, signals
+from howdah.verbs import claims, flow, flows, operate, pressure, produce, signals
 from howdah.verbs import cron as cron_rhythms
 from howdah.verbs import events as event_verbs
 from howdah.verbs import schedules as schedule_verbs
 from howdah.verbs import selection as selections
+from howdah.verbs import workflows as workflow_verbs
 from howdah.verbs.both import both, name_verbs
 from howdah.watch import wait
 from howdah.watch.hub import Hub
@@ -148,6 +149,11 @@ class JobQueue:
     recover_stale_jobs, arecover_stale_jobs = both(operate.recover_stale_jobs)
     prune, aprune = both(operate.prune)
     select = selections.select
+
+    # Workflows
+    workflow = flows.workflow
+    get_workflow, aget_workflow = flows.get_workflow, flows.aget_workflow
+    workflows, aworkflows = both(workflow_verbs.list_workflows)
 
     # Workers that drive their own loop
     claim, aclaim = both(claims.claim)

@@ -15,7 +15,7 @@ from tests.clock import TestClock
 
 TWINS = {"wait_for": "await_for"}
 # They ask nothing of the database.
-NO_VERBS = {"close", "aclose", "connect_to", "job", "middleware", "periodic", "select", "worker"}
+NO_VERBS = {"close", "aclose", "connect_to", "job", "middleware", "periodic", "select", "worker", "workflow"}
 STREAMS = {"watch": "awatch", "watch_all": "awatch_all"}
 SCHEMA_VERBS = {"migrate", "check_schema", "doctor"}
 # They go on while transactions come and go.

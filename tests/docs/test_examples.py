@@ -109,6 +109,18 @@ SHOWS = {
         "the mail server is disconnected, after 2 mails",
         "from shop@example.org to ann@example.org",
     ),
+    "workflow": (
+        "an editor reads about a workflow: True",
+        "the workflow has failed: node translate failed",
+        "list       completed  1 of 1",
+        "translate  failed     4 of 4",
+        "bind       skipped    1 of 1 not needed: translate failed",
+        "tell       completed  1 of 1",
+        "2 nodes run again",
+        "the workflow has completed, 7 jobs have completed",
+        "bind       completed  1 of 1",
+        "bound: Emma 1, Emma 2, Emma 3, Emma 4",
+    ),
     "ordered": (
         "1 → 2 → 3 fails → 3 → 4 → 5 → 6 → 7 → 8",
         "at once, at most: 1",

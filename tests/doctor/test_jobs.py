@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from howdah import JobQueue
+from howdah import Flow, JobQueue
 from howdah.doctor import workers
 from tests.doctor.conftest import Db, codes, only_finding, register, run_all
 from tests.worker.in_process import until as auntil
@@ -220,3 +220,37 @@ def test_workers_of_several_versions(db: Db, queue: JobQueue) -> None:
     finding = only_finding(queue, "versions-mixed")
     assert finding.cause == "old (0.1.0)"
     assert "Howdah 0.2.0" in finding.remedy
+
+
+def test_a_workflow_that_waits_for_what_cannot_come(db: Db, queue: JobQueue) -> None:
+    def make() -> Flow:
+        with queue.workflow("w") as flow:
+            flow.add("b", after=flow.add("a", name="first"))
+        db.execute(f"UPDATE workflows SET started_at = {AGO}".encode())
+        return flow
+
+    flow = make()
+    assert codes(queue) == []
+    # Not through the table jobs: no trigger counts it.
+    db.execute("DELETE FROM live WHERE job_type = 'a'")
+    finding = only_finding(queue, "workflow-stuck")
+    assert "1 node of 1 workflow (w/first) waits for 1 job that is gone" in finding.what
+    db.execute(finding.remedy.partition(";")[0].encode())
+    assert (codes(queue), flow.status()) == ([], "cancelled")
+
+
+def test_a_map_that_no_worker_expands(db: Db, queue: JobQueue) -> None:
+    @queue.job
+    def part(item: int) -> None: ...
+
+    with queue.workflow("w") as flow:
+        flow.map(part, flow.add("list"), name="parts")
+    (job,) = queue.claim(["list"])
+    queue.complete(job, [1, 2])
+    assert codes(queue) == []
+    run_all(db, [f"UPDATE workflows SET started_at = {AGO}", f"UPDATE workflow_nodes SET opened_at = {AGO}"])
+    finding = only_finding(queue, "workflow-behind")
+    assert (
+        "1 node of 1 workflow (w/parts) has had nothing left to wait for, for a minute, and no worker is alive"
+        in finding.what
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from howdah import JobQueue, Selection
+from howdah import Flow, JobQueue, Selection
 from tests.drivers.callers import Form, opened
 
 Verb = Callable[..., Any]
@@ -37,8 +37,8 @@ class Caller:
         self.form = form
         self.called: set[str] = set()
 
-    def on(self, selection: Selection) -> Caller:
-        """Calls the verbs of a selection, in the same form."""
+    def on(self, selection: Selection | Flow) -> Caller:
+        """Calls the verbs of a selection, or of a workflow, in the same form."""
         options: dict[str, Any] = {"awaited": self.awaited, "own_connection": self.own_connection, "form": self.form}
         return Caller(self.queue, **options, verbs_of=selection)
 
@@ -79,6 +79,25 @@ def call_them_all(caller: Caller) -> None:
     _interfere(caller)
     _change_many(caller)
     _schedule(caller)
+    _flow(caller)
+
+
+def _flow(caller: Caller) -> None:
+    with caller.queue.workflow("import", data={"a": "ä"}, key="k") as flow:
+        flow.add("second", after=flow.add("first", n=1))
+    assert [each.id for each in caller.workflows(name="import", limit=1)] == [flow.id]
+    assert caller.get_workflow("import", "k").id == flow.id
+    verbs = caller.on(flow)
+    assert (verbs.get().data, verbs.status(), verbs.progress().total) == ({"a": "ä"}, "running", 2)
+    assert verbs.cancel("not wanted")
+    assert verbs.wait_for(30).cancel_reason == "not wanted"
+    assert [node.status for node in verbs.nodes()] == ["cancelled", "cancelled"]
+    assert verbs.retry() == 2
+    for _ in range(2):
+        (job,) = caller.claim(["first", "second"], 1, "me")
+        caller.start(job)
+        caller.complete(job, {"n": 1})
+    assert verbs.value() == {"n": 1}
 
 
 def _add_and_read(caller: Caller) -> None:

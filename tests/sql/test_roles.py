@@ -35,22 +35,28 @@ def decided(*decisions: tuple[T, str]) -> dict[str, T]:
 
 # A new function needs a decision here, and a line in roles/3_grant.sql unless it is internal.
 FUNCTIONS = decided(
-    (PRODUCER | WORKER, "enqueue enqueue_each enqueue_many enqueue_unique has_room lock_type_for_bulk"),
+    (
+        PRODUCER | WORKER,
+        "enqueue enqueue_each enqueue_many enqueue_unique has_room lock_type_for_bulk enqueue_workflow add_nodes add_node_jobs start_workflow",
+    ),
     (PRODUCER | WORKER | OPERATOR, "signal"),
     (
         WORKER,
         (
             " cancel_held check_held checkpoint claim claim_job_batch complete crash declare_schedule declare_type declare_types release_unknown due_schedules fail add_sleeper"
             " fire_schedule heartbeat is_held unregister_worker next_due next_fire skip_locked progress record_events register_worker release"
-            " snooze start remove_sleeper record_step sleep_until steps_of wait_signal"
+            " snooze start remove_sleeper maps_to_expand expand_map fail_map node_inputs node_results spawn record_step sleep_until steps_of wait_signal"
         ),
     ),
-    (WORKER | OPERATOR, "bound_segments compact_counts prune recover recover_stale_jobs rotate schedule"),
+    (
+        WORKER | OPERATOR,
+        "advance_workflows bound_segments compact_counts prune recover recover_stale_jobs rotate schedule",
+    ),
     (
         OPERATOR,
         (
             "cancel change_selected delete_jobs delete_schedule pause_key pause_schedule pause_type reprioritise reschedule resume_key resume_schedule resume_type"
-            " retry run_schedule set_limit set_max_pending set_rate set_weight"
+            " retry run_schedule set_limit set_max_pending set_rate set_weight cancel_workflow retry_workflow"
         ),
     ),
     (
@@ -75,6 +81,9 @@ FUNCTIONS = decided(
             " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques enqueue_on_failure"
             " check_signal close_channel close_channels is_waiting lock_channel lock_held make_due prune_signals release_held_back"
             " remove_steps suspend wake_steps"
+            " advance_workflow cancel_node check_loops check_node_options check_unstarted count_node end_all_workflows end_nodes end_workflow"
+            " first_member_id fold_at_commit fold_workflow insert_members keep_members member_id node_ranges note_deleted note_members note_workflow"
+            " notify_advance open_nodes pass_node prune_workflows release_node reopen_node results_of stripe_of take_counts_back"
         ),
     ),
 )
@@ -85,19 +94,26 @@ RELATIONS = decided(
     ((READERS, NOBODYS, OPERATOR), "settings"),
     (
         (READERS, NOBODYS, NOBODYS),
-        "job_details live_jobs event_details schedule_details limits backlogs step_details types archive_counts segments event_counter",
+        "job_details live_jobs event_details schedule_details limits backlogs step_details workflow_details node_details types archive_counts segments event_counter",
     ),
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts worker_generations uniques steps signals signal_channels signal_counter",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts worker_generations uniques workflows workflow_nodes workflow_edges workflow_counts workflow_deltas workflow_spawned workflow_delta_counter steps signals signal_channels signal_counter",
     ),
 )
 COLUMNS = {
     "jobs": ("INSERT", {"id", "job_type", "priority", "data", "created_at", "max_attempts"}),
     "settings": (
         "UPDATE",
-        {"archive_retention", "cancel_grace", "max_crashes", "max_interruptions", "max_payload_bytes"},
+        {
+            "archive_retention",
+            "cancel_grace",
+            "max_crashes",
+            "max_interruptions",
+            "max_payload_bytes",
+            "workflow_max_age",
+        },
     ),
 }
 
@@ -285,6 +301,7 @@ def test_what_runs_as_the_owner_has_a_search_path_of_its_own_and_what_is_interna
     # These cannot be called: they are the triggers of the tables that plain clients write to.
     assert {row["proname"] for row in rows if not FUNCTIONS[row["proname"]]} == {
         "archive_deleted",
+        "fold_at_commit",
         "plain_defaults",
         "plain_delete",
         "plain_insert",
@@ -395,6 +412,8 @@ def usual_value(name: str, kind: str, secrets: dict[str, list[Any]], job_id: Any
         "jsonb": "{}",
         "jsonb[]": ["{}"] * len(secrets["ids"]),
         "integer": 1,
+        "integer[]": [1] * len(secrets["ids"]),
+        "boolean": True,
         "interval": "1 hour",
         "text": "text",
         "text[]": ["text"] * len(secrets["ids"]),

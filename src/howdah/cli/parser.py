@@ -21,6 +21,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "show": "show:COMMAND",
         "watch": "watch.command:COMMAND",
         "logs": "logs:COMMAND",
+        "workflow": "workflow:COMMAND",
         "stats": "stats:COMMAND",
         "top": "top.command:COMMAND",
     },

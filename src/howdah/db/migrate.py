@@ -80,6 +80,8 @@ RELATIONS = [
     "limits",
     "live",
     "live_jobs",
+    "node_details",
+    "node_options",
     "rate",
     "schedule_details",
     "schedules",
@@ -95,6 +97,14 @@ RELATIONS = [
     "uniques",
     "worker_generations",
     "workers",
+    "workflow_counts",
+    "workflow_delta_counter",
+    "workflow_deltas",
+    "workflow_details",
+    "workflow_edges",
+    "workflow_nodes",
+    "workflow_spawned",
+    "workflows",
 ]
 
 

@@ -25,7 +25,7 @@ from howdah.django import run
 from howdah.django.framework import DEFAULT_TASK_BACKEND_ALIAS, TaskResult, task_backends
 from howdah.django.results import task_of
 from howdah.errors import InvalidOption
-from howdah.handlers.outcome import Completed, Ending
+from howdah.handlers.outcome import Completed, Ending, Spawned
 from howdah.model.job import Job
 from howdah.queue import JobQueue
 from howdah.verbs.schedules import fire_due
@@ -128,7 +128,10 @@ class _Pending:
             error = None
         elif job.id not in going.by_handler:
             ending = Completed(value) if error is None else endings.of_error(going.handler, job, error)
-            self._end(job, ending)
+            self._end(job, endings.with_spawned(ending, going.spawned.get(job.id, ())) or ending)
+        if job.workflow_id is not None:
+            # What a commit would do: there may never be one.
+            self.run(call("advance_workflows"))
         if error is not None and raise_errors:
             raise error.__cause__ or error
         return self.backend.get_result(str(job.id))
@@ -171,11 +174,11 @@ class _Inline(RunServices):
         super().__init__({}, pending.queue._context, pending.queue._database, _Sink(pending))
         self._conn = pending.conn
 
-    def complete(self, job: Job, result: Any, conn: Any) -> None:
-        super().complete(job, result, conn or self._conn)
+    def complete(self, job: Job, result: Any, conn: Any, spawned: Sequence[Spawned] = ()) -> None:
+        super().complete(job, result, conn or self._conn, spawned)
 
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
-        await sync_to_async(self.complete)(job, result, conn)
+    async def acomplete(self, job: Job, result: Any, conn: Any, spawned: Sequence[Spawned] = ()) -> None:
+        await sync_to_async(self.complete)(job, result, conn, spawned)
 
     def checkpoint(self, job: Job, data: Any, conn: Any) -> None:
         super().checkpoint(job, data, conn or self._conn)

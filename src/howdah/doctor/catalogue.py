@@ -161,6 +161,13 @@ _ENTRIES: Final = (
     Entry("job-expired", "warning", "a job has expired, and was not ended", "start a worker, or run howdah recover"),
     Entry("job-spent", "warning", "a job is waiting with no attempts left", "start a worker, or run howdah recover"),
     Entry(
+        "workflow-stuck",
+        "error",
+        "a workflow waits for jobs that are gone",
+        "cancel it, and let it go on from there",
+    ),
+    Entry("workflow-behind", "warning", "no worker does what is left to do for a workflow", "start a worker"),
+    Entry(
         "type-failing",
         "warning",
         "at least half of the jobs of a type that ended today or yesterday have failed",

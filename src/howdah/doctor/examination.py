@@ -102,6 +102,7 @@ OF_THE_QUEUE: Final = (
         jobs.overdue,
     ),
     Check("failures", ("type-failing",), jobs.failures),
+    Check("workflows", ("workflow-stuck", "workflow-behind"), jobs.workflows),
     Check("schedules", ("schedule-overdue", "schedule-unhandled", "schedule-left-code"), jobs.schedules),
     Check("workers", ("worker-dead", "loop-blocked", "handlers-leaked", "versions-mixed"), workers.workers),
 )

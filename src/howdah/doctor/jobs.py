@@ -160,6 +160,31 @@ def schedules(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             )
 
 
+def workflows(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
+    for row in rows:
+        about = f"{count(row['nodes'], 'node')} of {count(row['workflows'], 'workflow')} ({listed(row['names'])})"
+        one = row["nodes"] == 1
+        if row["cause"] == "lost":
+            yield finding(
+                "workflow-stuck",
+                what=f"{about} {'waits' if one else 'wait'} for {count(row['jobs'], 'job')} that {'is' if row['jobs'] == 1 else 'are'} gone",
+                cause="jobs that were removed from the tables below jobs, or were not restored",
+                remedy=f"SELECT {patient.schema}.cancel_workflow('{row['first_id']}'); -- retry_workflow lets it go on from there",
+                workflow=row["first_id"],
+            )
+        else:
+            why = "no worker is alive" if not row["living"] else "no worker has advanced them"
+            yield finding(
+                "workflow-behind",
+                what=f"{about} {'has' if one else 'have'} had nothing left to wait for, for a minute, and {why}",
+                cause="workers, which go on with what a commit has left to do",
+                remedy=patient.command("work", "MODULE:QUEUE")
+                if not row["living"]
+                else "read the logs of the workers: look for service_failed",
+                workflow=row["first_id"],
+            )
+
+
 def _late(patient: Patient, row: Row) -> Finding:
     reason = _unreadable(row)
     if reason is not None:

@@ -29,6 +29,7 @@ from howdah.checks.values import Refused, as_json, as_json_with_moments, is_mode
 from howdah.errors import InvalidArguments, InvalidOption
 from howdah.handlers.resource import Resource, marker_in
 from howdah.model.job import Job
+from howdah.model.workflow import Results, results_in
 
 _SUPPORTED: Final = (
     "None, bool, int, float, str, bytes, datetime, date, time, timedelta, UUID, Decimal, Enum, Literal, unions of"
@@ -50,6 +51,21 @@ _KEY_SHAPES: Final = (
     shapes.UUIDType,
     shapes.DecimalType,
 )
+_JSON_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "null": (shapes.NoneType,),
+    "bool": (shapes.BoolType,),
+    "number": (shapes.IntType, shapes.FloatType),
+    "string": (
+        shapes.StrType,
+        shapes.BytesType,
+        shapes.DateTimeType,
+        shapes.DateType,
+        shapes.TimeType,
+        shapes.UUIDType,
+    ),
+    "list": (shapes.ListType, shapes.VarTupleType, shapes.SetType, shapes.FrozenSetType, shapes.TupleType),
+    "object": (shapes.DictType, shapes.DataclassType, shapes.TypedDictType),
+}
 _UNTYPED: Final = (Any, object)
 _AS_IT_IS: Final = frozenset((str, int, float, bool, type(None)))
 """Types whose values JSON has, and no writer changes."""
@@ -68,7 +84,9 @@ class Arguments:
         self.resources: dict[str, Resource] = {}
         self.resource_types: dict[str, Any] = {}
         """The annotation of each resource parameter, without its marker."""
-        parameters = list(_parameters(function, self._handler))
+        self.lazy: frozenset[str] = frozenset()
+        """The parameters annotated ``Results[…]``: in a job's data they are lists."""
+        parameters = [self._without_results(each) for each in _parameters(function, self._handler)]
         data = [parameter for parameter in parameters if not self._is_served(parameter)]
         if batch:
             data = self._without_jobs(data)
@@ -90,6 +108,60 @@ class Arguments:
         self._read: Callable[[bytes], Any] | None = None
         if self._struct is not None and not self._takes_any_name:
             self._read = msgspec.json.Decoder(self._struct, dec_hook=self._options.get("dec_hook")).decode
+
+    def _without_results(self, parameter: inspect.Parameter) -> inspect.Parameter:
+        bare, _ = _unwrapped(parameter.annotation)
+        if bare is Results or typing.get_origin(bare) is Results:
+            self.lazy |= {parameter.name}
+            return parameter.replace(annotation=list[typing.get_args(bare)[0]] if typing.get_args(bare) else list[Any])  # type: ignore[misc]
+        return parameter
+
+    def filled(self, called: dict[str, Any], results: Mapping[str, Results[Any]] | None) -> dict[str, Any]:
+        """The arguments of a call, with the parameters ``Results[…]`` as such."""
+        for name in self.lazy & called.keys():
+            called[name] = results[name] if results is not None and name in results else results_in(called[name])
+        return called
+
+    @property
+    def first(self) -> str | None:
+        """The argument that gets the result of the step before, in a chain, or an item, in a map."""
+        return next(iter(self.names), None)
+
+    def encode_some(self, given: Mapping[str, Any], later: Collection[str]) -> dict[str, Any]:
+        """``encode``, of a call of which some arguments are known later, and checked. Raises InvalidArguments."""
+        if self._batch:
+            return dict(given)
+        self._check_names({**given, **dict.fromkeys(later)})
+        encoded = {name: self._write(name, value) if name in self._types else value for name, value in given.items()}
+        for name, value in encoded.items():
+            try:
+                if name in self._types:
+                    convert(value, self._types[name], **self._options)
+            except Exception as error:  # noqa: BLE001 (the checks of the user's classes may raise anything)
+                problem = self._refusal(name, _reason(error))
+            else:
+                continue
+            raise problem
+        return encoded
+
+    def check_lazy(self, inputs: Collection[Mapping[str, Any]]) -> None:
+        """Raises InvalidArguments if an argument ``Results[…]`` is to be a part of a result, or several results."""
+        for each in inputs:
+            if each["parameter"] in self.lazy and (each["list"] or each["sources"][0]["path"]):
+                raise InvalidArguments(
+                    f"{self._handler}: argument '{each['parameter']}' is Results: pass the handle of a group or a map"
+                )
+
+    def check_source(self, name: str, given: Result | None, source: str, *, many: bool) -> None:
+        """Raises InvalidArguments if results of this handler cannot be values of the argument; many: a list of them."""
+        wanted = _json_kinds(self._types.get(name, Any))
+        offered = None if given is None else _json_kinds(given.annotation)
+        got = "lists" if many else " or ".join(sorted(offered or ()))
+        if wanted is not None and not wanted & ({"list"} if many else offered or wanted):
+            raise InvalidArguments(
+                f"{self._handler}: argument '{name}' is a {' or '.join(sorted(wanted))}, and the results of {source} are {got}",
+                field=name,
+            )
 
     def named(self, name: object, option: str) -> str:
         """The name of an argument, for an option that is one. Raises InvalidOption."""
@@ -335,6 +407,15 @@ class Result:
         self._writer: Callable[[Any], Any] = as_json
         self._type: Any = Any if batch else self._prepared(_returned(function))
 
+    @property
+    def annotation(self) -> Any:
+        return self._type
+
+    @property
+    def json_kinds(self) -> set[str] | None:
+        """What results are in JSON; None if that cannot be told."""
+        return _json_kinds(self._type)
+
     def encode(self, value: Any) -> Any:
         """What the function returned as JSON builtins; unchanged if it does not fit the annotation."""
         if self._type is Any or value is None:
@@ -487,6 +568,21 @@ def _every_shape(root: shapes.Type) -> Iterator[shapes.Type]:
             member = getattr(shape, name)
             members = member if isinstance(member, tuple) else (member,)
             pending.extend(each for each in members if isinstance(each, shapes.Type | shapes.Field))
+
+
+def _json_kinds(annotation: Any) -> set[str] | None:
+    """What values of a type are in JSON; None if that cannot be told."""
+    try:
+        root = shapes.type_info(annotation)
+    except Exception:  # noqa: BLE001 (whatever a foreign annotation raises)
+        return None
+    found: set[str] = set()
+    for shape in root.types if isinstance(root, shapes.UnionType) else (root,):
+        kind = next((kind for kind, types in _JSON_KINDS.items() if isinstance(shape, types)), None)
+        if kind is None:
+            return None
+        found.add(kind)
+    return found
 
 
 def _needed(shape: shapes.Type) -> dict[str, Any]:

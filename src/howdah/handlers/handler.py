@@ -141,6 +141,10 @@ class Handler(Generic[P, R_co, C]):
             "when_full": None if when_full is None else options.when_full(when_full),
             "on_failure": None if on_failure is None else self._name_on_failure(on_failure),
         }
+        if process and self.arguments.lazy:
+            raise InvalidOption(
+                f"the handler {self.name!r} runs in a child process, which cannot read Results: annotate a list"
+            )
         if process and not self.is_importable:
             raise InvalidOption(
                 f"the handler {self.name!r} runs in a child process, which must import it: define"
@@ -198,6 +202,10 @@ class Handler(Generic[P, R_co, C]):
         if unknown:
             raise InvalidOption(f"{', '.join(sorted(unknown))}: not an option of enqueue ({', '.join(sorted(known))})")
         return HandlerWithOptions(self, options)
+
+    def call(self, /, *args: Any, **arguments: Any) -> Call:
+        """A call of the handler as a part of a chain or a group: ``howdah.chain(download.call(url=url), parse)``."""
+        return Call(self, args, arguments)
 
     def _data(self, args: tuple[Any, ...], arguments: Mapping[str, Any]) -> dict[str, Any]:
         return self.arguments.encode(self.arguments.bound(args, arguments) if args else arguments)
@@ -267,6 +275,20 @@ AnyHandler: TypeAlias = Handler[Any, Any, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """A handler with arguments, for a chain or a group."""
+
+    target: AnyHandler | HandlerWithOptions[Any, Any]
+    args: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def handler(self) -> AnyHandler:
+        return self.target.handler if isinstance(self.target, HandlerWithOptions) else self.target
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HandlerWithOptions(Generic[P, T]):
     """A handler, and options for the jobs that are added through it."""
 
@@ -280,6 +302,10 @@ class HandlerWithOptions(Generic[P, T]):
     async def aenqueue(self, /, *args: P.args, **arguments: P.kwargs) -> Job[T]:
         """``enqueue``, awaited."""
         return await self.handler.queue.aenqueue(self.handler.name, self.handler._data(args, arguments), **self.options)
+
+    def call(self, /, *args: Any, **arguments: Any) -> Call:
+        """A call of the handler, with the options, as a part of a chain or a group."""
+        return Call(self, args, arguments)
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Unpack[BulkOptions]) -> EnqueuedCount:
         """Adds a job for each mapping of arguments, with the options."""

@@ -88,6 +88,23 @@ class Completed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Spawned:
+    """Jobs of a type that a handler adds, and their options, as they are stored."""
+
+    job_type: str
+    data: list[Any] = dataclasses.field(repr=False)
+    options: dict[str, Any] | None = None
+    flow_keys: list[str | None] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompletedAndSpawned(Completed):
+    """The handler returned, and these jobs are added in the same transaction."""
+
+    spawned: tuple[Spawned, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Failed:
     error: str = dataclasses.field(repr=False)
     traceback: str | None = dataclasses.field(default=None, repr=False)
@@ -139,7 +156,16 @@ class CompletedByHandler:
 
 
 Ending: TypeAlias = (
-    Completed | Failed | Snoozed | Suspended | Cancelled | Crashed | Interrupted | NotBegun | CompletedByHandler
+    Completed
+    | CompletedAndSpawned
+    | Failed
+    | Snoozed
+    | Suspended
+    | Cancelled
+    | Crashed
+    | Interrupted
+    | NotBegun
+    | CompletedByHandler
 )
 
 

@@ -117,6 +117,10 @@ class Attempt(Protocol):
 
     async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None: ...
 
+    def spawn(
+        self, job: Job, target: Any, items: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
+    ) -> None: ...
+
 
 class Home(Protocol):
     """The queue that a job came from, as far as the job needs it."""
@@ -136,7 +140,7 @@ class Job(Generic[T_co]):
 
     A handler's parameter with this annotation receives the job that it runs. Only that one has verbs:
     ``progress``, ``advance``, ``track``, ``stage``, ``event``, ``checkpoint``, ``step``, ``wait_signal``, ``sleep_until``,
-    ``sleep_for``, ``complete``, ``cancelled``, ``resources``.
+    ``sleep_for``, ``complete``, ``spawn``, ``cancelled``, ``resources``.
 
     priority: the higher is claimed first.
     data: its arguments; ``Unreadable`` where the codec cannot read it, as in the other fields with users' values.
@@ -166,7 +170,7 @@ class Job(Generic[T_co]):
     resumed: the data of the last checkpoint, from which an attempt resumes.
     errors: one for each attempt that failed; of more than 100, the first and the last 99.
     retry_policy: when to try again, if the job has a policy of its own.
-    parent_id, workflow_id: ids that plain SQL may set. Howdah stores them, and does not use them.
+    parent_id: the job that spawned it. workflow_id, node: its workflow, and the number of its node there.
     meta: tags and trace context.
     finished_at: when it ended, with whatever status.
     record: its progress and speed; None if it never reported any.
@@ -213,6 +217,7 @@ class Job(Generic[T_co]):
     retry_policy: Mapping[str, Any] | None = None
     parent_id: uuid.UUID | None = None
     workflow_id: uuid.UUID | None = None
+    node: int | None = None
     meta: Mapping[str, Any] | None = None
     finished_at: datetime | None = None
     record: Progress | None = None
@@ -226,6 +231,7 @@ class Job(Generic[T_co]):
     _attempt: Attempt | None = dataclasses.field(default=None, repr=False, compare=False)
     _home: Home | None = dataclasses.field(default=None, repr=False, compare=False)
     _redacted: bool = dataclasses.field(default=False, repr=False, compare=False)
+    _results: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         # Without the data, which may be secret: a job is often logged.
@@ -413,6 +419,20 @@ class Job(Generic[T_co]):
         """``complete``, on an async connection."""
         await self._running().acomplete(self, result, conn)
 
+    def spawn(self, handler: Any, /, *, options: Mapping[str, Any] | None = None, **arguments: Any) -> None:
+        """Adds a job, in the transaction in which this one completes: an attempt that fails adds nothing, and a repeated one not twice.
+
+        In a workflow it belongs to the node of this job: what waits for that waits for it, too. Elsewhere it is a job with this one as its
+        parent. handler: a handler, ``handler.using(…)``, or the name of a job type. Returns at once.
+        """
+        self._running().spawn(self, handler, [arguments], options)
+
+    def spawn_many(
+        self, handler: Any, items: Iterable[Mapping[str, Any]], /, *, options: Mapping[str, Any] | None = None
+    ) -> None:
+        """``spawn``, for each mapping of arguments."""
+        self._running().spawn(self, handler, items, options)
+
     # Outside its handler
 
     def wait_for(self, timeout: float | timedelta | None = None) -> Job[T_co]:
@@ -490,7 +510,7 @@ def _mapping(value: Any, _: Codec) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-_FOR_OTHERS: Final = ("stalls_at", "may_wait", "version")
+_FOR_OTHERS: Final = ("stalls_at", "may_wait", "version", "place", "inputs")
 """Columns for which a job has no field."""
 COLUMNS: Final = {
     "percent": "progress",

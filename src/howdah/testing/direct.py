@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ from howdah.checks.values import stored_json
 from howdah.db.plan import Call, Plan, Row, Step
 from howdah.errors import InvalidOption
 from howdah.handlers.handler import Handler
+from howdah.handlers.outcome import Spawned
 from howdah.model.ids import new_id
 from howdah.model.job import Job
 from howdah.model.priority import Priority
@@ -39,11 +41,11 @@ class _NoDatabase(RunServices):
     def __init__(self, handler: Handler[..., Any], resources: Resources) -> None:
         super().__init__(resources, handler.queue._context, handler.queue._database, _NoSink())
 
-    def complete(self, job: Job, result: Any, conn: Any) -> None:  # noqa: ARG002
+    def complete(self, job: Job, result: Any, conn: Any, spawned: Sequence[Spawned] = ()) -> None:  # noqa: ARG002
         stored_json(self.context, result, "result")
 
-    async def acomplete(self, job: Job, result: Any, conn: Any) -> None:
-        self.complete(job, result, conn)
+    async def acomplete(self, job: Job, result: Any, conn: Any, spawned: Sequence[Spawned] = ()) -> None:
+        self.complete(job, result, conn, spawned)
 
     def checkpoint(self, job: Job, data: Any, conn: Any) -> None:  # noqa: ARG002
         stored = stored_json(self.context, data, "checkpoint")

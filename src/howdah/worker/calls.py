@@ -12,19 +12,32 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from howdah.checks.context import Context
-from howdah.checks.values import stored_mapping, stored_text
+from howdah.checks.values import stored_json, stored_mapping, stored_text
 from howdah.db.adapters import Ids, JsonTexts, RawRows, Tokens, clamped
 from howdah.db.plan import Begin, Plan, Row, call, call_within, read, read_raw, write
-from howdah.handlers.outcome import Cancelled, Completed, Crashed, Failed, Interrupted, NotBegun, Snoozed
+from howdah.handlers.outcome import (
+    Cancelled,
+    Completed,
+    CompletedAndSpawned,
+    Crashed,
+    Failed,
+    Interrupted,
+    NotBegun,
+    Snoozed,
+    Spawned,
+)
 from howdah.model.claimed_job import claimed_job
 from howdah.model.codec import PLAIN, Unreadable
 from howdah.model.job import Job
+from howdah.worker.inputs import Runs, with_inputs
 
 ClaimRef: TypeAlias = tuple[uuid.UUID, int]
 """A claim: the id of the job, and the token of the claim."""
 
 LOCK_TIMEOUT: Final = "100ms"
 """How long a batch waits for a row that another transaction has locked, before it skips that row."""
+
+SPAWNED_AT_ONCE: Final = 1_000
 
 DECLARED_AT_ONCE: Final = 500
 """Types. One by one, ten thousand of them would delay a worker's first job by many seconds."""
@@ -103,6 +116,8 @@ class Claim(NamedTuple):
     """There are more, but the next one may not be claimed ahead of its start."""
     started: int
     """So many, of the first ones, were started because slots are free for them. Others that run were started ahead."""
+    has_inputs: bool = False
+    """Some have results of other jobs as arguments, or could not get them."""
 
 
 def claim_ref(job: Job) -> ClaimRef:
@@ -158,6 +173,12 @@ class ClaimedRows:
         self._wired = wired
         self._worker_id = worker_id
 
+    def is_plain(self, row: Sequence[Any]) -> bool:
+        return row[-1] is None
+
+    def rare(self, row: Sequence[Any]) -> Any:
+        return self._wired.value(row, "rare")
+
     def value(self, row: Sequence[Any], column: str) -> Any:
         """The value of a column. Raises KeyError if there is no such column."""
         match column:
@@ -189,6 +210,14 @@ def _unpacked(column: str, value: Any) -> Any:
     return uuid.UUID(value) if column in ("parent_id", "workflow_id") else value
 
 
+def _awaits_inputs(claimed: ClaimedRows, row: Sequence[Any]) -> bool:
+    """Whether results of other jobs are among its arguments."""
+    if claimed.is_plain(row):
+        return False
+    rare = claimed.rare(row)
+    return isinstance(rare, Mapping) and bool(rare.get("inputs"))
+
+
 def claim(
     context: Context,
     incarnation: uuid.UUID,
@@ -198,6 +227,8 @@ def claim(
     oldest: bool,
     suspects: bool,
     lazily: bool = False,
+    database: Runs | None = None,
+    lazy: Sequence[tuple[str, str]] = (),
 ) -> Plan[Claim]:
     """Claim jobs; ``oldest``: those that have waited longest; ``suspects``: also those that crashed a worker."""
     limits, ahead_types = demand.limits, None if oldest else demand.ahead_types
@@ -220,10 +251,17 @@ def claim(
         lazily=lazily,
     )
     claimed, codec = ClaimedRows(wired, context.worker_id), context.codec
-    jobs = [claimed_job(claimed, row, codec) for row in wired.take()]
+    rows = wired.take()
+    jobs = [claimed_job(claimed, row, codec) for row in rows]
     # Still pending: not claimed, but a sign that there is more.
     cut = bool(jobs) and jobs[-1].status == "pending"
-    return Claim(jobs[:-1] if cut else jobs, cut, demand.start)
+    jobs = jobs[:-1] if cut else jobs
+    waiting = [
+        job for job, row in zip(jobs, rows, strict=False) if not claimed.is_plain(row) and _awaits_inputs(claimed, row)
+    ]
+    if waiting and database is not None:
+        jobs = yield from with_inputs(context, database, lazy, jobs, waiting)
+    return Claim(jobs, cut, demand.start, has_inputs=bool(waiting))
 
 
 def next_due(context: Context, types: Sequence[str]) -> Plan[float | None]:
@@ -350,6 +388,34 @@ def complete(context: Context, ended: Sequence[tuple[ClaimRef, Completed]]) -> P
     return dict.fromkeys(_changed(rows, fences["ids"]), "completed")
 
 
+def complete_and_spawn(context: Context, ended: Sequence[tuple[ClaimRef, CompletedAndSpawned]]) -> Plan[Batch]:
+    """Complete jobs, and add those that they spawned, in one transaction. Jobs that another transaction has locked are skipped."""
+    yield Begin()
+    ids = Ids(ref[0] for ref, _ in ended)
+    locked = frozenset((yield from call("skip_locked", ids=ids))[0]["skip_locked"])
+    free = [(ref, end) for ref, end in ended if ref[0] not in locked]
+    for ref, end in free:
+        yield from spawn(context, ref, end.spawned)
+    return Batch((yield from complete(context, free)) if free else {}, locked)
+
+
+def spawn(context: Context, ref: ClaimRef, spawned: Sequence[Spawned]) -> Plan[None]:
+    """Add jobs for a held one. If that is no longer held, nothing is added, and its completion is refused, too."""
+    job_id, token = ref
+    for each in spawned:
+        for first in range(0, len(each.data), SPAWNED_AT_ONCE):
+            some = slice(first, first + SPAWNED_AT_ONCE)
+            yield from call(
+                "spawn",
+                id=job_id,
+                token=token,
+                job_type=each.job_type,
+                data=JsonTexts([stored_json(context, data) for data in each.data[some]]),
+                options=None if each.options is None else Jsonb(each.options),
+                flow_keys=None if each.flow_keys is None else each.flow_keys[some],
+            )
+
+
 def fail(context: Context, ended: Sequence[tuple[ClaimRef, Failed]]) -> Plan[dict[uuid.UUID, str]]:
     rows = yield from call_within(
         LOCK_TIMEOUT,
@@ -410,6 +476,8 @@ _WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
 
 def end(context: Context, ended: Sequence[tuple[ClaimRef, Any]]) -> Plan[Batch]:
     """Write endings of one kind."""
+    if isinstance(ended[0][1], CompletedAndSpawned):
+        return (yield from complete_and_spawn(context, ended))
     write = _WRITES[type(ended[0][1])]
     return (yield from passing_over(lambda some: write(context, some), ended, _id))
 

@@ -38,6 +38,7 @@ from howdah.worker.background.declarations import Declarations
 from howdah.worker.background.heartbeat import Heartbeat
 from howdah.worker.background.maintenance import Maintenance
 from howdah.worker.background.reconciler import Reconciler
+from howdah.worker.background.workflows import Workflows
 from howdah.worker.claim.claimer import Claimer, SleepLocks
 from howdah.worker.claim.notifier import Notifier
 from howdah.worker.connection import WorkerConnection
@@ -172,7 +173,8 @@ class Worker:
         notifier = Notifier(database, context, chores, dispatcher, reconciler, interval=pause)
         maintenance = Maintenance(database, context, chores, sweep=options.sweep, poll=options.poll)
         self._fence = Service("fence", self._guard)
-        self._services = [reconciler, self._fence, self._declarations, *maintenance.services]
+        workflows = Workflows(context, chores, dispatcher, interval=options.sweep, drain=options.drain)
+        self._services = [reconciler, self._fence, self._declarations, workflows, *maintenance.services]
         if not options.drain:
             self._services.append(notifier)
         sleep_locks = SleepLocks(options.poll)

@@ -45,7 +45,8 @@ GRANT SELECT ON howdah.schema_version TO howdah_producer, howdah_worker, howdah_
 -- To add jobs. The column status is left out: a producer must not end jobs.
 GRANT EXECUTE ON FUNCTION
     howdah.enqueue, howdah.enqueue_each, howdah.enqueue_many, howdah.enqueue_unique, howdah.lock_type_for_bulk, howdah.has_room,
-    howdah.signal
+    howdah.signal,
+    howdah.enqueue_workflow, howdah.add_nodes, howdah.add_node_jobs, howdah.start_workflow
 TO howdah_producer, howdah_worker;
 GRANT INSERT (id, job_type, priority, data, created_at, max_attempts) ON howdah.jobs TO howdah_producer, howdah_worker;
 
@@ -82,7 +83,14 @@ GRANT EXECUTE ON FUNCTION
     howdah.start,
     howdah.steps_of,
     howdah.wait_signal,
-    howdah.remove_sleeper
+    howdah.remove_sleeper,
+    howdah.remove_sleeper,
+    howdah.maps_to_expand,
+    howdah.expand_map,
+    howdah.fail_map,
+    howdah.node_inputs,
+    howdah.node_results,
+    howdah.spawn
 TO howdah_worker;
 
 -- To monitor, without the data of jobs: see the views.
@@ -92,6 +100,7 @@ GRANT SELECT (
 ) ON howdah.jobs TO howdah_viewer, howdah_operator;
 GRANT SELECT ON
     howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details, howdah.limits, howdah.backlogs, howdah.step_details,
+    howdah.workflow_details, howdah.node_details,
     howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
@@ -120,9 +129,11 @@ GRANT EXECUTE ON FUNCTION
     howdah.set_max_pending,
     howdah.set_rate,
     howdah.set_weight,
-    howdah.signal
+    howdah.signal,
+    howdah.cancel_workflow,
+    howdah.retry_workflow
 TO howdah_operator;
-GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions, max_payload_bytes)
+GRANT UPDATE (archive_retention, cancel_grace, max_crashes, max_interruptions, max_payload_bytes, workflow_max_age)
     ON howdah.settings TO howdah_operator;
 
 -- For several of them.
@@ -131,5 +142,5 @@ GRANT EXECUTE ON FUNCTION howdah.channel, howdah.clock, howdah.lease_clock TO ho
 GRANT SELECT ON howdah.workers TO howdah_worker;
 GRANT EXECUTE ON FUNCTION
     howdah.compact_counts, howdah.prune, howdah.recover, howdah.recover_stale_jobs, howdah.rotate, howdah.schedule,
-    howdah.bound_segments
+    howdah.bound_segments, howdah.advance_workflows
 TO howdah_worker, howdah_operator;

@@ -31,6 +31,10 @@ BEGIN
         CREATE TRIGGER plain_update BEFORE UPDATE ON howdah.live
             FOR EACH ROW WHEN (NEW.own_write = OLD.own_write) EXECUTE FUNCTION howdah.plain_update();
     END IF;
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.workflow_deltas'::regclass AND t.tgname = 'fold_at_commit') THEN
+        CREATE CONSTRAINT TRIGGER fold_at_commit AFTER INSERT ON howdah.workflow_deltas DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION howdah.fold_at_commit();
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.claimable'::regclass) THEN
         CREATE TRIGGER claimable_unchanged INSTEAD OF INSERT OR UPDATE OR DELETE ON howdah.claimable
             FOR EACH ROW EXECUTE FUNCTION howdah.claimable_unchanged();

@@ -81,7 +81,9 @@ SELECT
         ELSE flow_key
     END AS flow_key,
     cost,
-    has_steps AND status = 'pending' AS may_wait
+    has_steps AND status = 'pending' AS may_wait,
+    node,
+    place
 FROM howdah.live;
 COMMENT ON VIEW howdah.live_jobs IS
     'Jobs that have not ended, as in job_details, without reading the archive. version changes with each change of the job.';

@@ -74,7 +74,9 @@ SELECT
         ELSE flow_key
     END AS flow_key,
     cost,
-    may_wait
+    may_wait,
+    node,
+    place
 FROM (
     SELECT
         id,
@@ -120,7 +122,9 @@ FROM (
         END AS stalls_at,
         flow_key,
         cost,
-        has_steps AND status = 'pending' AS may_wait
+        has_steps AND status = 'pending' AS may_wait,
+        node,
+        place
     FROM howdah.live
     UNION ALL
     SELECT
@@ -164,7 +168,9 @@ FROM (
         NULL::timestamptz,
         flow_key,
         cost,
-        NULL::boolean
+        NULL::boolean,
+        node,
+        place
     FROM howdah.archive
 ) AS job;
 COMMENT ON VIEW howdah.job_details IS 'Every job, live or archived, with all its columns.';

@@ -37,6 +37,8 @@ SELECT
             'retry_policy', retry_policy,
             'parent_id', parent_id,
             'workflow_id', workflow_id,
+            'node', node,
+            'inputs', inputs,
             'meta', meta,
             'progress_report', progress_report,
             'has_steps', has_steps

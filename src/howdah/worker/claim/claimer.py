@@ -129,6 +129,7 @@ class Claimer(Service):
         self._look_cost = 0.0
         self._looks_left = 0
         self._types = sorted(group.handlers)
+        self._lazy = [(name, each) for name, handler in group.handlers.items() for each in handler.arguments.lazy]
         self._batch_size = BatchSize(LARGEST_CLAIM)
         self._asleep_in: int | None = None
         """The generation of the connection on which the sleep is recorded."""
@@ -245,6 +246,8 @@ class Claimer(Service):
                             oldest=oldest,
                             suspects=self._dispatcher.suspects.has_room,
                             lazily=self._options.lazy_claims,
+                            database=self._dispatcher.database,
+                            lazy=self._lazy,
                         )
                     )
                     break

@@ -32,7 +32,7 @@ RETRY_AFTER = 60.0
 
 
 class Notifier(Service):
-    """Receives ``wake <bucket>``, ``cancel <job>`` and its own ``echo``."""
+    """Receives ``wake <bucket>``, ``cancel <job>``, ``advance`` and its own ``echo``."""
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class Notifier(Service):
                 self.listening = True
                 # Notifications from before are lost: all claimers look once.
                 self._dispatcher.wake()
+                self._dispatcher.on_advance()
             self._warned = False
             if not await self._quiet(receiving, self._interval):
                 return
@@ -147,5 +148,7 @@ class Notifier(Service):
         elif kind == "cancel":
             with contextlib.suppress(ValueError):
                 self._reconciler.job_cancelled(uuid.UUID(rest))
+        elif kind == "advance":
+            self._dispatcher.on_advance()
         elif kind == "echo" and rest == self._nonce:
             self._echo.set()

@@ -291,6 +291,8 @@ class _Child:
                 signal.signal(STOP_SIGNAL, signal.SIG_IGN)
         if job.id in run.waiting:
             ending = Suspended()
+        else:
+            ending = endings.with_spawned(ending, run.spawned.get(job.id, ())) or ending
         checked = endings.storable(queue._context, ending)
         ending = endings.in_json(queue._context, ending) if isinstance(checked, Completed) else checked
         return ending, job.id in run.by_handler

@@ -34,6 +34,7 @@ _ENDINGS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         outcome.Completed,
+        outcome.CompletedAndSpawned,
         outcome.Failed,
         outcome.Snoozed,
         outcome.Suspended,
@@ -150,7 +151,7 @@ class Children:
     def _assignment(self, run: Run) -> Assignment:
         (job,) = run.jobs
         handler = run.handler
-        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None, _home=None))
+        fields = msgspec.to_builtins(dataclasses.replace(job, _attempt=None, _home=None, _results=None))
         return Assignment(
             module=handler.function.__module__,
             qualname=handler.function.__qualname__,

@@ -99,7 +99,11 @@ class Dispatcher:
         """Calls of jobs that were started because slots are free."""
         more_comes = lambda: bool(self._launching or self._to_launch)  # noqa: E731
         self._completer = Completer(database, connection, context, self._on_written, more_comes)
-        self._database = database
+        self.database = self._database = database
+        self.on_advance: Callable[[], None] = lambda: None
+        """There may be something to do for workflows."""
+        self.advanced_at = -1
+        """The activity up to which nothing was left to do for workflows."""
         self._context = context
         self._options = options
         self._group_by_type = {name: group for group in self.groups for name in group.handlers}
@@ -142,8 +146,23 @@ class Dispatcher:
     def check_drained(self) -> None:
         """Stop the worker if it only drains the queue, and nothing is left."""
         idle = self._options.drain and not (self.stops.count or self.held or self._completer.backlog)
-        if idle and all(group.empty_at == group.activity for group in self.groups):
+        if (
+            idle
+            and all(group.empty_at == group.activity for group in self.groups)
+            and self.advanced_at == self.activity
+        ):
             self.stops.add()
+
+    @property
+    def activity(self) -> int:
+        """Grows whenever there may be more to do."""
+        return sum(group.activity for group in self.groups)
+
+    def advanced(self) -> None:
+        """Jobs of workflows may have become due."""
+        for group in self.groups:
+            group.activity += 1
+            group.look.set()
 
     def _job_ended(self, handler: AnyHandler) -> None:
         """A job of a handler ended, or its end was written: there may be more to claim."""
@@ -161,7 +180,7 @@ class Dispatcher:
         group.activity += 1
         jobs: Sequence[Job] = claim.jobs
         # A single unreadable job fails by itself when it is read. In a batch it would fail the others too.
-        if self._context.codec is not PLAIN or isinstance(group, BatchGroup):
+        if claim.has_inputs or self._context.codec is not PLAIN or isinstance(group, BatchGroup):
             jobs = [job for job in jobs if self._can_be_read(job)]
         self.throughput.claimed(jobs)
         group.take(jobs, claim, by_age=by_age)
@@ -190,7 +209,7 @@ class Dispatcher:
         if reason is not None:
             self.held[claim_ref(job)] = job
             # A codec may lack a key that another worker has. What Python itself cannot read, no worker can.
-            for_good = self._context.codec is PLAIN
+            for_good = self._context.codec is PLAIN or type(job) is Job
             self._completer.end(job, Failed(reason, delay=None if for_good else UNREADABLE_DELAY, give_up=for_good))
         return reason is None
 
@@ -357,7 +376,7 @@ class Dispatcher:
                     self.summary.counts["interrupted"] += 1
             else:
                 self.throughput.ended(job, seconds)
-            self._end(job, ending)
+            self._end(job, endings.with_spawned(ending, run.spawned.get(job.id, ())) if run.spawned else ending)
         if not self.runs:
             self._no_runs.set()
         self._ended_of.add(run.handler)

@@ -20,6 +20,7 @@ from howdah.handlers.outcome import (
     Cancel,
     Cancelled,
     Completed,
+    CompletedAndSpawned,
     CompletedByHandler,
     Crashed,
     Ending,
@@ -31,6 +32,7 @@ from howdah.handlers.outcome import (
     Retry,
     Snooze,
     Snoozed,
+    Spawned,
     Suspended,
 )
 from howdah.handlers.retry import delay_of
@@ -130,6 +132,13 @@ def unreadable(error: BaseException) -> Failed:
     return Failed(describe(error), give_up=True, exception=path_of(error))
 
 
+def with_spawned(ending: Ending | None, spawned: Sequence[Spawned]) -> Ending | None:
+    """A completion with the jobs that the handler adds. An attempt that ends otherwise adds none."""
+    if not spawned or not isinstance(ending, Completed):
+        return ending
+    return CompletedAndSpawned(ending.result, tuple(spawned))
+
+
 def by_handler(ending: Ending) -> CompletedByHandler:
     """The handler completed its job itself, and then ended with this."""
     if isinstance(ending, CompletedByHandler):
@@ -144,7 +153,7 @@ def storable(context: Context, ending: Ending) -> Ending:
     if not isinstance(ending, Completed) or ending.result is None:
         return ending
     try:
-        return Completed(stored_json(context, ending.result, "result"))
+        return dataclasses.replace(ending, result=stored_json(context, ending.result, "result"))
     except InvalidInput as error:
         return Failed(f"the handler's result cannot be stored: {error}", give_up=True)
     except Exception as error:  # noqa: BLE001
@@ -153,7 +162,9 @@ def storable(context: Context, ending: Ending) -> Ending:
 
 def in_json(context: Context, ending: Ending) -> Ending:
     """The ending of a child process, for the pipe to its worker."""
-    return Completed(plain_json(context, ending.result, "result")) if isinstance(ending, Completed) else ending
+    if not isinstance(ending, Completed):
+        return ending
+    return dataclasses.replace(ending, result=plain_json(context, ending.result, "result"))
 
 
 # How an ending is counted and logged

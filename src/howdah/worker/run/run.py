@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
@@ -16,16 +16,18 @@ from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.db import forks
 from howdah.db.database import Database
-from howdah.db.plan import Plan
-from howdah.errors import QueueClosed
+from howdah.db.plan import Begin, Plan
+from howdah.errors import JobNotChanged, QueueClosed
 from howdah.handlers import resource
 from howdah.handlers.middleware import Called
+from howdah.handlers.outcome import Spawned
 from howdah.model.claimed_job import data_as_json
 from howdah.model.connection import Connection
 from howdah.model.failure import loggable
 from howdah.model.job import Job, StepCall, bind
 from howdah.verbs import claims as verbs
-from howdah.worker.calls import claim_ref
+from howdah.verbs.workflows import spawned_jobs
+from howdah.worker.calls import claim_ref, spawn
 from howdah.worker.progress.tracker import Tracker
 from howdah.worker.run.steps import Steps
 
@@ -84,11 +86,11 @@ class RunServices:
                 "this is a forked copy of the worker: end it by os._exit(), and use the job in the original"
             )
 
-    def complete(self, job: Job, result: Any, conn: Connection | None) -> None:
-        self._database.run(verbs.complete(self.context, job, result), conn)
+    def complete(self, job: Job, result: Any, conn: Connection | None, spawned: Sequence[Spawned] = ()) -> None:
+        self._database.run(_completed(self.context, job, result, spawned), conn)
 
-    async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None:
-        await self._database.arun(verbs.complete(self.context, job, result), conn)
+    async def acomplete(self, job: Job, result: Any, conn: Connection | None, spawned: Sequence[Spawned] = ()) -> None:
+        await self._database.arun(_completed(self.context, job, result, spawned), conn)
 
     def write_rest(self, tracker: Tracker, conn: Connection | None) -> None:
         try:
@@ -137,6 +139,7 @@ class Run:
         "reason",
         "resources",
         "services",
+        "spawned",
         "took",
         "waiting",
     )
@@ -167,6 +170,8 @@ class Run:
         """When the handler was called, by the monotonic clock."""
         self.took: float | None = None
         """How long the handler ran, if a thread measured that: the loop would measure its own delay too."""
+        self.spawned: dict[uuid.UUID, list[Spawned]] = {}
+        """Jobs that the handler adds, in the transaction of its job's completion."""
         self._trackers: dict[uuid.UUID, Tracker] = {}
         self._only: Tracker | None = None
         self._steps: Steps | None = None
@@ -189,6 +194,8 @@ class Run:
             (job,) = self.jobs
             text = data_as_json(job)
             called = arguments.decode(job.data) if text is None else arguments.decode_json(text)
+            if arguments.lazy:
+                called = arguments.filled(called, job._results)
             if arguments.job_parameter is not None:
                 called[arguments.job_parameter] = job
         for name, marker in arguments.resources.items():
@@ -300,7 +307,7 @@ class Run:
         # The database refuses reports of a job that has ended.
         if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=True):
             self.services.write_rest(tracker, conn)
-        self.services.complete(job, result, conn)
+        self.services.complete(job, result, conn, self.spawned.pop(job.id, ()))
         self.by_handler.add(job.id)
 
     async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None:
@@ -308,7 +315,7 @@ class Run:
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.services.sink.aflush(tracker, ends=True):
             await self.services.awrite_rest(tracker, conn)
-        await self.services.acomplete(job, result, conn)
+        await self.services.acomplete(job, result, conn, self.spawned.pop(job.id, ()))
         self.by_handler.add(job.id)
 
     def step(self, job: Job, step: StepCall) -> Any:
@@ -360,6 +367,15 @@ class Run:
             # Another thread may have ended the attempt, or have ended its own wait, meanwhile.
             (self.waiting.add if steps.is_suspended else self.waiting.discard)(job.id)
 
+    def spawn(
+        self, job: Job, target: Any, items: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
+    ) -> None:
+        self.services.check_process()
+        if job.id in self.by_handler:
+            raise JobNotChanged(f"job {job.id} has completed: spawn jobs before complete()")
+        spawned = spawned_jobs(self.services.context, target, items, chosen or {})
+        self.spawned.setdefault(job.id, []).extend(spawned)
+
     def end_copy(self, error: BaseException | None = None) -> None:
         """Called when the handler returned or raised: a forked copy of the worker ends here."""
         if os.getpid() != self.services.pid:
@@ -371,6 +387,13 @@ class Run:
         for tracker in list(self._trackers.values()) if self._trackers else ():
             tracker.record_left_out()
             tracker.close()
+
+
+def _completed(context: Context, job: Job, result: Any, spawned: Sequence[Spawned]) -> Plan[None]:
+    if spawned:
+        yield Begin()  # in the caller's transaction, a part of it
+        yield from spawn(context, claim_ref(job), spawned)
+    yield from verbs.complete(context, job, result)
 
 
 def _warn_of_the_rest(tracker: Tracker, error: Exception) -> None:

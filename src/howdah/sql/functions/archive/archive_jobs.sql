@@ -23,6 +23,10 @@ DECLARE
     v_key_types varchar[];
     v_flow_keys text[];
     v_failed uuid[];
+    v_workflow_ids uuid[];
+    v_nodes int[];
+    v_places int[];
+    v_ended_as varchar[];
 BEGIN
     WITH ended AS MATERIALIZED (
         SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
@@ -35,7 +39,7 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, cost
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, cost, node, place
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
@@ -43,7 +47,7 @@ BEGIN
             crashes, interruptions, progress, events_count, job_type, ended_as, data, key, order_key, worker_id,
             current_stage, coalesce(error, last_error), errors, result, checkpoint, retry_policy, meta, unique_key,
             CASE WHEN progress_report IS NOT NULL THEN howdah.with_seq(progress_report, CASE WHEN p_noted THEN 0 ELSE 1 END) - 'eta' END,
-            flow_key, cost
+            flow_key, cost, node, place
         FROM deleted
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
@@ -68,13 +72,18 @@ BEGIN
     SELECT
         array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE flow_key IS NOT NULL),
         array_agg(job_type) FILTER (WHERE order_key IS NOT NULL), array_agg(flow_key) FILTER (WHERE order_key IS NOT NULL),
-        array_agg(id) FILTER (WHERE ended_as = 'failed' AND NOT p_inserted)
-    INTO v_types, v_flow_types, v_key_types, v_flow_keys, v_failed
+        array_agg(id) FILTER (WHERE ended_as = 'failed' AND NOT p_inserted),
+        array_agg(workflow_id) FILTER (WHERE node IS NOT NULL), array_agg(node) FILTER (WHERE node IS NOT NULL),
+        array_agg(place) FILTER (WHERE node IS NOT NULL), array_agg(ended_as) FILTER (WHERE node IS NOT NULL)
+    INTO v_types, v_flow_types, v_key_types, v_flow_keys, v_failed, v_workflow_ids, v_nodes, v_places, v_ended_as
     FROM deleted;
     IF v_failed IS NOT NULL
         AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = ANY (v_types) AND t.on_failure IS NOT NULL)
     THEN
         PERFORM howdah.enqueue_on_failure(v_failed);
+    END IF;
+    IF v_nodes IS NOT NULL THEN
+        PERFORM howdah.note_members(v_workflow_ids, v_nodes, v_places, v_ended_as);
     END IF;
     PERFORM howdah.notify_watchers(v_types);
     IF v_flow_types IS NOT NULL THEN

@@ -25,6 +25,7 @@ BEGIN
         BEGIN
             SELECT string_agg(format('howdah.%I', t.kind || segment), ', ' ORDER BY t.kind DESC) INTO v_tables
             FROM (VALUES ('archive_'), ('events_')) AS t (kind) WHERE to_regclass('howdah.' || t.kind || segment) IS NOT NULL;
+            PERFORM howdah.keep_members(segment);
             -- An administrator may have dropped them.
             IF to_regclass('howdah.archive_' || segment) IS NOT NULL AND EXISTS (SELECT FROM howdah.steps) THEN
                 -- Before the lock, for which readers would have to wait.
@@ -49,6 +50,7 @@ BEGIN
         END;
         RETURN NEXT;
     END LOOP;
+    PERFORM howdah.prune_workflows(v_cutoff);
 END
 $$;
 COMMENT ON FUNCTION howdah.prune IS

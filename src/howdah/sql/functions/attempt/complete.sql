@@ -18,6 +18,9 @@ AS $$
 DECLARE
     v_completed uuid[];
     v_flow_types varchar[];
+    v_workflow_ids uuid[];
+    v_nodes int[];
+    v_places int[];
 BEGIN
     IF pg_column_size(p_results) > 65536 THEN
         PERFORM howdah.check_size(p_results, 'a result');
@@ -31,7 +34,7 @@ BEGIN
             id, token, finished_at, run_at, first_due_at, created_at, claimed_at, started_at, completed_at,
             expires_at, cancel_requested_at, timeout, parent_id, workflow_id, priority, attempts, max_attempts,
             crashes, interruptions, progress, events_count, job_type, status, data, key, order_key, worker_id,
-            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, cost
+            current_stage, last_error, errors, result, checkpoint, retry_policy, meta, unique_key, progress_report, flow_key, cost, node, place
         )
         SELECT
             id, token, howdah.clock(), run_at, first_due_at, created_at, claimed_at, howdah.begun_at(status, started_at, claimed_at), howdah.clock(),
@@ -39,7 +42,7 @@ BEGIN
             crashes, interruptions, 100, events_count, job_type, 'completed', data, key, order_key, worker_id,
             current_stage, last_error, errors, ended_with, checkpoint, retry_policy, meta, unique_key,
             CASE WHEN progress_report IS NOT NULL THEN (howdah.with_seq(progress_report, 1) - 'eta') || '{"percent": 100}' END,
-            flow_key, cost
+            flow_key, cost, node, place
         FROM deleted
     ), counted AS (
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
@@ -55,12 +58,18 @@ BEGIN
     ), notified AS MATERIALIZED (
         SELECT howdah.notify_watchers(array_agg(job_type)) FROM counted
     )
-    SELECT array_agg(deleted.id), array_agg(DISTINCT deleted.job_type) FILTER (WHERE deleted.flow_key IS NOT NULL)
-    INTO v_completed, v_flow_types
+    SELECT
+        array_agg(deleted.id), array_agg(DISTINCT deleted.job_type) FILTER (WHERE deleted.flow_key IS NOT NULL),
+        array_agg(deleted.workflow_id) FILTER (WHERE deleted.node IS NOT NULL), array_agg(deleted.node) FILTER (WHERE deleted.node IS NOT NULL),
+        array_agg(deleted.place) FILTER (WHERE deleted.node IS NOT NULL)
+    INTO v_completed, v_flow_types, v_workflow_ids, v_nodes, v_places
     FROM deleted CROSS JOIN notified;
     IF v_flow_types IS NOT NULL THEN
         -- A key, or a limit, has room again.
         PERFORM howdah.notify_workers(v_flow_types);
+    END IF;
+    IF v_nodes IS NOT NULL THEN
+        PERFORM howdah.note_members(v_workflow_ids, v_nodes, v_places, array_fill('completed'::varchar, ARRAY[cardinality(v_nodes)]));
     END IF;
     RETURN QUERY SELECT unnest(v_completed);
     IF cardinality(v_completed) IS DISTINCT FROM cardinality(p_ids) THEN

@@ -41,7 +41,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT j.run_at FROM howdah.live AS j
                 WHERE j.status = 'pending' AND j.attempts < j.max_attempts
-                    AND j.job_type = lane.job_type AND j.priority = lane.priority AND j.run_at > howdah.clock()
+                    AND j.job_type = lane.job_type AND j.priority = lane.priority AND j.run_at > howdah.clock() AND j.run_at < 'infinity'
                 ORDER BY j.run_at, j.id
                 LIMIT 1
             ) AS soonest
@@ -51,7 +51,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 (
                     SELECT j.run_at FROM howdah.live AS j
-                    WHERE j.line = 'later' AND j.status = 'pending' AND j.job_type = named.job_type
+                    WHERE j.line = 'later' AND j.status = 'pending' AND j.job_type = named.job_type AND j.run_at < 'infinity'
                     ORDER BY j.run_at
                     LIMIT 1
                 )

@@ -18,6 +18,8 @@ BEGIN
         -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
         WHERE j.id = ANY (p_ids) AND j.status NOT IN ('claimed', 'running')
             AND (j.has_steps IS NULL OR NOT howdah.is_waiting(j.id, j.token))
+            -- It waits for other jobs of its workflow.
+            AND NOT (j.node IS NOT NULL AND j.first_due_at = 'infinity')
         RETURNING j.id, j.job_type, j.flow_key
     )
     SELECT
@@ -33,6 +35,6 @@ BEGIN
     RETURN QUERY SELECT unnest(v_ids);
 END
 $$;
-COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. A job that waits for a signal, or sleeps, is left as it is.'
+COMMENT ON FUNCTION howdah.reschedule IS 'Sets when pending jobs become due: at p_run_at, after p_delay, or now. A job that waits for a signal or for others of its workflow, or sleeps, is left as it is.'
     ' Returns the jobs that it changed.';
 REVOKE ALL ON FUNCTION howdah.reschedule FROM PUBLIC;

@@ -15,6 +15,11 @@ DECLARE
     v_ids uuid[];
     v_job_types varchar[];
     v_with_steps uuid[];
+    v_members uuid[];
+    v_workflow_ids uuid[];
+    v_nodes int[];
+    v_places int[];
+    v_statuses varchar[];
 BEGIN
     IF EXISTS (SELECT FROM howdah.archive AS a WHERE a.id = ANY (p_ids) AND a.unique_key IS NOT NULL) THEN
         v_asked := howdah.retryable(p_ids);
@@ -54,7 +59,15 @@ BEGIN
             howdah.clock(), id, token, howdah.seq_of(progress_report), 0, job_type, 'status', 'pending', '{"cause": "retried"}'
         FROM revived WHERE progress_report IS NOT NULL
     )
-    SELECT array_agg(revived.id), array_agg(DISTINCT revived.job_type) INTO v_ids, v_job_types FROM revived;
+    SELECT
+        array_agg(revived.id), array_agg(DISTINCT revived.job_type), array_agg(ended.id) FILTER (WHERE ended.node IS NOT NULL),
+        array_agg(ended.workflow_id) FILTER (WHERE ended.node IS NOT NULL), array_agg(ended.node) FILTER (WHERE ended.node IS NOT NULL),
+        array_agg(ended.place) FILTER (WHERE ended.node IS NOT NULL), array_agg(ended.status) FILTER (WHERE ended.node IS NOT NULL)
+    INTO v_ids, v_job_types, v_members, v_workflow_ids, v_nodes, v_places, v_statuses
+    FROM revived JOIN ended ON ended.id = revived.id;
+    IF v_members IS NOT NULL THEN
+        PERFORM howdah.take_counts_back(v_members, v_workflow_ids, v_nodes, v_places, v_statuses);
+    END IF;
     v_with_steps := ARRAY(SELECT DISTINCT s.job_id FROM howdah.steps AS s WHERE s.job_id = ANY (v_ids));
     IF v_with_steps <> '{}' THEN
         UPDATE howdah.live AS j SET has_steps = true, own_write = NOT j.own_write WHERE j.id = ANY (v_with_steps);

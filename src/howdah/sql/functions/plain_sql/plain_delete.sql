@@ -14,6 +14,7 @@ BEGIN
     END IF;
     DELETE FROM howdah.events AS e WHERE e.job_id = ANY (ARRAY(SELECT g.id FROM gone AS g));
     PERFORM howdah.remove_steps(ARRAY(SELECT g.id FROM gone AS g));
+    PERFORM howdah.note_deleted(array_agg(g.id)) FROM gone AS g WHERE g.status IN ('pending', 'claimed', 'running') HAVING count(*) > 0;
     PERFORM howdah.notify_watchers(array_agg(DISTINCT gone.job_type)) FROM gone HAVING count(*) > 0;
     -- A key, or a limit, has room again.
     PERFORM howdah.notify_workers(array_agg(t.job_type)) FROM howdah.types AS t

@@ -7,6 +7,7 @@ BEGIN
     -- Not if only the parent was truncated, which is always empty.
     IF NOT EXISTS (SELECT FROM howdah.jobs) THEN
         DELETE FROM howdah.archive_counts;
+        PERFORM howdah.end_all_workflows('its jobs were removed by TRUNCATE');
         TRUNCATE howdah.events;
         DELETE FROM howdah.steps;
         DELETE FROM howdah.signal_channels AS c WHERE NOT EXISTS (SELECT FROM howdah.signals AS s WHERE s.signal = c.signal AND s.key = c.key);

@@ -76,6 +76,16 @@ BEGIN
     LOOP
         RETURN QUERY SELECT * FROM howdah.recover_cause(v_cause, p_limit, v_now, v_may_judge);
     END LOOP;
+
+    BEGIN
+        PERFORM howdah.advance_workflows(p_limit);
+    EXCEPTION
+        WHEN others THEN
+            IF howdah.is_passing(SQLSTATE) THEN
+                RAISE;
+            END IF;
+            RAISE WARNING 'a workflow could not be advanced: %', SQLERRM;
+    END;
 END
 $$;
 COMMENT ON FUNCTION howdah.recover IS

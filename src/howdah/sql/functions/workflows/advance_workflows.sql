@@ -1,0 +1,63 @@
+CREATE OR REPLACE FUNCTION howdah.advance_workflows(p_limit int DEFAULT 1000) RETURNS TABLE (done int, more boolean, maps boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '500ms'
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+DECLARE
+    v_id uuid;
+BEGIN
+    done := 0;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'workflows are advanced in a READ COMMITTED transaction' USING ERRCODE = 'JQ001';
+    END IF;
+    FOR v_id IN
+        SELECT w.id FROM howdah.workflows AS w
+        WHERE w.finished_at IS NULL AND least(w.deadline_at, w.expires_at) <= howdah.clock()
+            AND (w.error IS NULL OR w.expires_at <= howdah.clock() AND NOT w.cancel_all)
+        ORDER BY least(w.deadline_at, w.expires_at) LIMIT 100 FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM howdah.cancel_workflow(
+            v_id, CASE WHEN w.expires_at <= howdah.clock() THEN 'it is older than its maximum age' ELSE 'its deadline has passed' END,
+            p_fails => true, p_all => w.expires_at <= howdah.clock()
+        ) FROM howdah.workflows AS w WHERE w.id = v_id;
+        done := done + 1;
+    END LOOP;
+    FOR v_id IN
+        WITH RECURSIVE walk AS (
+            (SELECT d.workflow_id FROM howdah.workflow_deltas AS d ORDER BY d.workflow_id LIMIT 1)
+            UNION ALL
+            SELECT (SELECT d.workflow_id FROM howdah.workflow_deltas AS d WHERE d.workflow_id > walk.workflow_id ORDER BY d.workflow_id LIMIT 1)
+            FROM walk WHERE walk.workflow_id IS NOT NULL
+        )
+        SELECT todo.workflow_id FROM (
+            SELECT walk.workflow_id FROM walk WHERE walk.workflow_id IS NOT NULL
+            UNION
+            SELECT n.workflow_id FROM howdah.workflow_nodes AS n WHERE n.step IS NOT NULL AND n.step <> 'expand'
+        ) AS todo
+        -- Not all calls of one moment in the same order.
+        ORDER BY random()
+    LOOP
+        EXIT WHEN done >= p_limit;
+        BEGIN
+            PERFORM howdah.fold_workflow(v_id);
+            done := done + howdah.advance_workflow(v_id, p_limit - done);
+        EXCEPTION
+            WHEN lock_not_available OR deadlock_detected THEN
+                NULL;
+        END;
+    END LOOP;
+    SELECT
+        EXISTS (SELECT FROM howdah.workflow_nodes AS n WHERE n.step IS NOT NULL AND n.step <> 'expand'),
+        EXISTS (SELECT FROM howdah.workflow_nodes AS n WHERE n.step = 'expand')
+    INTO more, maps;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION howdah.advance_workflows IS
+    'Does what commits have left to do for workflows: counts ended jobs, makes waiting ones due, cancels those that are not needed, ends workflows'
+    ' whose deadline has passed. At most about p_limit jobs and edges. more: there is more to do, or another transaction does it. maps: a map waits for'
+    ' its jobs (see maps_to_expand). Any number may run at once. The sweep calls it.';
+REVOKE ALL ON FUNCTION howdah.advance_workflows FROM PUBLIC;

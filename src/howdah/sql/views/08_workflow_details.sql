@@ -1,0 +1,43 @@
+-- Redacted as live_jobs.
+CREATE OR REPLACE VIEW howdah.workflow_details AS
+SELECT
+    w.id,
+    w.name,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN w.key
+        WHEN w.key IS NOT NULL THEN '[redacted]'
+    END AS key,
+    w.status,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN w.data
+        WHEN w.data IS NOT NULL THEN '"[redacted]"'
+    END AS data,
+    w.result_node,
+    w.created_at,
+    w.started_at,
+    w.finished_at,
+    w.deadline_at,
+    w.expires_at,
+    w.cancel_requested_at,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN w.cancel_reason
+        WHEN w.cancel_reason IS NOT NULL THEN '[redacted]'
+    END AS cancel_reason,
+    w.error,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN w.meta
+        WHEN w.meta IS NOT NULL THEN '{"redacted": true}'
+    END AS meta,
+    c.remaining,
+    c.completed,
+    c.failed,
+    c.cancelled
+FROM howdah.workflows AS w
+-- At most 16 rows, however many jobs there are.
+CROSS JOIN LATERAL (
+    SELECT
+        coalesce(sum(s.remaining), 0) AS remaining, coalesce(sum(s.completed), 0) AS completed, coalesce(sum(s.failed), 0) AS failed,
+        coalesce(sum(s.cancelled), 0) AS cancelled
+    FROM howdah.workflow_counts AS s WHERE s.workflow_id = w.id AND s.node = 0
+) AS c;
+COMMENT ON VIEW howdah.workflow_details IS 'Every workflow, and how many of its jobs have not ended, and how the others have.';

@@ -1,0 +1,111 @@
+"""Workflows made with SQL, and workers that are a few calls."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tests.conftest import Db
+
+Ran = dict[str, Any]
+
+
+def workflow(
+    db: Db,
+    nodes: Mapping[str, int],
+    edges: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    *,
+    whens: Mapping[str, str] = MappingProxyType({}),
+    name: str = "w",
+    options: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> uuid.UUID:
+    """A workflow with nodes of so many jobs, each a type of its own; ``edges`` has the parents of each child."""
+    numbers = {node: place for place, node in enumerate(nodes, 1)}
+    pairs = [(numbers[parent], numbers[child]) for child, parents in edges.items() for parent in parents]
+    with db.transaction():
+        arguments = "".join(f", p_{key} => %({key})s" for key in given)
+        (row,) = db.execute(f"SELECT id FROM enqueue_workflow(%(name)s{arguments})", {"name": name, **given}).fetchall()
+        db.execute(
+            "SELECT add_nodes(%s, %s, %s, %s, %s::text[], %s, p_options => %s, p_parents => %s, p_children => %s)",
+            (
+                row["id"],
+                list(numbers.values()),
+                list(nodes),
+                list(nodes),
+                ["job" if jobs == 1 else "group" for jobs in nodes.values()],
+                [whens.get(node, "success") for node in nodes],
+                None if options is None else [Jsonb(options)] * len(nodes),
+                [parent for parent, _ in pairs],
+                [child for _, child in pairs],
+            ),
+        )
+        for node, jobs in nodes.items():
+            db.execute(
+                "SELECT add_node_jobs(%s, %s, %s, %s::jsonb[])",
+                (row["id"], [numbers[node]] * jobs, list(range(jobs)), [json.dumps({"place": n}) for n in range(jobs)]),
+            )
+        db.execute("SELECT start_workflow(%s)", (row["id"],))
+    return uuid.UUID(str(row["id"]))
+
+
+def claim(db: Db, *types: str, most: int = 1000) -> Ran:
+    """Claim and start what is due, as one batch."""
+    rows = db.execute("SELECT id, token, place FROM claim('w', %s, %s, %s)", (list(types), most, most)).fetchall()
+    return {"ids": [row["id"] for row in rows], "tokens": [row["token"] for row in rows]}
+
+
+def complete(db: Db, held: Ran) -> int:
+    return len(db.execute("SELECT complete(%(ids)s, %(tokens)s)", held).fetchall())
+
+
+def fail(db: Db, held: Ran) -> None:
+    ends = {**held, "errors": ["boom"] * len(held["ids"]), "last": [True] * len(held["ids"])}
+    db.execute("SELECT fail(%(ids)s, %(tokens)s, %(errors)s, p_give_ups => %(last)s)", ends)
+
+
+def run(db: Db, *types: str) -> int:
+    return complete(db, claim(db, *types))
+
+
+def states(db: Db, workflow_id: uuid.UUID) -> dict[str, str]:
+    rows = db.execute("SELECT name, status FROM node_details WHERE workflow_id = %s", (workflow_id,)).fetchall()
+    return {row["name"]: row["status"] for row in rows}
+
+
+def status(db: Db, workflow_id: uuid.UUID) -> str:
+    (row,) = db.execute("SELECT status FROM workflow_details WHERE id = %s", (workflow_id,)).fetchall()
+    return str(row["status"])
+
+
+def counts(db: Db, workflow_id: uuid.UUID) -> tuple[int, ...]:
+    """Of the whole: how many jobs have not ended, have completed, have failed and were cancelled."""
+    (row,) = db.execute(
+        "SELECT remaining, completed, failed, cancelled FROM workflow_details WHERE id = %s", (workflow_id,)
+    ).fetchall()
+    return tuple(int(count) for count in row.values())
+
+
+def true_counts(db: Db, workflow_id: uuid.UUID) -> tuple[int, ...]:
+    """The same, counted from the jobs."""
+    (row,) = db.execute(
+        "SELECT count(*) FILTER (WHERE status IN ('pending', 'claimed', 'running')) AS remaining,"
+        " count(*) FILTER (WHERE status = 'completed') AS completed, count(*) FILTER (WHERE status = 'failed') AS failed,"
+        " count(*) FILTER (WHERE status = 'cancelled') AS cancelled FROM job_details WHERE workflow_id = %s AND node IS NOT NULL",
+        (workflow_id,),
+    ).fetchall()
+    return tuple(int(count) for count in row.values())
+
+
+def advance(db: Db) -> None:
+    """Do all that was left to workers."""
+    for _ in range(1000):
+        (row,) = db.execute("SELECT * FROM advance_workflows()").fetchall()
+        if not row["more"] and not row["done"]:
+            return
+    raise AssertionError("it does not come to an end")
