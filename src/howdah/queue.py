@@ -548,9 +548,9 @@ class JobQueue:
     def dsn(self) -> str:
         """Where the database is, for connections of your own (``psycopg.connect(queue.dsn)``).
 
-        Starts the embedded server if that is it; it runs for as long as this process does.
+        Starts the embedded server if that is it, and installs the schema in it; it runs for as long as this process does.
         """
-        return self._database.dsn()
+        return self._database.dsn_for_others()
 
     # Its end
 

@@ -54,6 +54,8 @@ def test_what_is_right_passes(session: Session, good: Block) -> None:
         block("console", "$ howdah show nonsense > answer\n$ echo $?\n1"),
         block("console", "$ make tea"),
         block("console", "$ pip install 'howdah[tea]'"),
+        block("console", "$ pip install 'howdah[top,tea]' pytest"),
+        block("console", "$ pip install tea"),
         block("console", "$ rm -r somewhere"),
     ],
     ids=lambda block: f"{block.language}: {block.text}",
