@@ -256,6 +256,28 @@ def stored_options(task: framework.Task) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def stored_arguments(
+    task: framework.Task, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call as JSON. Raises Django's error, with the name of the argument."""
+    try:
+        return framework.normalize_json(list(args)), framework.normalize_json(kwargs)
+    except (TypeError, ValueError) as error:
+        parameters = [*inspect.signature(task.func).parameters][1 if task.takes_context else 0 :]
+        named = [*zip((*parameters, *range(len(parameters) + 1, len(args) + 1)), args, strict=False), *kwargs.items()]
+        culprit = next((name for name, value in named if not _is_json(value)), None)
+        where = "" if culprit is None else f": the argument {culprit!r}"
+        raise type(error)(f"{task.module_path}{where}: {error}. Pass what JSON has, such as an id") from error
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        framework.normalize_json(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def enqueue_options(task: framework.Task) -> dict[str, Any]:
     """All that do not depend on the arguments."""
     if not isinstance(task, HowdahTask):
