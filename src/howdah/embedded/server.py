@@ -84,6 +84,7 @@ class _Membership:
 
 _memberships: Final[dict[tuple[Path, int], _Membership]] = {}
 _announced: Final[set[tuple[Path, int]]] = set()
+_silence: Final = threading.Event()
 _joining: Final = threading.RLock()
 
 if sys.platform != "win32":
@@ -169,10 +170,15 @@ def _dsn(place: Place) -> str:
     return f"postgresql://postgres@/postgres?host={host}{peer}"
 
 
+def keep_quiet() -> None:
+    """This process does not say where the server is: another one of the same command does."""
+    _silence.set()
+
+
 def _announce(membership: _Membership) -> None:
     server, place = membership.server, membership.place
     key = (server.home, os.getpid())
-    if key in _announced:
+    if key in _announced or _silence.is_set():
         return
     _announced.add(key)
     why = f" ({place.why_elsewhere})" if place.why_elsewhere else ""

@@ -106,9 +106,8 @@ def _note(job: Job) -> Text:
 
 
 def _task(job: Job) -> str:
-    """The task of Django that a job runs: its type is only the queue of the task. Jobs of schedules have it in their data."""
-    data = job.data if isinstance(job.data, dict) and job.data.keys() == {"task", "args", "kwargs"} else {}
-    found = (job.meta if isinstance(job.meta, dict) else {}).get("task") or data.get("task")
+    """The task of Django that a job runs: its type is only the queue of the task."""
+    found = job.meta.get("task") if isinstance(job.meta, dict) else None
     return found if isinstance(found, str) else ""
 
 
