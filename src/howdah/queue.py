@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, 
 
 from howdah.checks import options
 from howdah.checks.context import Context, KnownType
-from howdah.checks.options import JobOrId, Seconds
+from howdah.checks.options import JobOrId, Seconds, unknown
 from howdah.config import configured_schema
 from howdah.db import migrate
 from howdah.db.database import Database
 from howdah.db.migrate import Difference, Migration
 from howdah.db.plan import LoopWaker, ThreadWaker
 from howdah.db.statements import check_schema_name
-from howdah.errors import InvalidOption
+from howdah.errors import InvalidArguments, InvalidOption
 from howdah.handlers import middleware as middlewares
-from howdah.handlers.handler import AnyHandler, Handler
+from howdah.handlers.handler import MEANT, AnyHandler, Handler
+from howdah.handlers.handler import OPTIONS as HANDLER_OPTIONS
 from howdah.handlers.middleware import AnyMiddleware, M
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
@@ -359,7 +360,10 @@ class JobQueue:
         if function is None:
             return functools.partial(self.job, **options)
         if isinstance(function, Handler):
-            raise InvalidOption(f"{function.name!r} is a handler already")
+            hint = ": write @queue.periodic above @queue.job" if self._has_schedule_of(function) else ""
+            raise InvalidOption(f"{function.name!r} is a handler already{hint}")
+        if problem := unknown(options, HANDLER_OPTIONS, "@queue.job", MEANT):
+            raise InvalidOption(problem)
         handler: AnyHandler = Handler(self, function, **options)
         if handler.name in self.handlers:
             raise InvalidOption(f"there are two handlers for {handler.name!r}: give one of them another name=")
@@ -400,6 +404,10 @@ class JobQueue:
             schedule = name or handler.name
             if any(declared["name"] == schedule for declared in self._periodic):
                 raise InvalidOption(f"there are two schedules {schedule!r} in the code: give one of them another name=")
+            try:
+                handler.arguments.check(handler.arguments.encode(arguments))
+            except InvalidArguments as error:
+                raise InvalidArguments(f"the schedule {schedule!r}: {error}", field=error.field) from None
             self._periodic.append(
                 {
                     "name": schedule,
@@ -412,6 +420,9 @@ class JobQueue:
             return handler
 
         return decorate
+
+    def _has_schedule_of(self, handler: AnyHandler) -> bool:
+        return any(declared["handler"] is handler for declared in self._periodic)
 
     def middleware(self, function: M) -> M:
         """Registers a function ``(job, call_next)`` that wraps handlers, the first one outermost.
@@ -440,7 +451,10 @@ class JobQueue:
         """
         # Imported here: a process that only enqueues does not need to load all of it.
         from howdah.worker import Worker, WorkerOptions
+        from howdah.worker.options import WorkerSettings
 
+        if problem := unknown(options, WorkerSettings.__annotations__, "a worker"):
+            raise InvalidOption(problem)
         for module in self.modules:
             importlib.import_module(module)
         return Worker(
@@ -556,9 +570,9 @@ class JobQueue:
     def dsn(self) -> str:
         """Where the database is, for connections of your own (``psycopg.connect(queue.dsn)``).
 
-        Starts the embedded server if that is it; it runs for as long as this process does.
+        Starts the embedded server if that is it, and installs the schema in it; it runs for as long as this process does.
         """
-        return self._database.dsn()
+        return self._database.dsn_for_others()
 
     # Its end
 

@@ -27,6 +27,10 @@ def test_it_sets_shows_and_resets_limits(dsn: str, queue: JobQueue) -> None:
         ("mail", "acme", None, False, 5, 2),
         (None, None, "smtp", False, 50, None),
     }
+    queue.enqueue_many("mail", [{}] * 2, per="acme")
+    queue.claim(["mail"], 2)
+    assert {each.flow_key: each.running for each in queue.limits() if each.job_type} == {None: 2, "acme": 2}
+    assert {each.running for each in queue.limits() if each.each_key} == {2}
     shown = json.loads(howdah("limit", "--group", "smtp", "--json", dsn=dsn).out)
     assert [each["max_running"] for each in shown] == [50]
     howdah("limit", "mail", "none", dsn=dsn)

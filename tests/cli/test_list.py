@@ -172,3 +172,13 @@ def test_a_wrong_filter_exits_with_2(dsn: str, argv: list[str]) -> None:
     outcome = howdah("list", *argv, dsn=dsn)
     assert outcome.code == 2
     assert "Traceback" not in outcome.err
+
+
+def test_a_task_of_django_is_named(dsn: str, queue: JobQueue) -> None:
+    failed_job(queue, "mail", ValueError("no such customer"), meta={"task": "shop.tasks.notify"})
+    queue.enqueue("mail", {"args": [], "kwargs": {}}, meta={"task": "shop.tasks.confirm"})
+    queue.enqueue("mail", {"task": "shop.tasks.export", "args": [], "kwargs": {}})
+    for columns in ("80", "200"):
+        out = howdah("list", dsn=dsn, COLUMNS=columns).out
+        for expected in ("shop.tasks.confirm\n", "shop.tasks.export\n", "shop.tasks.notify: ValueError: no such"):
+            assert expected in re.sub(" +\n", "\n", out)

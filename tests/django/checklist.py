@@ -12,6 +12,7 @@ import logging
 import pickle
 from datetime import datetime, timedelta
 from typing import Any
+from unittest import mock
 
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Permission, User
@@ -25,6 +26,7 @@ import django
 from howdah import JobCancelled, Rate, Unique
 from howdah.django import HowdahBackend, HowdahTask, TaskContext, periodic, registry
 from howdah.django import task as our_task
+from howdah.django.checks import check_schema
 from howdah.django.framework import (
     IS_BACKPORT,
     InvalidTask,
@@ -112,8 +114,23 @@ class Definitions(TestCase):
         ):
             with self.assertRaises(refused):
                 wrong()  # type: ignore[no-untyped-call]
-        with self.assertRaisesRegex(TypeError, "prioritty.*timeout"):
+        with self.assertRaisesRegex(TypeError, "prioritty.*Did you mean priority.*timeout"):
             tasks.add.using(prioritty=3)
+        with self.assertRaisesRegex(InvalidOption, "retries: not an option of @task. Did you mean max_attempts"):
+            our_task(add, retries=3)
+        with self.assertRaisesRegex(InvalidTask, "how often is max_attempts=3"):
+            our_task(add, retry=3)  # type: ignore[arg-type]
+
+    def test_an_argument_that_json_does_not_have_is_named(self) -> None:
+        for name, enqueue in {
+            "first": lambda: tasks.add.enqueue(object()),
+            "second": lambda: tasks.add.enqueue(1, second=object()),
+            3: lambda: tasks.add.enqueue(1, 2, object()),
+        }.items():
+            with self.assertRaisesRegex(TypeError, f"tests.django.app.tasks.add: the argument {name!r}: "):
+                enqueue()  # type: ignore[no-untyped-call]
+        with self.assertRaisesRegex(TypeError, "the argument 'first'"):
+            tasks.add.enqueue_many([{"first": 1}, {"first": object()}])
 
     def test_call_and_acall_run_the_function_here(self) -> None:
         self.assertEqual(tasks.add.call(1, second=2), 3)
@@ -440,6 +457,10 @@ class Schedules(TestCase):
         ):
             with self.assertRaises(InvalidOption):
                 wrong()(tasks.add)
+        with self.assertRaisesRegex(
+            InvalidOption, "schedule 'tests.django.app.tasks.add': missing a required argument"
+        ):
+            periodic("@daily", second=2)(tasks.add)
 
 
 class Transactions(TransactionTestCase):
@@ -639,6 +660,15 @@ class Project(TestCase):
                 found = [*task_backends["default"].check(), *checks.check_app()]
                 self.assertIn(expected, [each.id for each in found], changes)
                 self.assertTrue(all(each.hint for each in found))
+
+    def test_a_schema_that_is_missing_has_one_remedy_and_migrate_does_not_warn_of_it(self) -> None:
+        missing = {"default": {"BACKEND": "howdah.django.HowdahBackend", "OPTIONS": {"schema": "missing"}}}
+        with override_settings(TASKS=missing):
+            (found,) = check_schema(["default"])
+            self.assertEqual((found.id, found.hint), ("howdah.W003", "Run: manage.py migrate"))
+            self.assertNotIn("Run", found.msg)
+            with mock.patch("sys.argv", ["manage.py", "migrate"]):
+                self.assertEqual(check_schema(["default"]), [])
 
     def test_options_of_queues_are_those_of_their_jobs(self) -> None:
         handlers = default_task_backend.queue.handlers

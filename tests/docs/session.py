@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -262,24 +262,29 @@ def _is_for_the_shell(command: str, folder: Path) -> bool:
     )
 
 
+def _can_be_installed(package: str, pyproject: Mapping[str, Any]) -> bool:
+    """Howdah with extras that it has, or a package that the tests have."""
+    if howdah := re.fullmatch(r"howdah(?:\[([\w,]+)\])?", package):
+        return set((howdah[1] or "").split(",")) <= {"", *pyproject["project"]["optional-dependencies"]}
+    groups = pyproject["dependency-groups"]
+    return package in {str(each).partition(">")[0] for name in ("test", "dev") for each in groups[name]}
+
+
 def _is_there(command: str) -> bool:
     """Whether what a command names exists: such commands take long, or change the machine."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
     match command.split():
         case ["export", setting]:
             return setting.partition("=")[0] in ("HOWDAH_DSN", "DATABASE_URL", "PGOPTIONS")
         case ["mkdir" | "cd", _] | ["python3", "-m", "venv", ".venv"] | [".", ".venv/bin/activate"]:
             return True
-        case ["pip", "install", "pytest"]:
-            return True
         case ["make", *words]:
             return all(word in targets for word in words if "=" not in word)
         case [setting, "make", target, "JOBS=0"]:
             return setting.startswith("HOWDAH_TEST_DSN=") and target in targets
-        case ["pip", "install", package]:
-            extra = re.fullmatch(r"'?howdah(?:\[(\w+)\])?'?", package)
-            return extra is not None and (extra[1] is None or extra[1] in project["optional-dependencies"])
+        case ["pip", "install", *packages]:
+            return all(_can_be_installed(package.strip("'"), pyproject) for package in packages)
         case ["python", script] | [".venv/bin/python", script]:
             return (ROOT / script).is_file()
         case ["ruby", script]:

@@ -31,7 +31,7 @@ def block(language: str, text: str, output: str | None = None) -> Block:
         ),
         block("sql", "SELECT 'a' AS id \\gset\nSELECT :'id' AS again;", "again\n---\na\n(1 row)"),
         block("sql", "SELECT 1 / 0;", "ERROR: division by zero"),
-        block("console", "$ howdah pause report\nreport is paused"),
+        block("console", "$ howdah resume report\nreport was not paused"),
         block("console", "$ howdah show nonsense > answer\n$ echo $?\n2"),
         block("console", "$ make demo"),
         # The last part of a worker's name may look like so many days.
@@ -54,6 +54,8 @@ def test_what_is_right_passes(session: Session, good: Block) -> None:
         block("console", "$ howdah show nonsense > answer\n$ echo $?\n1"),
         block("console", "$ make tea"),
         block("console", "$ pip install 'howdah[tea]'"),
+        block("console", "$ pip install 'howdah[top,tea]' pytest"),
+        block("console", "$ pip install tea"),
         block("console", "$ rm -r somewhere"),
     ],
     ids=lambda block: f"{block.language}: {block.text}",

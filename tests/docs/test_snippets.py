@@ -6,11 +6,12 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.docs.pages import PAGES, ROOT, RUNNABLE, Block, blocks_of, name_of, runner_of, wants_empty_database
 from tests.docs.session import Session
@@ -22,6 +23,7 @@ def test_every_block_of_a_page_runs_in_order(
 ) -> None:
     empty = wants_empty_database(page)
     with _empty_database(dsn) if empty else contextlib.nullcontext(dsn) as page_dsn:
+        page_dsn = _as_url(page_dsn)
         monkeypatch.setenv("HOWDAH_DSN", page_dsn)
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
@@ -33,6 +35,13 @@ def test_every_block_of_a_page_runs_in_order(
             session.close()
             _forget_modules_of(tmp_path)
             _drop_tables_of_users(page_dsn)
+
+
+def _as_url(dsn: str) -> str:
+    """As the embedded server gives it: only libpq reads the other form."""
+    parts = conninfo_to_dict(dsn)
+    user, database = parts.pop("user", ""), parts.pop("dbname", "")
+    return dsn if "://" in dsn else f"postgresql://{user}@/{database}?{urlencode(parts)}"
 
 
 def _forget_modules_of(folder: Path) -> None:

@@ -47,7 +47,7 @@ class Opaque:
         ({"a": b"bytes"}, "data.a is a bytes"),
         ({"a": {1, 2}}, "data.a is a set"),
         ({"at": datetime(2026, 1, 1, tzinfo=timezone.utc)}, "data.at is a datetime"),
-        ([{"a": Opaque()}], "data[0].a is a Opaque"),
+        ([{"a": Opaque()}], "data[0].a is an Opaque"),
         ({"a": {(1, 2): 3}}, "data.a has a key of type tuple"),
         (nested(1_000), "nested more than 200 levels deep"),
         (nested(100_000), "nested more than 200 levels deep"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 from collections.abc import Iterator
 
@@ -10,9 +11,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from howdah import JobQueue
+from howdah import DatabaseUnavailable, JobQueue
 from howdah.db.database import Database, SyncConnection
+from howdah.worker import first_contact
 from tests.conftest import Db
+from tests.security.working import work
 from tests.worker.in_process import happened, run, until, working
 
 NAME = "stops while it begins"
@@ -45,6 +48,44 @@ def test_one_that_cannot_register_leaves_no_connection(dsn: str, beginner: JobQu
     gc.collect()
     beginner.close()
     run(until(lambda: connections(db) == 0))
+
+
+def test_a_server_that_is_not_there_yet_is_waited_for_and_named_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(first_contact, "REMINDER", 0.2)
+
+    async def main() -> None:
+        async with working(_nowhere()):
+            await until(lambda: len(_told(caplog, "still_waiting")) > 1)
+
+    run(main())
+    assert len(_told(caplog, "database_lost")) == 1
+    assert all("Connection refused" in line for line in _told(caplog, "still_waiting"))
+    assert not [record for record in caplog.records if record.levelno > logging.WARNING or "\n" in record.getMessage()]
+
+
+def test_a_worker_that_drains_gives_up_on_a_server_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_contact, "DRAIN_PATIENCE", 0.2)
+    with pytest.raises(DatabaseUnavailable, match="Connection refused; given up after"):
+        run(_nowhere().run_worker(drain=True))
+
+
+def test_a_database_that_does_not_exist_is_not_waited_for(dsn: str) -> None:
+    outcome = work("tests.security.canary:queue", make_conninfo(dsn, dbname="nosuch"))
+    assert outcome.code == 4
+    assert 'database "nosuch" does not exist' in outcome.err
+    assert outcome.err.strip().endswith("Create it, or correct its name in the DSN")
+
+
+def _nowhere() -> JobQueue:
+    queue = JobQueue("postgresql://nobody@localhost:1/nowhere")
+    queue.job(name="nothing")(lambda job: None)
+    return queue
+
+
+def _told(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if getattr(record, "event", None) == event]
 
 
 def test_a_connection_that_is_made_too_late_is_closed(

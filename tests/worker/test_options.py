@@ -96,9 +96,9 @@ def test_what_makes_no_sense_is_refused(served: JobQueue, chosen: dict[str, Any]
 
 
 def test_an_option_that_does_not_exist_is_refused(served: JobQueue) -> None:
-    with pytest.raises(TypeError, match="concurency"):
+    with pytest.raises(InvalidOption, match="concurency"):
         served.worker(concurency=5)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="prority"):
+    with pytest.raises(InvalidOption, match="prority"):
         served.job(prority=5)(lambda: None)  # type: ignore[call-overload]
 
 

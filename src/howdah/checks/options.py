@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias, cast, get_args
 
@@ -36,6 +37,23 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001
         return f"a {type(value).__name__} that cannot be printed"
     return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def unknown(
+    given: Iterable[str], known: Collection[str], whose: str, meant: Mapping[str, str] | None = None
+) -> str | None:
+    """What is wrong with the names of options, for an error. meant: the option that users of other queues mean by a name."""
+    wrong = sorted(set(given) - set(known))
+    if not wrong:
+        return None
+    near = {(meant or {}).get(name) or nearest(name, known) for name in wrong} - {""}
+    hint = f". Did you mean {', '.join(sorted(near))}?" if near else ""
+    return f"{', '.join(wrong)}: not an option of {whose}{hint} ({', '.join(sorted(known))})"
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The one that was probably meant, or nothing."""
+    return next(iter(difflib.get_close_matches(str(name), list(known), 1)), "")
 
 
 def job_type(value: object) -> str:

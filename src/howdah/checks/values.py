@@ -147,7 +147,7 @@ def _converted(value: Any, path: str, default: Callable[[Any], Any]) -> Any:
         return default(value)
     except Exception as error:
         raise InvalidPayload(
-            f"{path} is a {type(value).__name__}, which is not JSON, and json_default raised {type(error).__name__}"
+            f"{path} is {_kind(value)}, which is not JSON, and json_default raised {type(error).__name__}"
         ) from error
 
 
@@ -162,7 +162,7 @@ def _check_scalar(value: Any, path: str) -> None:
             raise InvalidPayload(f"{path} is a number of more than {MAX_DIGITS:,} digits")
     elif value is not None:
         raise InvalidPayload(
-            f"{path} is a {type(value).__name__}, which is not JSON: pass a str, number, bool, None, list or dict, or set"
+            f"{path} is {_kind(value)}, which is not JSON: pass a str, number, bool, None, list or dict, or set"
             " JobQueue(json_default=…)"
         )
 
@@ -239,3 +239,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float.__float__(value)
     raise Refused(f"a {type(value).__name__} cannot be stored as JSON")
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import pkgutil
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NoReturn
 
 from howdah import __about__
+from howdah.checks.options import nearest
 from howdah.cli.command import Command, HelpFormatter
 from howdah.cli.render.terminal_escape import presentable
 
@@ -81,7 +83,26 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: {presentable(message)}\nTry: {self.prog} --help\n")
+        meant = self._meant(message)
+        hint = f"Did you mean {meant}? " if meant else ""
+        self.exit(2, f"{self.prog}: {presentable(message)}\n{hint}Try: {self.prog} --help\n")
+
+    def _meant(self, message: str) -> str:
+        """The command, the option or the value that is nearest to the one that is wrong, or nothing."""
+        if unknown := re.search(r"unrecognized arguments: (?:.* )?(--[\w-]+)", message):
+            return nearest(unknown[1], _option_names(self))
+        if wrong := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
+            return nearest(wrong[1], re.findall(r"[\w-]+", wrong[2]))
+        return ""
+
+
+def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Of a parser, and of its commands and actions."""
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _option_names(below)
 
 
 def all_commands() -> list[Command]:

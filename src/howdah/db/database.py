@@ -28,8 +28,8 @@ from howdah.db.gathering import LoopGathering, ThreadGathering
 from howdah.db.plan import Plan, read, until_emitted
 from howdah.db.prepared import AsyncPoolConnection, PoolConnection
 from howdah.db.session import AsyncSession, SyncSession, heed_cancellation
-from howdah.embedded.server import join
-from howdah.errors import QueueClosed, SchemaError
+from howdah.embedded.server import has_joined, join, remark
+from howdah.errors import DatabaseUnavailable, QueueClosed, SchemaError
 
 R = TypeVar("R")
 
@@ -75,9 +75,19 @@ class Database:
 
     def look_after_embedded(self) -> None:
         """Installs or upgrades the schema of the embedded server, which no administrator migrates."""
-        if self.configured is None:
-            with suppress(SchemaError):
+        if self.configured is None and self._ready_dsn is None:
+            with suppress(SchemaError, DatabaseUnavailable, QueueClosed):
                 self._ready()
+
+    def look_after_callers(self) -> None:
+        """Before a verb on the caller's connection, which may be one to the embedded server. It is not started for that."""
+        if self.configured is None and self._ready_dsn is None and has_joined():
+            self.look_after_embedded()
+
+    async def alook_after_callers(self) -> None:
+        """``look_after_callers``, awaiting."""
+        if self.configured is None and self._ready_dsn is None and has_joined():
+            await asyncio.to_thread(self.look_after_embedded)
 
     # Plans
 
@@ -130,6 +140,14 @@ class Database:
     def dsn(self) -> str:
         """Where the database is. Starts the embedded server if that is it."""
         return self.configured or join().dsn
+
+    def dsn_for_others(self) -> str:
+        """For connections of the caller's own, with any driver. The embedded server has its schema then."""
+        if self.configured is not None:
+            return self.configured
+        server = join()
+        self.look_after_embedded()
+        return server.portable_dsn
 
     def connect(self, dsn: str) -> SyncConnection:
         try:
@@ -279,13 +297,18 @@ class Database:
             if self._ready_dsn is None:
                 dsn = self.dsn()
                 with self.connect(dsn) as conn:
-                    # No administrator migrates an embedded server. But a schema that was named may be misspelt.
-                    if self.configured is None and self.schema == DEFAULT_SCHEMA:
-                        self.run(migrate.migrate(self.schema), conn)
+                    if self.configured is None:
+                        self._migrate_embedded(conn)
                     self.run(migrate.check_version(self.schema), conn)
                     self._prepares = self.reaches_its_backend(conn)
                 self._ready_dsn = dsn
             return self._ready_dsn
+
+    def _migrate_embedded(self, conn: SyncConnection) -> None:
+        """No administrator migrates an embedded server. A schema that was named may be misspelt, so its installation is told."""
+        migration = self.run(migrate.migrate(self.schema), conn)
+        if not migration.before and self.schema != DEFAULT_SCHEMA:
+            remark(f"howdah: installed the schema {self.schema} in the embedded PostgreSQL")
 
     def reaches_its_backend(self, conn: SyncConnection) -> bool:
         """Whether there is no pooler in between: a pooler may send each transaction to another backend, where nothing is

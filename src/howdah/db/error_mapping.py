@@ -40,6 +40,7 @@ _REFUSAL = re.compile(
     r"|permission denied for database"
     r")|no password supplied"
 )
+_NO_DATABASE = re.compile(r'FATAL: +(database ".*" does not exist|no such database)')
 
 
 def is_outage(error: psycopg.Error) -> bool:
@@ -81,7 +82,9 @@ def mapped(error: psycopg.Error, schema: str) -> Exception:
             " or what the server allows (pg_hba.conf, GRANT CONNECT)"
         )
     if is_outage(error):
-        return DatabaseUnavailable(f"the database {_trouble(state, message)}: {message.strip()}")
+        ours = DatabaseUnavailable(f"the database {_trouble(state, message)}: {message.strip()}")
+        hint = ". Create it, or correct its name in the DSN" if has_no_database(ours) else ""
+        return DatabaseUnavailable(f"{ours}{hint}")
     if state in _NO_SUCH_CHARACTER:
         return InvalidInput(
             f"the encoding of this database cannot store it ({message}). Leave these characters out, or move the queue to a"
@@ -110,8 +113,17 @@ def queue_full(error: psycopg.Error, *, hint: str | None = None, enqueued: int =
 
 def _is_refusal(message: str) -> bool:
     """Whether every server that was tried refused the login."""
+    return _is_in_all(message, _REFUSAL)
+
+
+def has_no_database(error: BaseException) -> bool:
+    """Whether every server that was tried has no database of this name."""
+    return isinstance(error, DatabaseUnavailable) and _is_in_all(str(error), _NO_DATABASE)
+
+
+def _is_in_all(message: str, pattern: re.Pattern[str]) -> bool:
     tried = message.split("\n- host: ")[1:] or [message]
-    return all(map(_REFUSAL.search, tried))
+    return all(map(pattern.search, tried))
 
 
 def _trouble(state: str, message: str) -> str:

@@ -42,6 +42,11 @@ class Locked(DatabaseUnavailable):
         )
 
 
+def first_line(error: BaseException) -> str:
+    """The others are libpq's advice for a terminal."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 def is_cut_short(error: BaseException) -> bool:
     """Whether the server cancelled a statement. A smaller one may finish in time."""
     return isinstance(error, psycopg.Error) and error.sqlstate in _CUT_SHORT
@@ -68,9 +73,7 @@ class Outage:
             return
         if self._since is None:
             self._since = self._failed_at
-            # Only the first line: the others are libpq's advice for a terminal.
-            what = next(iter(str(error).splitlines()), type(error).__name__)
-            self._log.warning("%s; trying again until it is back", what, extra={"event": "database_lost"})
+            self._log.warning("%s; trying again until it is back", first_line(error), extra={"event": "database_lost"})
 
     def ended(self) -> bool:
         """Called after a success. Whether the outage is over."""

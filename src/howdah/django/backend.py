@@ -25,11 +25,10 @@ from howdah.django.framework import (
     Task,
     TaskResult,
     TaskResultDoesNotExist,
-    normalize_json,
     task_enqueued,
 )
 from howdah.django.results import PRIORITY, task_of, task_result
-from howdah.django.task import HowdahTask, Keys, check_options, enqueue_options, stored_options
+from howdah.django.task import HowdahTask, Keys, check_options, enqueue_options, stored_arguments, stored_options
 from howdah.errors import InvalidInput, InvalidOption, JobNotFound
 from howdah.model.job import Job
 from howdah.model.results import EnqueuedCount
@@ -96,7 +95,7 @@ class HowdahBackend(BaseTaskBackend):
     def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
         """Adds a job, in the transaction of the ORM on the backend's database."""
         self.validate_task(task)
-        args, kwargs, keys = normalize_json(list(args)), normalize_json(kwargs), Keys(task)
+        args, kwargs, keys = *stored_arguments(task, args, kwargs), Keys(task)
         job = self.queue.enqueue(
             task.queue_name,
             {"args": args, "kwargs": kwargs},
@@ -123,7 +122,7 @@ class HowdahBackend(BaseTaskBackend):
         keys = Keys(task)
         return self.queue.enqueue_many(
             task.queue_name,
-            ({"args": [], "kwargs": normalize_json(item)} for item in items),
+            ({"args": [], "kwargs": stored_arguments(task, (), item)[1]} for item in items),
             key=(lambda item: keys.key((), item["kwargs"]) or "") if keys.has_key else None,
             per=(lambda item: keys.flow_key((), item["kwargs"])) if keys.has_flow_key else None,
             chunk_size=chunk_size,

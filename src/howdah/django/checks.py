@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from django.db import connections, router
 
 from howdah.db import migrate
 from howdah.django.framework import IS_BACKPORT, task_backends
-from howdah.errors import HowdahError, InvalidInput
+from howdah.errors import HowdahError, InvalidInput, SchemaMissing, SchemaOutdated
 
 if TYPE_CHECKING:
     from howdah.django.backend import HowdahBackend
@@ -79,13 +80,19 @@ def check_app(app_configs: Sequence[Any] | None = None, **kwargs: Any) -> list[C
 def check_schema(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:  # noqa: ARG001
     """With ``manage.py check --database``, and before ``migrate``: whether the schema fits this Howdah."""
     found: list[CheckMessage] = []
+    if sys.argv[1:2] == ["migrate"]:
+        return found  # which is the remedy
     for backend in backends(databases or ()):
         try:
             queue = backend.queue
             with queue._database.connect(queue.dsn) as conn:
                 queue._database.run(migrate.check_version(queue.schema), conn)
         except HowdahError as error:
-            found.append(messages.Warning(f"{error}.", hint="Run: manage.py migrate", id="howdah.W003"))
+            what, _, remedy = str(error).partition(" Run: ")
+            if isinstance(error, SchemaMissing | SchemaOutdated):
+                remedy = "manage.py migrate"
+            hint = f"Run: {remedy}" if remedy else None
+            found.append(messages.Warning(what, hint=hint, id="howdah.W003"))
     return found
 
 

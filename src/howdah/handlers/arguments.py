@@ -362,7 +362,14 @@ class Arguments:
         wrong = [_counted("unknown", unknown) + self._meant(unknown)] if unknown else []
         wrong += [_counted("missing", missing)] if missing else []
         takes = f"takes {_quoted(self.names)}" if self.names else "takes no arguments"
-        return InvalidArguments(f"{self._handler}: {', '.join(wrong)}; it {takes}", field=(unknown or missing)[0])
+        hint = self._unannotated_job(missing)
+        return InvalidArguments(f"{self._handler}: {', '.join(wrong)}; it {takes}{hint}", field=(unknown or missing)[0])
+
+    def _unannotated_job(self, missing: list[str]) -> str:
+        """A parameter may be called job and be data. The worker knows by the annotation that it is to pass the job."""
+        if "job" not in missing or "job" in self._types or self.job_parameter is not None:
+            return ""
+        return ". If it is to get the job itself, annotate it: job: Job"
 
     def _accepts(self, name: str) -> bool:
         if self._takes_any_name:

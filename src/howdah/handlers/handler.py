@@ -12,12 +12,12 @@ import inspect
 import logging
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, Unpack, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
 from howdah.checks import options
-from howdah.checks.options import Seconds
+from howdah.checks.options import Seconds, unknown
 from howdah.checks.values import stored_mapping
 from howdah.errors import InvalidOption
 from howdah.handlers.arguments import Arguments, Result
@@ -38,6 +38,15 @@ C = ParamSpec("C", default=...)
 T = TypeVar("T")
 
 Kind: TypeAlias = Literal["async", "thread", "process"]
+
+MEANT: Final = {
+    **dict.fromkeys(("retries", "max_retries"), "max_attempts (how often) or retry (when)"),
+    **dict.fromkeys(("attempts", "tries", "max_tries"), "max_attempts"),
+    **dict.fromkeys(("time_limit", "soft_time_limit", "job_timeout"), "timeout"),
+    **dict.fromkeys(("countdown", "eta", "run_after", "schedule_in"), "delay or run_at of enqueue"),
+    **dict.fromkeys(("cron", "every", "schedule"), "@queue.periodic"),
+}
+"""What users of other queues mean by a name of theirs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -198,9 +207,8 @@ class Handler(Generic[P, R_co, C]):
     def using(self, **options: Any) -> HandlerWithOptions[Any, Any]:
         """The same handler with options of ``queue.enqueue`` set: ``handler.using(delay=60).enqueue(…)``."""
         known = inspect.signature(self.queue.enqueue).parameters.keys() - {"self", "job_type", "data"}
-        unknown = options.keys() - known
-        if unknown:
-            raise InvalidOption(f"{', '.join(sorted(unknown))}: not an option of enqueue ({', '.join(sorted(known))})")
+        if problem := unknown(options, known, "enqueue", MEANT):
+            raise InvalidOption(problem)
         return HandlerWithOptions(self, options)
 
     def call(self, /, *args: Any, **arguments: Any) -> Call:
@@ -272,6 +280,8 @@ class Handler(Generic[P, R_co, C]):
 
 
 AnyHandler: TypeAlias = Handler[Any, Any, Any]
+OPTIONS: Final = tuple(inspect.signature(Handler).parameters)[2:]
+"""The options of ``@queue.job``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def as_data(policy: AnyPolicy) -> dict[str, Any]:
         return _checked({"kind": _KINDS[type(policy)], **dataclasses.asdict(policy)})
     raise InvalidOption(
         "a retry policy is a list of delays, Exponential(…), Fixed(…), Linear(…), Immediately() or a dict, not"
-        f" {options.shown(policy)}"
+        f" {options.shown(policy)}{_hint(policy)}"
     )
 
 
@@ -154,8 +154,14 @@ def retries(rule: RetryRule | None, give_up: Sequence[type[BaseException]] = ())
     if callable(rule):
         return Retries(decide=rule, give_up=finals)
     raise InvalidOption(
-        f"retry is a policy, a list of delays, a dict of policies by exception class or a function, not {rule!r}"
+        "retry is a policy, a list of delays, a dict of policies by exception class or a function, not"
+        f" {options.shown(rule)}{_hint(rule)}"
     )
+
+
+def _hint(rule: object) -> str:
+    is_number = isinstance(rule, int | float)
+    return f". It says when a job is tried again; how often is max_attempts={rule}" if is_number else ""
 
 
 def _is_exception_class(value: object) -> bool:

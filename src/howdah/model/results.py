@@ -111,7 +111,7 @@ class Limit:
     """How many jobs may run at once over all workers, how many do, and how often they may start; or how many of a type may wait.
 
     job_type, flow_key, each_key, group: of a type, of one of its keys, of each of its keys, or of a group of types.
-    max_running: None if it has no limit. running: None of each key. rate: how often they may start.
+    max_running: None if it has no limit. running: with each_key, those of all keys. rate: how often they may start.
     by_operator: False if the handler declares it.
     max_pending, pending, when_full: how many jobs of the type may wait, how many do, and what ``enqueue`` does when it is full.
     """
@@ -175,6 +175,9 @@ class Stats(Mapping[str, TypeStats]):
     def __len__(self) -> int:
         return len(self._types)
 
+    def __repr__(self) -> str:
+        return f"Stats({'; '.join(f'{job_type}: {_counts(each)}' for job_type, each in self.items())})"
+
     @property
     def total(self) -> TypeStats:
         """All types together; paused if all of them are."""
@@ -185,6 +188,12 @@ class Stats(Mapping[str, TypeStats]):
             oldest_due=min(oldest, default=None),
             paused=bool(self) and all(each.paused for each in self.values()),
         )
+
+
+def _counts(stats: TypeStats) -> str:
+    counts = ("pending", "claimed", "running", "completed", "failed", "cancelled")
+    counted = [f"{count:,} {name}" for name in counts if (count := getattr(stats, name))]
+    return ", ".join([*counted, *(["paused"] if stats.paused else [])]) or "no jobs"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def temporary_server() -> Iterator[str]:
         server = join(folder, announce=False)
         try:
             _turn_off_durability(server.dsn)
-            yield server.dsn
+            yield server.portable_dsn
         finally:
             watcher.stop(Home(server.home))
             shutil.rmtree(server.home, ignore_errors=True)

@@ -32,11 +32,15 @@ def both(
 
     @functools.wraps(plan)
     def verb(self: Runner[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._database.run(plan(self._context, *args, **kwargs), kwargs.get("conn"))
+        if (conn := kwargs.get("conn")) is not None:
+            self._database.look_after_callers()
+        return self._database.run(plan(self._context, *args, **kwargs), conn)
 
     @functools.wraps(plan)
     async def averb(self: Runner[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._database.arun(plan(self._context, *args, **kwargs), kwargs.get("conn"))
+        if (conn := kwargs.get("conn")) is not None:
+            await self._database.alook_after_callers()
+        return await self._database.arun(plan(self._context, *args, **kwargs), conn)
 
     return verb, averb
 

@@ -69,7 +69,7 @@ def list_jobs(
     since, until: by the time of creation. stalled: only running jobs that have stopped reporting.
     before: the job after which the page begins; pass a page's ``next`` for the next page.
     brief: without large fields, which are not fetched: ``data``, ``result``, ``resumed``, ``errors`` and ``meta``
-        are empty. If not, a page of large jobs ends at 32 MB of these, and may have fewer than ``limit``.
+        are empty (but for the ``task`` of Django in ``meta``). If not, a page of large jobs ends at 32 MB of these, and may have fewer than ``limit``.
 
     Only ids and statuses have an index. For the other filters the newest jobs are scanned, at most
     ``scan_limit`` of them. If more may match, the page's ``complete`` is False, and its ``next`` continues there.

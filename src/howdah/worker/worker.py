@@ -25,13 +25,12 @@ from howdah.checks.context import Context
 from howdah.checks.type_names import matching
 from howdah.db import forks
 from howdah.db.database import Database
-from howdah.db.outage import Backoff, Locked, Outage
-from howdah.errors import DatabaseUnavailable, InvalidOption, LoginRefused
+from howdah.db.outage import Backoff, Locked, Outage, first_line
+from howdah.errors import DatabaseUnavailable, InvalidOption
 from howdah.handlers import middleware as middlewares
 from howdah.handlers import resource
 from howdah.handlers.handler import AnyHandler
 from howdah.handlers.middleware import AnyMiddleware
-from howdah.model.failure import describe
 from howdah.standard_streams import open_closed_ones
 from howdah.worker import calls
 from howdah.worker.background.declarations import Declarations
@@ -42,6 +41,7 @@ from howdah.worker.background.workflows import Workflows
 from howdah.worker.claim.claimer import Claimer, SleepLocks
 from howdah.worker.claim.notifier import Notifier
 from howdah.worker.connection import WorkerConnection
+from howdah.worker.first_contact import FirstContact
 from howdah.worker.options import WorkerOptions
 from howdah.worker.run import log_capture
 from howdah.worker.run.dispatcher import Dispatcher
@@ -90,6 +90,7 @@ class Worker:
         self._prepare = prepare
         self._schedules = schedules
         self._stops = StopRequests()
+        self._may_be_registered = False
 
     # From outside
 
@@ -189,7 +190,7 @@ class Worker:
 
     async def _joined(self) -> bool:
         """Declare the types and register; wait for the database if necessary. False if stopped meanwhile."""
-        backoff = Backoff()
+        backoff, first_contact = Backoff(), FirstContact(self._outage, drain=self.options.drain)
         while not self._stops.first.is_set():
             joining = asyncio.ensure_future(self._join())
             stopping = asyncio.ensure_future(self._stops.first.wait())
@@ -204,10 +205,8 @@ class Worker:
                 return False
             try:
                 joining.result()
-            except LoginRefused:
-                raise
             except (DatabaseUnavailable, psycopg.errors.QueryCanceled) as error:
-                self._outage.began(error)
+                first_contact.failed(error)
                 await self._disconnect()
                 await happens(self._stops.first, backoff.next())
             else:
@@ -225,6 +224,7 @@ class Worker:
         await asyncio.to_thread(self._heartbeat.open)
         await self._declarations.begin()
         registration = self._heartbeat.registration()
+        self._may_be_registered = True
         await self._claims.run(calls.register(self.context, self._heartbeat.incarnation, **registration))
 
     async def _disconnect(self) -> None:
@@ -275,7 +275,8 @@ class Worker:
         await self._within(self.options.lease, *(service.stop() for service in self._services))
         # In this order: a heartbeat after leaving would find no worker, and register it again.
         await self._heartbeat.stopped()
-        await self._within(5, self._claims.run(calls.leave(self.context, self._heartbeat.incarnation)))
+        if self._may_be_registered:
+            await self._within(5, self._claims.run(calls.leave(self.context, self._heartbeat.incarnation)))
         self.summary.left_threads = self._dispatcher.leaked > 0
         self._count_unwritten([job.id for job in self._dispatcher.held.values()])
         log.info("%s", self.summary, extra={"event": "stopped", "worker_id": self.worker_id})
@@ -316,7 +317,7 @@ class Worker:
             log.error("not everything could be written in time")
         for task in done:
             if not task.cancelled() and (error := task.exception()):
-                log.error("while stopping: %s", describe(error))
+                log.error("while stopping: %s: %s", type(error).__name__, first_line(error))
 
 
 async def _whatever_happens(ending: Awaitable[None]) -> None:

@@ -8,6 +8,8 @@ from typing import Final
 
 from howdah.cli.arguments.duration import format_duration, parse_duration
 
+LOCAL: Final = "; without a time zone, in that of this computer"
+"""For the help of an option."""
 _ENDLESS: Final = 9999
 """The year that PostgreSQL's infinity becomes."""
 

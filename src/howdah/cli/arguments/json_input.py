@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -58,7 +59,14 @@ def data_of(args: argparse.Namespace) -> Any:
         return read_data(args.data)
     if args.json_data == "-":
         return parse_json(read_stdin(), "standard input")
-    return None if args.json_data is None else parse_json(args.json_data, "the data")
+    if args.json_data is None:
+        return None
+    try:
+        return parse_json(args.json_data, "the data")
+    except InvalidInput as error:
+        if "=" not in args.json_data or args.json_data.lstrip()[:1] in ("{", "[", '"'):
+            raise
+        raise InvalidInput(f"{error}. For key=value, write: --data {shlex.quote(args.json_data)}") from None
 
 
 def _is_meant_as_json(given: str) -> bool:

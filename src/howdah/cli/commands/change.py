@@ -13,13 +13,13 @@ from rich.text import Text
 
 from howdah.checks import options
 from howdah.cli.arguments.connect import open_queue
-from howdah.cli.arguments.datetimes import full, parse_datetime
+from howdah.cli.arguments.datetimes import LOCAL, full, parse_datetime
 from howdah.cli.arguments.duration import parse_duration
 from howdah.cli.arguments.priority import CHOICES, describe_priority, parse_priority
 from howdah.cli.arguments.selection import add_filters, check_choice, selection_of
 from howdah.cli.command import Command
 from howdah.cli.render.output import answers, plain, plural, print_json, remark, remarks, say, table, text
-from howdah.errors import InvalidInput, JobNotFound
+from howdah.errors import InvalidInput, JobNotFound, NotPermitted
 from howdah.model.job import Job, Status
 from howdah.model.results import ChangedCount
 from howdah.queue import JobQueue
@@ -344,7 +344,7 @@ REPRIORITISE = Command(
 def _add_reschedule_arguments(parser: argparse.ArgumentParser) -> None:
     _add_ids_and_filters(parser)
     when = parser.add_mutually_exclusive_group()
-    when.add_argument("--run-at", metavar="WHEN", type=parse_datetime, help="due at this time (default: now)")
+    when.add_argument("--run-at", metavar="WHEN", type=parse_datetime, help=f"due at this time (default: now){LOCAL}")
     when.add_argument("--delay", metavar="DURATION", type=parse_duration, help="due after so long")
 
 
@@ -395,8 +395,20 @@ def _add_pause_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _pause(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
+        if not _is_known(queue, args.type):
+            remark(
+                f"howdah: there is no job and no handler of the type {args.type} yet; howdah stats lists the types. It is paused for"
+                " when there are"
+            )
         changed = queue.pause(args.type, args.because, per=args.per)
     return _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
+
+
+def _is_known(queue: JobQueue, job_type: str) -> bool:
+    try:
+        return job_type in queue.stats()
+    except NotPermitted:
+        return True  # as far as this login can see
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -418,7 +430,7 @@ PAUSE = Command(
     summary="stop picking up jobs of a type",
     story="""
         From now on workers do not claim jobs of this type. Running jobs continue, and new ones can be enqueued. Exits with
-        0 also if the type was paused already.
+        0 also if the type was paused already. A type that is not known yet is paused, too, and a line on stderr says so.
     """,
     examples=(
         ("howdah pause send_invoice", "stop sending invoices"),

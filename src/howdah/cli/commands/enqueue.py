@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.status import Status
 
 from howdah.cli.arguments.connect import open_queue
-from howdah.cli.arguments.datetimes import parse_datetime
+from howdah.cli.arguments.datetimes import LOCAL, parse_datetime
 from howdah.cli.arguments.duration import parse_duration
 from howdah.cli.arguments.json_input import data_of, read_json_lines
 from howdah.cli.arguments.priority import CHOICES, parse_priority
@@ -42,7 +42,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     when.add_argument(
         "--delay", metavar="DURATION", type=parse_duration, help="not before this time has passed: 90s, 5m, 2h, 1d"
     )
-    when.add_argument("--run-at", metavar="TIME", type=parse_datetime, help="not before: 2030-12-31T18:00+01:00")
+    when.add_argument(
+        "--run-at", metavar="TIME", type=parse_datetime, help=f"not before: 2030-12-31T18:00+01:00{LOCAL}"
+    )
     parser.add_argument("--max-attempts", metavar="N", type=int, help="how often it may be started")
     parser.add_argument(
         "--key", metavar="KEY", help="unique among the live jobs of this type: a second job is not added"

@@ -36,7 +36,8 @@ def _run(args: argparse.Namespace) -> int:
         # Ctrl-C is for psql, where it cancels a query.
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            with _without_secrets(queue.dsn) as (dsn, secrets):
+            queue._database.look_after_embedded()
+            with _without_secrets(queue._database.dsn()) as (dsn, secrets):
                 environment = os.environ | {"PGOPTIONS": f"-c search_path={queue.schema}"} | secrets
                 return subprocess.call(
                     [program, dsn, *args.arguments], env=environment, preexec_fn=_interruptible, close_fds=True

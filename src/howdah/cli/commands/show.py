@@ -41,6 +41,8 @@ from howdah.queue import JobQueue
 
 _BAR_WIDTH: Final = 40
 _PAGE: Final = 500
+_MOST_LINES: Final = 60
+"""Of the data, the result and the like. A list has a line for each entry."""
 _JSON: Final = {
     "data": "data",
     "result": "result",
@@ -55,7 +57,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--logs", action="store_true", help="all log lines in the timeline, not only warnings and errors"
     )
-    parser.add_argument("--all", action="store_true", help="the whole timeline, however long")
+    parser.add_argument("--all", action="store_true", help="the whole timeline, data and result, however long")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -108,13 +110,21 @@ def _print_job(
         value = getattr(job, field)
         if value is not None:
             _print_section(console, title_of_it)
-            _print_indented(console, readable_json(value, indent=2))
+            _print_json(console, job, readable_json(value, indent=2), whole=whole)
     _print_facts(console, "steps", ((step.name, _outcome_of(step)) for step in steps))
     _print_timeline(console, job, events, whole=whole)
     if job.errors:
         _print_section(console, "errors")
         for error in job.errors:
             _print_error(console, error)
+
+
+def _print_json(console: Console, job: Job, written: str, *, whole: bool) -> None:
+    lines = written.split("\n")
+    shown = lines if whole or len(lines) <= _MOST_LINES + 1 else lines[:_MOST_LINES]
+    _print_indented(console, "\n".join(shown))
+    if left := len(lines) - len(shown):
+        _print_indented(console, f"… {plural(left, 'more line')}: howdah show {job.id} --all", "dim")
 
 
 def _print_timeline(console: Console, job: Job, events: _Kept, *, whole: bool) -> None:
@@ -239,7 +249,7 @@ COMMAND = Command(
     story="""
         Its status, progress and rate, its times, its claim, its data and result, its steps, the timeline of its attempts with their
         events and log lines, and the error of every attempt with its traceback. Empty fields are left out, and so is the
-        middle of a long timeline; --json has every field and all events.
+        middle of a long timeline and the end of long data; --json has every field and all events.
     """,
     examples=(
         ("howdah show 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job, to read"),

@@ -22,6 +22,7 @@ from howdah.cli.process.log_format import LEVELS, flush_logs, keep_logs, set_up_
 from howdah.cli.process.supervisor import TIME_TO_KILL, SourceTree, Supervisor
 from howdah.cli.process.supervisor_pipe import SupervisorPipe
 from howdah.cli.process.worker_process import Requests, leave, leave_soon
+from howdah.embedded.server import keep_quiet
 from howdah.encryption import ENVIRONMENT
 from howdah.errors import InvalidInput
 from howdah.model.codec import PLAIN
@@ -56,7 +57,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the module, as import names it, and the JobQueue in it (default: queue)",
     )
     parser.add_argument(
-        "modules", metavar="MODULE", nargs="*", help="more modules to import, which register handlers with this queue"
+        "modules",
+        metavar="MODULE",
+        nargs="*",
+        default=[],
+        help="more modules to import, which register handlers with this queue",
     )
     _add_capacity(parser.add_argument_group("capacity"))
     _add_choice(parser.add_argument_group("what to run"))
@@ -188,6 +193,8 @@ def _work(args: argparse.Namespace, pipe: SupervisorPipe | None) -> int:
     set_up()
     settings = _settings(args) | ({} if pipe is None else {"name": pipe.name})
     if pipe is not None:
+        if not pipe.announces:
+            keep_quiet()
         pipe.watch(WorkerOptions.checked(**settings).grace + TIME_TO_KILL)
     queue = load_queue(args.target, args.modules)
     keep_logs()

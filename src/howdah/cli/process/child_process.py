@@ -68,7 +68,8 @@ class ChildProcess:
         self.started_at, self.start_at, self.is_leaving = time.monotonic(), None, False
 
     def _spawn(self, ready_pipe: int) -> subprocess.Popen[bytes]:
-        pipe = SupervisorPipe(self.number, self.name, ready_pipe, self._lifeline)
+        is_first = self.number == 1 and not self.started_at
+        pipe = SupervisorPipe(self.number, self.name, ready_pipe, self._lifeline, announces=is_first)
         return subprocess.Popen(
             self._command,
             env=os.environ | pipe.as_environment(),

@@ -31,6 +31,8 @@ class SupervisorPipe:
     name: str
     ready_pipe: int
     lifeline: int
+    announces: bool = True
+    """Whether it says where an embedded PostgreSQL is: one process of a command is enough."""
 
     @classmethod
     def taken_from(cls, environ: MutableMapping[str, str]) -> Self | None:

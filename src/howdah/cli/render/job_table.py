@@ -104,6 +104,20 @@ def _run_time(job: Job) -> str:
 
 
 def _note(job: Job) -> Text:
+    task, said = _task(job), _news(job)
+    if not task:
+        return said
+    made = cut(task, "dim")
+    return made.append(": ").append_text(said) if said else made
+
+
+def _task(job: Job) -> str:
+    """The task of Django that a job runs: its type is only the queue of the task."""
+    found = job.meta.get("task") if isinstance(job.meta, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _news(job: Job) -> Text:
     if job.status in ("claimed", "running") and (said := _doing(job)):
         return cut(said, style_of(job))
     if job.waits_for is not None:

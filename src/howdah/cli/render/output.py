@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console, JustifyMethod
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -37,10 +39,18 @@ STATUS_STYLES: Final[dict[Status, str]] = {
 }
 
 
+_FILLING: Final = re.compile(" +(?=\n)")
+
+
 class _PlainConsole(Console):
     def on_broken_pipe(self) -> NoReturn:
         # Rich would end the process here; main() decides that.
         raise BrokenPipeError
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        # Cells of tables are filled up with spaces, which nothing but a terminal needs.
+        made = super()._render_buffer(buffer)
+        return made if self.is_terminal else _FILLING.sub("", made)
 
 
 def answers() -> Console:

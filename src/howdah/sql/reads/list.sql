@@ -9,7 +9,13 @@ SELECT
     CASE WHEN %(whole)s::boolean THEN result END AS result,
     CASE WHEN %(whole)s::boolean THEN checkpoint END AS checkpoint,
     CASE WHEN %(whole)s::boolean THEN errors END AS errors,
-    CASE WHEN %(whole)s::boolean THEN meta END AS meta,
+    CASE
+        WHEN %(whole)s::boolean THEN meta
+        WHEN meta OPERATOR(pg_catalog.?) 'task' THEN pg_catalog.jsonb_build_object('task', meta OPERATOR(pg_catalog.->) 'task')
+        -- A job of a schedule of Django.
+        WHEN pg_catalog.pg_column_size(data) OPERATOR(pg_catalog.<) 2000 AND data OPERATOR(pg_catalog.?&) '{task,args,kwargs}'::pg_catalog.text[]
+            THEN pg_catalog.jsonb_build_object('task', data OPERATOR(pg_catalog.->) 'task')
+    END AS meta,
     CASE WHEN %(whole)s::boolean THEN last_error ELSE pg_catalog.left(last_error, 10000) END AS last_error,
     coalesce(stalls_at OPERATOR(pg_catalog.<) howdah.clock(), false) AS stalled,
     bytes OPERATOR(pg_catalog.>=) %(most_bytes)s::bigint AS is_last,

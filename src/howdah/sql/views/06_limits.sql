@@ -28,7 +28,12 @@ FROM (
     SELECT
         t.job_type, NULL, NULL, true,
         CASE WHEN t.ordered THEN least(t.key_limit, 1) ELSE coalesce(t.key_limit, CASE WHEN t.per IS NOT NULL THEN t.declared_limit END) END,
-        NULL, NULL, NULL, num_nonnulls(t.key_limit, t.key_rate) > 0, NULL,
+        NULL, NULL, NULL, num_nonnulls(t.key_limit, t.key_rate) > 0,
+        -- Those of all keys together.
+        (
+            SELECT count(*) FROM howdah.live AS j
+            WHERE j.job_type = t.job_type AND j.flow_key IS NOT NULL AND j.status IN ('claimed', 'running')
+        ),
         coalesce(t.key_rate, CASE WHEN t.per IS NOT NULL THEN t.declared_rate END)
     FROM howdah.types AS t
     WHERE num_nonnulls(t.key_limit, t.key_rate) > 0 OR t.ordered OR (t.per IS NOT NULL AND num_nonnulls(t.declared_limit, t.declared_rate) > 0)

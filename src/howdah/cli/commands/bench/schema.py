@@ -30,6 +30,8 @@ class BenchSchema:
     """Holds the schema for as long as it is entered. ``renew`` it before each use."""
 
     def __init__(self, queue: JobQueue, job_types: Sequence[str], *, keep: bool = False) -> None:
+        # By its DSN: the schema of an embedded server would be installed by the first use.
+        queue.connect_to(queue._database.dsn())
         self.dsn = queue.dsn
         self.name = queue.schema
         self.could_be_dropped = True

@@ -40,6 +40,8 @@ def _run(args: argparse.Namespace) -> int:
     if not FEWEST <= args.jobs <= MOST:
         raise InvalidInput(f"--jobs is {args.jobs}; the demo takes {FEWEST} to {MOST:,}")
     with interrupted_once(), open_queue(args, args.schema or SCHEMA) as queue:
+        # By its DSN: the schema of an embedded server would be installed by the first use.
+        queue.connect_to(queue._database.dsn())
         stage.set_up(queue)
         with (
             _cleared_if_interrupted(queue),
