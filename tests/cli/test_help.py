@@ -7,6 +7,7 @@ from howdah.cli.parser import all_commands
 from tests.cli.runner import howdah, howdah_process
 
 NAMES = {
+    "workflow",
     "demo",
     "migrate",
     "enqueue",

@@ -247,6 +247,20 @@ def test_a_locked_stripe_delays_no_commit_and_is_folded_later(db: Db, connect: C
     assert status(db, flow) == "completed"
 
 
+def test_a_job_that_a_transaction_has_locked_is_left_and_not_counted_as_done(db: Db, connect: Connect) -> None:
+    flow = workflow(db, {"a": 1, "b": 2}, {"b": ["a"]})
+    held, other = claim(db, "a"), connect()
+    other.execute("BEGIN")
+    other.execute("SELECT FROM live WHERE job_type = 'b' AND place = 1 FOR UPDATE")
+    complete(db, held)
+    assert run(db, "b") == 1
+    assert db.execute("SELECT * FROM advance_workflows()").fetchall() == [{"done": 0, "more": True, "maps": False}]
+    other.execute("ROLLBACK")
+    advance(db)
+    assert run(db, "b") == 1
+    assert status(db, flow) == "completed"
+
+
 def test_a_commit_that_is_cancelled_leaves_nothing_and_one_that_is_not_counts_once(db: Db, connect: Connect) -> None:
     blocker, canceller = connect(), connect()
     for _ in range(20):
@@ -430,6 +444,17 @@ def test_a_deadline_fails_the_workflow_and_its_maximum_age_ends_even_what_always
     assert status(db, late) == "failed"
     (why,) = db.execute("SELECT error FROM workflows WHERE id = %s", (late,)).fetchall()
     assert why["error"] == "its deadline has passed"
+
+
+def test_what_was_never_started_does_not_stay(db: Db, clock: TestClock) -> None:
+    (row,) = db.execute("SELECT id FROM enqueue_workflow('half', p_max_age => '10 s')").fetchall()
+    add = "SELECT add_nodes(%s, ARRAY[1, 2], ARRAY['a', 'b'], p_whens => ARRAY['success', 'always'], p_parents => ARRAY[1], p_children => ARRAY[2])"
+    db.execute(add, (row["id"],))
+    db.execute("SELECT add_node_jobs(%s, ARRAY[1, 2], ARRAY[0, 0], ARRAY['{}', '{}']::jsonb[])", (row["id"],))
+    clock.advance(10)
+    advance(db)
+    assert status(db, row["id"]) == "failed"
+    assert db.execute("SELECT FROM live").fetchall() == []
 
 
 def test_members_are_kept_until_their_workflow_has_ended(db: Db, clock: TestClock) -> None:

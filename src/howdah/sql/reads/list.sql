@@ -3,7 +3,7 @@
 SELECT
     id, job_type, priority, status, progress, current_stage, events_count, worker_id, claimed_at, created_at, started_at,
     completed_at, attempts, max_attempts, token, run_at, first_due_at, key, flow_key, cost, order_key, timeout, deadline_at, expires_at,
-    lease_until, crashes, interruptions, cancel_requested_at, retry_policy, parent_id, workflow_id, finished_at, progress_report,
+    lease_until, crashes, interruptions, cancel_requested_at, retry_policy, parent_id, workflow_id, node, finished_at, progress_report,
     CASE WHEN may_wait THEN howdah.wait_in_words(id, token) END AS waits_for,
     CASE WHEN %(whole)s::boolean THEN data END AS data,
     CASE WHEN %(whole)s::boolean THEN result END AS result,

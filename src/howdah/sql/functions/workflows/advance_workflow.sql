@@ -28,9 +28,9 @@ BEGIN
         IF v_done IS NULL THEN
             -- What is left of it is locked by other transactions.
             v_locked := v_locked || v_node.node;
-            v_done := 0;
+        ELSE
+            v_left := v_left - v_done - 1;
         END IF;
-        v_left := v_left - v_done - 1;
         IF v_node.step IN ('skip', 'cancel') THEN
             PERFORM howdah.fold_workflow(p_workflow_id);
         END IF;

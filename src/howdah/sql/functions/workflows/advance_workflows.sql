@@ -16,14 +16,24 @@ BEGIN
     FOR v_id IN
         SELECT w.id FROM howdah.workflows AS w
         WHERE w.finished_at IS NULL AND least(w.deadline_at, w.expires_at) <= howdah.clock()
-            AND (w.error IS NULL OR w.expires_at <= howdah.clock() AND NOT w.cancel_all)
+            AND w.started_at IS NOT NULL AND (w.error IS NULL OR w.expires_at <= howdah.clock() AND NOT w.cancel_all)
         ORDER BY least(w.deadline_at, w.expires_at) LIMIT 100 FOR UPDATE SKIP LOCKED
     LOOP
-        PERFORM howdah.cancel_workflow(
-            v_id, CASE WHEN w.expires_at <= howdah.clock() THEN 'it is older than its maximum age' ELSE 'its deadline has passed' END,
-            p_fails => true, p_all => w.expires_at <= howdah.clock()
-        ) FROM howdah.workflows AS w WHERE w.id = v_id;
-        done := done + 1;
+        done := done + (
+            SELECT howdah.cancel_workflow(
+                v_id, CASE WHEN w.expires_at <= howdah.clock() THEN 'it is older than its maximum age' ELSE 'its deadline has passed' END,
+                p_fails => true, p_all => w.expires_at <= howdah.clock()
+            )::int FROM howdah.workflows AS w WHERE w.id = v_id
+        );
+    END LOOP;
+    -- A client that added its parts in several transactions, and died before the last one.
+    FOR v_id IN
+        UPDATE howdah.workflows AS w SET
+            status = 'failed', error = 'it was never started', finished_at = howdah.clock(), cancel_requested_at = howdah.clock(), cancel_all = true
+        WHERE w.finished_at IS NULL AND w.started_at IS NULL AND least(w.deadline_at, w.expires_at) <= howdah.clock()
+        RETURNING w.id
+    LOOP
+        UPDATE howdah.workflow_nodes AS n SET step = 'cancel', step_from = 0 WHERE n.workflow_id = v_id AND n.node > 0 AND n.state <> 'ended';
     END LOOP;
     FOR v_id IN
         WITH RECURSIVE walk AS (
