@@ -45,7 +45,7 @@ def test_the_live_jobs_of_each_type_are_counted(queue: JobQueue, db: Db) -> None
         queue.enqueue_many("mail", ({} for _ in range(4)), priority=priority)
     queue.enqueue("mail", delay=3600)
     queue.enqueue_many("report", ({} for _ in range(3)))
-    first, second = queue.claim(["report"], batch_size=2)
+    first, _ = queue.claim(["report"], batch_size=2)
     queue.start(first)
     found = counts(db)
     mail = found["mail"]

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from howdah.db.plan import Begin, Plan, read
+from howdah.errors import NotPermitted
 from howdah.web.access import Visitor
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Data:
 
     def __init__(self, queue: JobQueue, *, statement_timeout: float) -> None:
         self.queue = queue
+        self.fresh = FRESH
         self._timeout = f"{round(1000 * statement_timeout)}ms"
         self._kept: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
         self._viewer_role: str | None = None
@@ -44,12 +46,13 @@ class Data:
         return await self.queue._database.arun(plan)
 
     async def shared(
-        self, visitor: Visitor, key: Hashable, make: Callable[[], Plan[R]], *, seconds: float = FRESH
+        self, visitor: Visitor, key: Hashable, make: Callable[[], Plan[R]], *, seconds: float | None = None
     ) -> R:
         """``read``, once for all that ask for the same key at about the same time."""
         return await self.kept((visitor.role, key), lambda: self.read(visitor, make()), seconds=seconds)
 
-    async def kept(self, key: Hashable, ask: Callable[[], Awaitable[R]], *, seconds: float = FRESH) -> R:
+    async def kept(self, key: Hashable, ask: Callable[[], Awaitable[R]], *, seconds: float | None = None) -> R:
+        seconds = self.fresh if seconds is None else seconds
         key = (id(asyncio.get_running_loop()), key)
         found = self._kept.get(key)
         if found is None or (found[1].done() and (time.monotonic() - found[0] > seconds or _has_failed(found[1]))):
@@ -73,6 +76,12 @@ class Data:
     async def _role(self) -> str | None:
         if not self._has_role:
             rows = await self.queue._database.arun(read("web/role"))
+            if rows and not rows[0]["may"]:
+                # As its own login it would show viewers what their role hides.
+                raise NotPermitted(
+                    f"viewers are shown what the role {rows[0]['role']} may see, and this dashboard cannot take it: GRANT"
+                    f" {rows[0]['role']} TO {rows[0]['login']}"
+                )
             self._viewer_role = rows[0]["role"] if rows else None
             self._has_role = True
         return self._viewer_role

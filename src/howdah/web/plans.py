@@ -15,7 +15,7 @@ from howdah.checks.context import Context
 from howdah.checks.values import stored_text
 from howdah.db.adapters import Ids
 from howdah.db.plan import Plan, Row, call, call_within, read
-from howdah.errors import NotPermitted
+from howdah.errors import InvalidOption, NotPermitted
 from howdah.model.codec import PLAIN
 from howdah.model.job import Job, from_row
 from howdah.model.results import JobPage
@@ -135,7 +135,13 @@ def _arguments(context: Context, wanted: Filter) -> Plan[dict[str, Any]]:
     if (wanted.path or wanted.error) and context.codec is not PLAIN:
         raise NotPermitted("arguments and errors cannot be searched: this queue stores them through a codec")
     (now,) = yield from read("web/now")
-    return wanted.arguments(now["now"])
+    arguments = wanted.arguments(now["now"])
+    if arguments["path"] is not None:
+        try:
+            yield from read("web/path", path=arguments["path"])
+        except psycopg.errors.SyntaxError as error:
+            raise InvalidOption(f"{wanted.path!r} is not a JSON path: {error.diag.message_primary}") from None
+    return arguments
 
 
 def change(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import secrets
 import time
 import uuid
@@ -20,6 +21,8 @@ from howdah.web import plans
 from howdah.web.access import LOCAL, Visitor
 from howdah.web.data import Data
 from howdah.web.filters import Filter
+
+log = logging.getLogger("howdah.web")
 
 BATCH: Final = 500
 MOST_AT_ONCE: Final = 4
@@ -145,6 +148,9 @@ class Runs:
             run.error = "the dashboard was stopped before it was done"
         except (HowdahError, psycopg.Error) as error:
             run.error = describe(error)
+        except Exception:
+            run.error = "an error, which the log of the dashboard has"
+            log.exception("an action on many jobs failed")
         finally:
             run.is_over = True
             self._data.forget()

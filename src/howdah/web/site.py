@@ -192,7 +192,9 @@ def described(error: BaseException) -> Trouble:
                 "Another transaction holds a lock that this needs. Try again; howdah doctor names old ones.",
             )
         case DatabaseUnavailable():
-            return Trouble(503, "The database cannot be reached", "This page comes back by itself as soon as it can.")
+            return Trouble(
+                503, "No database", "The database cannot be reached. This page comes back by itself as soon as it can."
+            )
         case psycopg.DataError():
             return Trouble(
                 400,

@@ -91,7 +91,7 @@ def _arguments(verb: str, given: dict[str, str]) -> dict[str, Any]:
     if verb == "cancel":
         return {"reason": given.get("reason", "").strip() or None}
     if verb == "reprioritise":
-        return {"priority": whole(given.get("priority", ""), "priority")}
+        return {"priority": whole(given.get("new_priority", ""), "the new priority")}
     if verb == "reschedule":
         now = datetime.now(timezone.utc)
         return {"run_at": filters.moment(given.get("run_at", "").strip(), "run_at", now) or now}

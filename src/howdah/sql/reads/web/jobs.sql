@@ -31,7 +31,7 @@ WHERE (%(job_types)s::pg_catalog.text[] IS NULL OR job_type OPERATOR(pg_catalog.
     -- A path with a condition, such as $.user == 7, has the value true or false. Any other one has what it finds.
     AND (
         %(path)s::pg_catalog.jsonpath IS NULL
-        OR coalesce(pg_catalog.jsonb_path_query_first(data, %(path)s::pg_catalog.jsonpath, '{}', true), 'false') OPERATOR(pg_catalog.<>) ALL ('{false,null}'::pg_catalog.jsonb[])
+        OR coalesce(pg_catalog.jsonb_path_query_first(data, %(path)s::pg_catalog.jsonpath, '{}', true), 'false') OPERATOR(pg_catalog.<>) ALL ('{false,"null"}'::pg_catalog.jsonb[])
     )
 ORDER BY id DESC
 LIMIT %(limit)s::int

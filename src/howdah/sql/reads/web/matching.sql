@@ -26,6 +26,6 @@ SELECT
             AND (%(contains)s::pg_catalog.jsonb IS NULL OR data OPERATOR(pg_catalog.@>) %(contains)s::pg_catalog.jsonb)
             AND (
                 %(path)s::pg_catalog.jsonpath IS NULL
-                OR coalesce(pg_catalog.jsonb_path_query_first(data, %(path)s::pg_catalog.jsonpath, '{}', true), 'false') OPERATOR(pg_catalog.<>) ALL ('{false,null}'::pg_catalog.jsonb[])
+                OR coalesce(pg_catalog.jsonb_path_query_first(data, %(path)s::pg_catalog.jsonpath, '{}', true), 'false') OPERATOR(pg_catalog.<>) ALL ('{false,"null"}'::pg_catalog.jsonb[])
             )
     ) AS ids
