@@ -18,7 +18,6 @@ from howdah.queue import JobQueue
 PORT: Final = 4680
 OPERATOR_PASSWORD: Final = "HOWDAH_WEB_PASSWORD"
 VIEWER_PASSWORD: Final = "HOWDAH_WEB_VIEWER_PASSWORD"
-_GRACE: Final = 3
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +80,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def serve(queue: JobQueue, args: argparse.Namespace, authenticate: Any) -> int:
     """Serves until it is interrupted."""
-    web, uvicorn = _imported()
+    web, web_server = _imported()
     dashboard = web.app(
         queue,
         authenticate=authenticate,
@@ -89,27 +88,15 @@ def serve(queue: JobQueue, args: argparse.Namespace, authenticate: Any) -> int:
         read_only=args.read_only,
         redact=args.redact,
     )
-    config = uvicorn.Config(
-        dashboard,
-        host=args.host,
-        port=args.port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=_GRACE,
-        timeout_keep_alive=30,
-        limit_concurrency=1_000,
-        h11_max_incomplete_event_size=16 * 1024,
-    )
-    listener = config.bind_socket()
+    server = web_server.server_of(dashboard, args.host, args.port)
+    listener = server.config.bind_socket()
     port = listener.getsockname()[1]
     shown = f"[{args.host}]" if ":" in args.host else args.host
     if args.json:
         print_json({"url": f"http://{shown}:{port}/", "schema": queue.schema})
     else:
         say(f"The dashboard of schema {queue.schema} is at http://{shown}:{port}/ (end it with Ctrl-C)")
-    uvicorn.Server(config).run(sockets=[listener])
+    server.run(sockets=[listener])
     return 0
 
 
@@ -155,12 +142,11 @@ def _own_name(host: str, authenticate: Any) -> list[str]:
 
 def _imported() -> tuple[Any, Any]:
     try:
-        import uvicorn
-
         from howdah import web
+        from howdah.web import server
     except ImportError as error:
         raise HowdahError(f"the dashboard needs more packages ({error.name}): pip install 'howdah[web]'") from None
-    return web, uvicorn
+    return web, server
 
 
 COMMAND = Command(
