@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -92,6 +93,9 @@ class Page:
     def text(self, selector: str) -> str:
         return str(self.run("document.querySelector(arguments[0])?.textContent ?? ''", selector))
 
+    def shows(self, selector: str, text: str) -> bool:
+        return text in self.text(selector)
+
     def size(self, width: int, height: int) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -176,8 +180,8 @@ def test_progress_moves_without_a_reload(page: Page, queue: JobQueue) -> None:
         percent = int(queue.get(held).percent) + 5
         queue.progress(held, percent, f"stage {percent}")
         shown = f"{place} [data-part=percent]"
-        page.until(lambda shown=shown, percent=percent: page.text(shown) == f"{percent}%")
-        page.until(lambda place=place, percent=percent: f"stage {percent}" in page.text(place))
+        page.until(functools.partial(page.shows, shown, f"{percent}%"))
+        page.until(functools.partial(page.shows, place, f"stage {percent}"))
         assert page.run("window.same") is True
     page.open(f"jobs/{held.id}")
     page.until(page.is_live)

@@ -11,5 +11,6 @@
 
 from howdah.web.access import Authenticate, Password, ProxyHeader, Role, Visitor
 from howdah.web.app import Dashboard, app
+from howdah.web.server import serve
 
-__all__ = ["Authenticate", "Dashboard", "Password", "ProxyHeader", "Role", "Visitor", "app"]
+__all__ = ["Authenticate", "Dashboard", "Password", "ProxyHeader", "Role", "Visitor", "app", "serve"]

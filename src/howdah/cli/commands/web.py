@@ -89,7 +89,7 @@ def serve(queue: JobQueue, args: argparse.Namespace, authenticate: Any) -> int:
         redact=args.redact,
     )
     server = web_server.server_of(dashboard, args.host, args.port)
-    listener = server.config.bind_socket()
+    listener = web_server.listen(args.host, args.port)
     port = listener.getsockname()[1]
     shown = f"[{args.host}]" if ":" in args.host else args.host
     if args.json:
