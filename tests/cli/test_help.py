@@ -15,6 +15,7 @@ NAMES = {
     "skill",
     "stats",
     "top",
+    "web",
     "cancel",
     "retry",
     "delete",

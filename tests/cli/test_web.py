@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,9 +17,11 @@ import pytest
 
 from howdah import JobQueue
 from howdah.cli.commands import web
+from howdah.cli.parser import build
 from howdah.errors import InvalidInput
 from howdah.web import Password, ProxyHeader
 from tests.cli.runner import howdah
+from tests.docs.pages import ROOT
 
 NOTHING: dict[str, Any] = {"proxy_header": None, "proxy": [], "operator": []}
 
@@ -50,6 +54,16 @@ def test_passwords_and_proxies_come_from_the_environment_and_options(monkeypatch
 def test_a_short_password_and_a_missing_schema_are_said(dsn: str) -> None:
     assert howdah("web", "--port", "0", dsn=dsn, HOWDAH_WEB_PASSWORD="short").code == 2
     assert howdah("web", "--port", "0", "--schema", "nothing_here", dsn=dsn).code == 3
+
+
+def test_the_command_lines_of_the_page_are_understood() -> None:
+    page = (ROOT / "docs/how-to/dashboard.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:\$ |[A-Z_]+=… )*howdah (web .*)$", page, flags=re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
+        arguments = build(["web"]).parse_args(shlex.split(line))
+        if "--proxy" in line:
+            assert isinstance(web.authentication(arguments), ProxyHeader)
 
 
 def test_it_serves_until_it_is_stopped(dsn: str, queue: JobQueue, tmp_path: Path) -> None:

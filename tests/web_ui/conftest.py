@@ -32,6 +32,7 @@ class Site:
         self._queue = queue
         # A test sees what it has just done.
         self.dashboard._site.data.fresh = -1
+        self.dashboard._defence.pause = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

@@ -26,9 +26,10 @@ from howdah.verbs import schedules as schedule_verbs
 from howdah.web import filters, metrics, plans
 from howdah.web.defence import Refusal
 from howdah.web.pages.audit import PAGE as AUDIT_PAGE
-from howdah.web.pages.job import job_action
+from howdah.web.pages.job import job_action, outcome_of
 from howdah.web.pages.jobs import parsed_job, refuse_hidden
-from howdah.web.runs import APPLIES_TO, DONE, WHY_UNCHANGED
+from howdah.web.pages.types import type_action
+from howdah.web.runs import APPLIES_TO, WHY_UNCHANGED
 from howdah.web.site import Site, described
 
 Answer: TypeAlias = Callable[[Request], Awaitable[Any]]
@@ -262,23 +263,16 @@ def _writes(site: Site) -> list[Operation]:
     async def act(request: Request) -> Any:
         job_id, verb = request.path_params["id"], request.path_params["verb"]
         fields = {name: str(value) for name, value in (await _body(request)).items() if value is not None}
-        changed = await site.data.write(job_action(site, verb, job_id, fields))
-        await site.done(request, verb, {"job": str(job_id)}, int(changed), DONE[verb] if changed else "not changed")
+        plan = job_action(site, verb, job_id, fields)
+        changed = await site.perform(request, verb, {"job": str(job_id)}, plan, outcome_of(verb))
         return {"changed": changed, "because": None if changed else WHY_UNCHANGED[verb]}
 
     async def pause(request: Request) -> Any:
         fields = await _body(request)
         verb, job_type = request.path_params["verb"], options.job_type(fields.get("type"))
-        if verb not in ("pause", "resume"):
-            raise InvalidOption(f"{verb!r} is not an action on a type: they are pause and resume")
         because = fields.get("because")
-        plan = (
-            operate.pause(site.queue._context, job_type, because)
-            if verb == "pause"
-            else operate.resume(site.queue._context, job_type)
-        )
-        changed = await site.data.write(plan)
-        await site.done(request, f"{verb} type", {"type": job_type})
+        plan = type_action(site, verb, job_type, None if because is None else str(because))
+        changed = await site.perform(request, f"{verb} type", {"type": job_type}, plan, lambda _: (None, None))
         return {"changed": changed}
 
     job_body = _body_of(

@@ -42,6 +42,7 @@ class Dashboard:
         """Ends the streams, and actions on many jobs after their present batch. The queue is yours, and stays open."""
         await self._live.close()
         await self._site.runs.close()
+        self._site.data.close()
 
 
 def app(
@@ -82,6 +83,7 @@ def app(
         yield
         await live.close()
         await site.runs.close()
+        site.data.close()
 
     routes: list[BaseRoute] = [
         Route("/static/{name}", _static),

@@ -59,10 +59,19 @@ class Data:
             if len(self._kept) > _MOST_KEPT:
                 self._forget()
             task: asyncio.Future[Any] = asyncio.ensure_future(ask())
+            # Its error is for those that ask; none may be left when it comes.
+            task.add_done_callback(_has_failed)
             found = self._kept[key] = (time.monotonic(), task)
         # One that asks and goes away must not take the answer from the others.
         answer: R = await asyncio.shield(found[1])
         return answer
+
+    def close(self) -> None:
+        """Ends what is on its way: nothing asks for it any more."""
+        for _, task in self._kept.values():
+            if not task.done():
+                task.get_loop().call_soon_threadsafe(task.cancel)
+        self._kept.clear()
 
     def forget(self) -> None:
         """Drops what is kept: after an action, its own page must show what it did."""

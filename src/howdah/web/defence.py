@@ -5,6 +5,7 @@ In this order: the host, the length of the request, the visitor, and for what ch
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
@@ -69,6 +70,8 @@ class Defence:
         self._inner = inner
         self._authenticate = authenticate
         self._read_only = read_only
+        self.pause = 0.5
+        """Seconds before a wrong password is refused: so few can be tried."""
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -110,6 +113,8 @@ class Defence:
         found = self._authenticate(scope)
         visitor = await found if inspect.isawaitable(found) else found
         if visitor is None:
+            if header(scope, b"authorization"):
+                await asyncio.sleep(self.pause)
             realm = getattr(self._authenticate, "realm", None)
             asks = {"www-authenticate": f'Basic realm="{realm}", charset="UTF-8"'} if realm else {}
             raise Refusal(401, "this needs a login", asks)

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from howdah.checks import options
 from howdah.errors import InvalidOption
-from howdah.model.job import STATUSES
+from howdah.model.job import FINAL_STATUSES, STATUSES
 
 NAMES: Final = (
     "status", "type", "priority", "worker", "since", "until", "error", "key", "per", "workflow", "path", "state",
@@ -84,6 +84,8 @@ class Filter:
             statuses = ["pending"]
         return {
             "statuses": statuses,
+            "live": statuses is None or any(status not in FINAL_STATUSES for status in statuses),
+            "ended": statuses is None or any(status in FINAL_STATUSES for status in statuses),
             "job_types": list(self.type) or None,
             "key": self.key or None,
             "flow_key": self.per or None,

@@ -22,7 +22,7 @@ from howdah.model.results import JobPage
 from howdah.verbs.selection import SelectionVerb
 from howdah.web.filters import Filter
 
-WINDOW: Final = 10_000
+WINDOW: Final = 5_000
 PAGE: Final = 50
 
 
@@ -106,7 +106,8 @@ def jobs(context: Context, wanted: Filter, before: uuid.UUID | None, *, limit: i
     found = [from_row(row, context.codec, None) for row in rows[:limit]]
     if len(rows) > limit:
         return JobPage(found, next=found[-1].id, complete=True)
-    ends = yield from read("window_end", statuses=arguments["statuses"], before=before, window=WINDOW)
+    parts = {name: arguments[name] for name in ("statuses", "live", "ended")}
+    ends = yield from read("web/window_end", **parts, before=before, window=WINDOW)
     if ends:
         return JobPage(found, next=ends[0]["id"], complete=False)
     return JobPage(found, next=None, complete=True)

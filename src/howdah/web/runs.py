@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import psycopg
 
+from howdah.db.plan import Plan
 from howdah.errors import HowdahError, InvalidOption
 from howdah.model.failure import describe
 from howdah.verbs.selection import SelectionVerb
@@ -140,6 +141,8 @@ class Runs:
 
     async def _perform(self, run: Run) -> None:
         try:
+            # First, so that it is there if this process is killed.
+            await self._data.write(_entry(run, None, "begun"))
             if run.ids is not None:
                 await self._change(run, run.ids)
             else:
@@ -176,15 +179,18 @@ class Runs:
             run.locked += locked
 
     async def _record(self, run: Run) -> None:
-        target: dict[str, Any] = (
-            {"filter": run.wanted.described()} if run.ids is None else {"jobs": [str(each) for each in run.ids[:100]]}
-        )
-        target |= {name: str(value) for name, value in run.arguments.items() if value is not None}
-        entry = plans.record(run.visitor.name, run.verb, target, run.changed, run.outcome)
         try:
-            await self._data.write(entry)
+            await self._data.write(_entry(run, run.changed, run.outcome))
         except (HowdahError, psycopg.Error) as error:
             run.error = f"{run.error or ''} The audit has no entry of it: {describe(error)}".strip()
+
+
+def _entry(run: Run, jobs: int | None, outcome: str) -> Plan[None]:
+    """An entry of the audit."""
+    chosen = None if run.ids is None else [str(each) for each in run.ids[:100]]
+    target: dict[str, Any] = {"filter": run.wanted.described()} if chosen is None else {"jobs": chosen}
+    target |= {name: str(value) for name, value in run.arguments.items() if value is not None}
+    return plans.record(run.visitor.name, run.verb, target, jobs, outcome)
 
 
 def _bounded(wanted: Filter, verb: SelectionVerb) -> Filter | None:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import resources
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import jinja2
@@ -19,6 +19,7 @@ import psycopg
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from howdah.db.plan import Begin, Plan
 from howdah.errors import (
     DatabaseUnavailable,
     HowdahError,
@@ -40,6 +41,8 @@ from howdah.web.plans import record
 from howdah.web.runs import Runs
 
 log = logging.getLogger("howdah.web")
+
+R = TypeVar("R")
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -149,6 +152,26 @@ class Site:
 
     # Actions
 
+    async def perform(
+        self,
+        request: Request,
+        action: str,
+        target: Mapping[str, Any],
+        plan: Plan[R],
+        told: Callable[[R], tuple[int | None, str | None]],
+    ) -> R:
+        """Runs the plan of an action and enters it in the audit, both or neither. ``told`` says what came of it: how many jobs, and in words."""
+
+        def whole() -> Plan[R]:
+            yield Begin()
+            result = yield from plan
+            yield from record(self.visitor(request).name, action, target, *told(result))
+            return result
+
+        done = await self.data.write(whole())
+        self.data.forget()
+        return done
+
     async def done(
         self,
         request: Request,
@@ -157,7 +180,7 @@ class Site:
         jobs: int | None = None,
         outcome: str | None = None,
     ) -> None:
-        """Enters an action in the audit, and makes the pages show it."""
+        """Enters an action that is done in the audit, and makes the pages show it."""
         self.data.forget()
         await self.data.write(record(self.visitor(request).name, action, target, jobs, outcome))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ipaddress
 import os
 import re
@@ -96,7 +97,9 @@ def serve(queue: JobQueue, args: argparse.Namespace, authenticate: Any) -> int:
         print_json({"url": f"http://{shown}:{port}/", "schema": queue.schema})
     else:
         say(f"The dashboard of schema {queue.schema} is at http://{shown}:{port}/ (end it with Ctrl-C)")
-    server.run(sockets=[listener])
+    # That is how it ends.
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
     return 0
 
 

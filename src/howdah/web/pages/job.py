@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shlex
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
@@ -78,13 +78,11 @@ def routes(site: Site) -> list[BaseRoute]:
     async def act(request: Request) -> Response:
         job_id, verb = options.job_id(request.path_params["id"]), request.path_params["verb"]
         fields = dict(await site.form(request))
-        changed = await site.data.write(job_action(site, verb, job_id, fields))
-        outcome = DONE[verb] if changed else f"not changed: {WHY_UNCHANGED[verb]}"
         target = {
             "job": str(job_id),
             **{name: fields[name] for name in ("priority", "run_at", "reason") if fields.get(name)},
         }
-        await site.done(request, verb, target, int(changed), outcome)
+        changed = await site.perform(request, verb, target, job_action(site, verb, job_id, fields), outcome_of(verb))
         if verb == "delete" and changed:
             return site.see(request, "jobs")
         if not changed:
@@ -121,6 +119,11 @@ def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str])
             run_at = filters.moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc))
             return operate.reschedule(context, job_id, run_at=run_at)
     raise InvalidOption(f"{verb!r} is not an action on a job")
+
+
+def outcome_of(verb: str) -> Callable[[bool], tuple[int, str]]:
+    """What came of an action on one job, for the audit."""
+    return lambda changed: (int(changed), DONE[verb] if changed else f"not changed: {WHY_UNCHANGED[verb]}")
 
 
 def whole(written: str, name: str) -> int:

@@ -53,6 +53,7 @@ def routes(site: Site) -> list[BaseRoute]:
             statuses=filters.ALL_STATUSES,
             tabs=_tabs(counts, wanted),
             searches_data=not site.redacted,
+            window=plans.WINDOW,
             verbs=[
                 verb for verb, applies in APPLIES_TO.items() if not wanted.status or set(wanted.status) & set(applies)
             ],

@@ -41,11 +41,12 @@ def routes(site: Site) -> list[BaseRoute]:
     async def change(request: Request) -> Response:
         fields = dict(await site.form(request))
         try:
-            done = await site.data.write(_change(site, fields))
+            target = {
+                name: fields[name] for name in ("what", "of", "type", "per", "group", "value") if fields.get(name)
+            }
+            await site.perform(request, "limit", target, _change(site, fields), lambda outcome: (None, outcome))
         except InvalidInput as error:
             return await page(request, fields, str(error), 400)
-        target = {name: fields[name] for name in ("what", "of", "type", "per", "group", "value") if fields.get(name)}
-        await site.done(request, "limit", target, None, done)
         return site.see(request, "limits")
 
     return [Route("/limits", site.page(limits)), Route("/limits", site.page(change), methods=["POST"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -74,24 +75,29 @@ def _of_types(counts: Counts, workers: Sequence[WorkerInfo]) -> Iterator[Attenti
             yield Attention(
                 "error",
                 f"{words.count(each.due)} jobs of {name} wait, and no live worker handles them",
-                f"jobs?type={name}",
+                jobs(type=name),
             )
         if each.stalled:
             yield Attention(
                 "error",
                 f"{each.stalled:,} running jobs of {name} have stopped reporting",
-                f"jobs?type={name}&state=stalled",
+                jobs(type=name, state="stalled"),
             )
         failed, ended = each.today.get("failed", 0), sum(each.today.values())
         if failed and failed >= 0.1 * ended:
             yield Attention(
                 "warning",
                 f"{words.percent(failed, ended)} of the jobs of {name} that ended today have failed",
-                f"jobs?type={name}&status=failed",
+                jobs(type=name, status="failed"),
             )
         if each.paused:
             because = f": {each.paused_because}" if each.paused_because else ""
             yield Attention("notice", f"{name} is paused{because}", "types")
+
+
+def jobs(**wanted: str) -> str:
+    """The list of jobs with this filter."""
+    return f"jobs?{urlencode(wanted)}"
 
 
 def _of_workers(workers: Sequence[WorkerInfo]) -> Iterator[Attention]:

@@ -69,8 +69,9 @@ def routes(site: Site) -> list[BaseRoute]:
     async def act(request: Request) -> Response:
         fields = dict(await site.form(request))
         verb, name = request.path_params["verb"], fields.get("name", "")
-        outcome = await site.data.write(_act(site, verb, name))
-        await site.done(request, f"{verb} schedule", {"schedule": name}, None, outcome)
+        await site.perform(
+            request, f"{verb} schedule", {"schedule": name}, _act(site, verb, name), lambda outcome: (None, outcome)
+        )
         return site.see(request, "schedules")
 
     return [

@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from howdah.db.plan import Plan
+from howdah.errors import InvalidOption
 from howdah.model.worker_info import Throughput, WorkerInfo
 from howdah.verbs import flow, operate
 from howdah.web import metrics, plans
@@ -38,19 +40,30 @@ def routes(site: Site) -> list[BaseRoute]:
     async def act(request: Request) -> Response:
         fields = dict(await site.form(request))
         verb, job_type = request.path_params["verb"], fields.get("type", "")
-        context, because = site.queue._context, fields.get("because", "").strip() or None
-        if verb == "pause":
-            changed = await site.data.write(operate.pause(context, job_type, because))
-        else:
-            changed = await site.data.write(operate.resume(context, job_type))
+        because = fields.get("because", "").strip() or None
         target: dict[str, Any] = {"type": job_type} | ({"because": because} if because else {})
-        await site.done(request, f"{verb} type", target, None, None if changed else f"it was {verb}d before")
+        await site.perform(
+            request,
+            f"{verb} type",
+            target,
+            type_action(site, verb, job_type, because),
+            lambda changed: (None, None if changed else f"it was {verb}d before"),
+        )
         return site.back(request, fields.get("back", ""), "types")
 
     return [
         Route("/types", site.page(types)),
         Route("/types/{verb}", site.page(act), methods=["POST"]),
     ]
+
+
+def type_action(site: Site, verb: str, job_type: str, because: str | None) -> Plan[bool]:
+    """Pauses or resumes a type. False: it was so before."""
+    if verb == "pause":
+        return operate.pause(site.queue._context, job_type, because)
+    if verb == "resume":
+        return operate.resume(site.queue._context, job_type)
+    raise InvalidOption(f"{verb!r} is not an action on a type: they are pause and resume")
 
 
 def joint(job_type: str, workers: Sequence[WorkerInfo]) -> Throughput | None:

@@ -1,4 +1,5 @@
--- One window of the jobs, newest first, as list.sql, with the filters of the dashboard and without large columns.
+-- One window of the jobs, newest first, as list.sql, with the filters of the dashboard and without large columns. By finished_at, which
+-- is NULL of live jobs in the view, the planner leaves out a table that the statuses exclude.
 SELECT
     id, job_type, priority, status, progress, current_stage, events_count, worker_id, claimed_at, created_at, started_at,
     completed_at, attempts, max_attempts, token, run_at, first_due_at, key, flow_key, cost, order_key, timeout, deadline_at, expires_at,
@@ -12,6 +13,7 @@ FROM (
     SELECT * FROM howdah.job_details
     WHERE (%(before)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.<) %(before)s::pg_catalog.uuid)
         AND (%(statuses)s::pg_catalog.text[] IS NULL OR status OPERATOR(pg_catalog.=) ANY (%(statuses)s::pg_catalog.text[]))
+        AND (%(live)s::boolean OR finished_at IS NOT NULL) AND (%(ended)s::boolean OR finished_at IS NULL)
     ORDER BY id DESC
     LIMIT %(window)s::int
 ) AS seen
