@@ -141,3 +141,11 @@ def test_an_action_is_recorded_and_old_entries_go(queue: JobQueue, db: Db, clock
     move(clock, NOON + timedelta(days=500))
     db.execute("SELECT record_audit('bob', 'delete')")
     assert [row["visitor"] for row in db.execute("SELECT visitor FROM audit").fetchall()] == ["bob"]
+
+
+def test_the_estimate_is_of_the_type_itself(queue: JobQueue, db: Db) -> None:
+    queue.enqueue_many("mail", ({} for _ in range(4_000)))
+    queue.enqueue_many("report", ({} for _ in range(200)))
+    db.execute("ANALYZE live")
+    found = counts(db, cap=100)
+    assert found["mail"]["pending"] > 5 * found["report"]["pending"]

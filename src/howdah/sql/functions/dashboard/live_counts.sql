@@ -88,8 +88,9 @@ BEGIN
     LOOP
         IF NOT exact THEN
             -- The planner's estimate: a count would read all of them.
-            EXECUTE format('EXPLAIN (FORMAT JSON) SELECT FROM howdah.live AS j WHERE j.status = ''pending'' AND j.job_type = %L', job_type) INTO v_plan;
-            pending := greatest(pending, (v_plan -> 0 -> 'Plan' ->> 'Plan Rows')::numeric::bigint);
+            FOR v_plan IN EXPLAIN (FORMAT JSON) SELECT FROM howdah.live AS j WHERE j.status = 'pending' AND j.job_type = live_counts.job_type LOOP
+                pending := greatest(pending, (v_plan -> 0 -> 'Plan' ->> 'Plan Rows')::numeric::bigint);
+            END LOOP;
         END IF;
         RETURN NEXT;
     END LOOP;
