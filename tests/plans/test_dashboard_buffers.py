@@ -63,7 +63,7 @@ def test_a_page_of_jobs_reads_about_as_many_as_it_shows(large: Db, status: str) 
     )
     scans = [node for node in nodes(plan) if node["Node Type"] == "Seq Scan" and node["Actual Rows"]]
     assert scans == []
-    assert buffers(plan) < 300
+    assert buffers(plan) < 600
 
 
 def test_a_filter_without_an_index_reads_one_window(large: Db) -> None:
@@ -76,5 +76,6 @@ def test_a_filter_without_an_index_reads_one_window(large: Db) -> None:
 
 
 def test_counting_does_not_read_the_backlog(large: Db) -> None:
-    plan = explained(large, b"SELECT * FROM howdah.live_counts(p_cap => 100)", {})
-    assert buffers(plan) < 400
+    # The first call of a session also reads the catalogues.
+    _, plan = (explained(large, b"SELECT * FROM howdah.live_counts(p_cap => 100)", {}) for _ in range(2))
+    assert buffers(plan) < 150
