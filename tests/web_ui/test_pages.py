@@ -436,6 +436,11 @@ def test_chosen_parts_are_redacted_everywhere_and_cannot_be_searched(dsn: str, q
         assert answer.status_code == 200
         assert "4711" not in answer.text, path
     assert "visa" in site.get(f"/jobs/{job.id}").text
+    # What a form shows as hidden is not stored in its place.
+    again = {"type": "mail", "data": '{"card": {"number": "[redacted]"}}'}
+    assert site.post("/jobs", again).status_code == 400
+    assert site.post("/schedules", {**again, "name": "nightly", "every": "1h"}).status_code == 400
+    assert len(queue.list()) == 1
     for path in ("/jobs", "/api/v1/jobs", "/bulk"):
         assert site.get(f"{path}?path=$.card&verb=cancel&scope=all").status_code == 400
     site.close()

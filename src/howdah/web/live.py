@@ -95,9 +95,10 @@ class Live:
         """Keeps the last progress of each job, until it is sent."""
         while True:
             try:
-                async for update in self._site.queue.awatch_all(kinds=["progress"]):
-                    if update.job is not None and len(self._patches) < _MOST_PATCHES:
-                        self._patches[str(update.job_id)] = patch(update.job)
+                async with contextlib.aclosing(self._site.queue.awatch_all(kinds=["progress"])) as updates:
+                    async for update in updates:
+                        if update.job is not None and len(self._patches) < _MOST_PATCHES:
+                            self._patches[str(update.job_id)] = patch(update.job)
             except HowdahError:
                 await asyncio.sleep(1)
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from howdah.errors import InvalidOption
 
 REDACTED: Final = "[redacted]"
+UNREADABLE: Final = "howdah.unreadable"
 MOST_NODES: Final = 2_000
 MOST_TEXT: Final = 4_000
 _DEEPEST: Final = 60
@@ -82,6 +83,15 @@ def redact(value: Any, wanted: Sequence[Pattern]) -> Any:
     if isinstance(value, list | tuple):
         return [_below(each, str(place), wanted) for place, each in enumerate(value)]
     return value
+
+
+def is_whole(value: Any) -> bool:
+    """Whether nothing of the value was hidden: what was must not be stored in its place."""
+    if isinstance(value, Mapping):
+        return UNREADABLE not in value and all(is_whole(each) for each in value.values())
+    if isinstance(value, list | tuple):
+        return all(is_whole(each) for each in value)
+    return not (isinstance(value, str) and value == REDACTED)
 
 
 def _below(value: Any, name: str, wanted: Sequence[Pattern]) -> Any:

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from howdah.checks import options
 from howdah.errors import InvalidOption
 from howdah.verbs import operate
-from howdah.web import filters, plans
+from howdah.web import filters, plans, tree
 from howdah.web.filters import Filter
 from howdah.web.plans import Counts
 from howdah.web.runs import APPLIES_TO
@@ -95,6 +95,12 @@ def refuse_hidden(site: Site, wanted: Filter) -> None:
         raise InvalidOption("jobs cannot be searched by arguments here, because parts of these are redacted")
 
 
+def refuse_hidden_parts(data: Any) -> None:
+    """A form has what its page shows."""
+    if not tree.is_whole(data):
+        raise InvalidOption("a part of these arguments is hidden here: write it in full")
+
+
 def parsed_job(fields: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of ``enqueue`` in a form. Raises InvalidOption."""
     made: dict[str, Any] = {"job_type": options.job_type(fields.get("type", "").strip())}
@@ -102,6 +108,7 @@ def parsed_job(fields: Mapping[str, str]) -> dict[str, Any]:
         made["data"] = json.loads(fields.get("data") or "{}", parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidOption(f"the arguments are not JSON: {error}") from None
+    refuse_hidden_parts(made["data"])
     for name in ("priority", "max_attempts"):
         if written := fields.get(name, "").strip():
             if not written.lstrip("-").isdecimal() or len(written) > 11:

@@ -18,6 +18,7 @@ from howdah.model.schedule import MISSED, Schedule
 from howdah.verbs import schedules as verbs
 from howdah.web import metrics, plans, words
 from howdah.web.pages.job import whole
+from howdah.web.pages.jobs import refuse_hidden_parts
 from howdah.web.site import Site
 
 _SPAN: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|min|h|d)")
@@ -125,6 +126,7 @@ def _given(fields: Mapping[str, str]) -> dict[str, Any]:
         data = json.loads(fields.get("data") or "{}")
     except (ValueError, RecursionError) as error:
         raise InvalidOption(f"the arguments are not JSON: {error}") from None
+    refuse_hidden_parts(data)
     made: dict[str, Any] = {
         "name": fields.get("name", "").strip(),
         "job_type": fields.get("type", "").strip(),

@@ -153,7 +153,7 @@ async function refresh() {
   busy = true;
   const began = performance.now();
   try {
-    const response = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
+    const response = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error", signal: AbortSignal.timeout(20000) });
     if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return;
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
     const wasTrouble = document.getElementById("trouble");
