@@ -33,6 +33,7 @@ class Data:
         self.fresh = FRESH
         self._timeout = f"{round(1000 * statement_timeout)}ms"
         self._kept: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+        self._lasting: set[Hashable] = set()
         self._viewer_role: str | None = None
         self._has_role = False
 
@@ -52,8 +53,11 @@ class Data:
         return await self.kept((visitor.role, key), lambda: self.read(visitor, make()), seconds=seconds)
 
     async def kept(self, key: Hashable, ask: Callable[[], Awaitable[R]], *, seconds: float | None = None) -> R:
-        seconds = self.fresh if seconds is None else seconds
         key = (id(asyncio.get_running_loop()), key)
+        if seconds is None:
+            seconds = self.fresh
+        else:
+            self._lasting.add(key)
         found = self._kept.get(key)
         if found is None or (found[1].done() and (time.monotonic() - found[0] > seconds or _has_failed(found[1]))):
             if len(self._kept) > _MOST_KEPT:
@@ -74,8 +78,8 @@ class Data:
         self._kept.clear()
 
     def forget(self) -> None:
-        """Drops what is kept: after an action, its own page must show what it did."""
-        self._kept.clear()
+        """Drops what is kept for a moment: after an action, its own page must show what it did."""
+        self._kept = {key: found for key, found in self._kept.items() if key in self._lasting}
 
     def _forget(self) -> None:
         oldest = sorted(self._kept, key=lambda key: self._kept[key][0])

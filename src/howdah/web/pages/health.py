@@ -17,6 +17,8 @@ from howdah.web.site import Site
 
 _EVERY = 30.0
 """Seconds that an examination is kept: it reads many catalogues."""
+_SELDOM = 300.0
+"""The same for the overview, which is open all day: of a large backlog, some checks read all."""
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -30,7 +32,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
 async def diagnosis(site: Site) -> Diagnosis | None:
     """The last examination, for the overview, which does not wait for a new one."""
-    asked = asyncio.ensure_future(site.data.kept("doctor", lambda: site.queue.adoctor(), seconds=_EVERY))
+    asked = asyncio.ensure_future(site.data.kept("doctor", lambda: site.queue.adoctor(), seconds=_SELDOM))
     with contextlib.suppress(TimeoutError, HowdahError, psycopg.Error):
         async with asyncio.timeout(0.5):
             return await asyncio.shield(asked)
