@@ -77,8 +77,9 @@ docs: $(READY) ## Build the site into .site, with its generated pages; a warning
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs .site
 	@echo 'The site is in .site: open .site/index.html'
 
-screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals (a minute)
+screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals, and of the dashboard (four minutes)
 	@$(BIN)/python -m docs.screens.make
+	@$(BIN)/python -m docs.screens.dashboard
 
 bench: $(READY) ## Measure peers, limit, insert, growth, steady, reporting (hours; 5 minutes with ONLY=limit); let nothing else run
 	@mkdir -p benchmarks/results
@@ -99,9 +100,9 @@ define install
 endef
 
 $(DEMO_READY): pyproject.toml
-	$(call install,'.[embedded$(comma)top]',Howdah and PostgreSQL)
+	$(call install,'.[embedded$(comma)top$(comma)web]',Howdah and PostgreSQL)
 	@touch $@
 
 $(READY): pyproject.toml
-	$(call install,'.[embedded$(comma)encryption$(comma)top]' --group $(GROUP),Howdah$(comma) PostgreSQL$(comma) and what the tests need (up to 1 GB))
+	$(call install,'.[embedded$(comma)encryption$(comma)top$(comma)web]' --group $(GROUP),Howdah$(comma) PostgreSQL$(comma) and what the tests need (up to 1 GB))
 	@touch $(DEMO_READY) $@

@@ -56,6 +56,8 @@ TABLES = (
     "workflow_edges",
     "workflow_nodes",
     "workflows",
+    "minutes",
+    "audit",
 )
 # A choice for the versions between the newest and the oldest.
 ON_THE_MIDDLE_ONE = {

@@ -20,13 +20,14 @@ import howdah.django.testing
 import howdah.encryption
 import howdah.sse
 import howdah.testing
+import howdah.web
 from howdah.errors import HowdahError
 
-OTHER_MODULES: Final = (howdah.sse, howdah.encryption, howdah.testing, howdah.django, howdah.django.testing)
-LEFT_OUT: Final = ("HowdahBackend", "HowdahTask", "TaskContext", "task_backends")
-"""Half of what they have is Django's, and differs between its versions. The page about Django describes the rest."""
+OTHER_MODULES: Final = (howdah.sse, howdah.web, howdah.encryption, howdah.testing, howdah.django, howdah.django.testing)
+LEFT_OUT: Final = ("Authenticate", "HowdahBackend", "HowdahTask", "TaskContext", "task_backends")
+"""An alias that its users never write; and what is half Django's, and differs between its versions, which the page about Django describes."""
 FIRST: Final = ("JobQueue", "Handler", "Job")
-WRITTEN_BY_USERS: Final = ("Exponential", "Fixed", "Immediately", "Linear", "Resource")
+WRITTEN_BY_USERS: Final = ("Exponential", "Fixed", "Immediately", "Linear", "Resource", "Visitor")
 """Dataclasses that users construct, so their signatures are shown."""
 WIDTH: Final = 88
 

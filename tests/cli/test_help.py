@@ -16,6 +16,7 @@ NAMES = {
     "skill",
     "stats",
     "top",
+    "web",
     "cancel",
     "retry",
     "delete",

@@ -55,13 +55,13 @@ FUNCTIONS = decided(
     (
         OPERATOR,
         (
-            "cancel change_selected delete_jobs delete_schedule pause_key pause_schedule pause_type reprioritise reschedule resume_key resume_schedule resume_type"
+            "cancel change_selected delete_jobs delete_schedule pause_key pause_schedule pause_type record_audit reprioritise reschedule resume_key resume_schedule resume_type"
             " retry run_schedule set_limit set_max_pending set_rate set_weight cancel_workflow retry_workflow"
         ),
     ),
     (
         READERS,
-        "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected wait_in_words",
+        "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected wait_in_words live_counts",
     ),
     (WORKER | READERS, "channel clock lease_clock"),
     (
@@ -78,7 +78,7 @@ FUNCTIONS = decided(
             " flow_key_of flow_obstacle key_in_words order_obstacle flow_room is_stray key_allows limit_of_keys limit_of_type line_of settle_flow sweep_flow use_keys with_flow"
             " affordable apply_limit apply_rate check_cost check_limited check_rate has_tokens_at rate_in_words rate_of_keys rate_of_type"
             " return_tokens spend_tokens tokens without_tokens flow_due_from forget_held_from held_from_now note_held_from"
-            " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques enqueue_on_failure"
+            " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques enqueue_on_failure bucket fold_minutes"
             " check_signal close_channel close_channels is_waiting lock_channel lock_held make_due prune_signals release_held_back"
             " remove_steps suspend wake_steps"
             " advance_workflow cancel_node check_loops check_node_options check_unstarted count_node end_all_workflows end_nodes end_workflow"
@@ -94,12 +94,12 @@ RELATIONS = decided(
     ((READERS, NOBODYS, OPERATOR), "settings"),
     (
         (READERS, NOBODYS, NOBODYS),
-        "job_details live_jobs event_details schedule_details limits backlogs step_details workflow_details node_details types archive_counts segments event_counter",
+        "job_details live_jobs event_details schedule_details limits backlogs step_details workflow_details node_details types archive_counts segments event_counter minutes audit",
     ),
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts worker_generations uniques workflows workflow_nodes workflow_edges workflow_counts workflow_deltas workflow_spawned workflow_delta_counter steps signals signal_channels signal_counter",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts audit_counter worker_generations uniques workflows workflow_nodes workflow_edges workflow_counts workflow_deltas workflow_spawned workflow_delta_counter steps signals signal_channels signal_counter",
     ),
 )
 COLUMNS = {

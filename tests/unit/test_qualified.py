@@ -34,7 +34,7 @@ HIDDEN = {"between", "in", "like", "nullif", "using"}
 
 
 def statements() -> Iterator[str]:
-    for folder in ("reads", "writes", "foreign", "bench", "testing"):
+    for folder in ("reads", "reads/web", "writes", "foreign", "bench", "testing"):
         for name in names(folder):
             path = f"{folder}/{name}"
             # A script sets its path first.

@@ -26,6 +26,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "workflow": "workflow:COMMAND",
         "stats": "stats:COMMAND",
         "top": "top.command:COMMAND",
+        "web": "web:COMMAND",
     },
     "change jobs": {
         "cancel": "change:CANCEL",

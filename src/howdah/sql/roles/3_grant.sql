@@ -101,12 +101,12 @@ GRANT SELECT (
 GRANT SELECT ON
     howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details, howdah.limits, howdah.backlogs, howdah.step_details,
     howdah.workflow_details, howdah.node_details,
-    howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments
+    howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments, howdah.minutes, howdah.audit
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION
     howdah.timestamp_in, howdah.queue_position, howdah.read_events, howdah.add_watcher, howdah.remove_watcher, howdah.stream_position,
-    howdah.count_selected, howdah.wait_in_words
+    howdah.count_selected, howdah.wait_in_words, howdah.live_counts
 TO howdah_viewer, howdah_operator;
 
 -- To operate.
@@ -118,6 +118,7 @@ GRANT EXECUTE ON FUNCTION
     howdah.pause_schedule,
     howdah.pause_key,
     howdah.pause_type,
+    howdah.record_audit,
     howdah.reprioritise,
     howdah.reschedule,
     howdah.resume_schedule,

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command, help_with_schema
-from howdah.cli.commands.demo import stage, view
+from howdah.cli.commands.demo import dashboard, stage, view
 from howdah.cli.commands.demo.handlers import SCHEMA
 from howdah.cli.commands.demo.show import ARGUMENTS, LEASE, SLOTS, WORKERS, Board, Show
 from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
@@ -34,6 +34,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", metavar="N", type=int, default=USUAL, help=f"how many jobs of the three priorities (default: {USUAL})"
     )
+    parser.add_argument("--web", action="store_true", help="show the dashboard, too, until Ctrl-C")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -44,10 +45,14 @@ def _run(args: argparse.Namespace) -> int:
         queue.connect_to(queue._database.dsn())
         stage.set_up(queue)
         with (
+            dashboard.shown(queue, args.web, args.json) as address,
             _cleared_if_interrupted(queue),
             WorkerGroup("howdah.cli.commands.demo.handlers:queue", queue.dsn, queue.schema, *ARGUMENTS) as workers,
         ):
-            return _perform(queue, workers, args)
+            code = _perform(queue, workers, args)
+            if address is not None:
+                dashboard.wait(address)
+            return code
 
 
 def _perform(queue: JobQueue, workers: WorkerGroup, args: argparse.Namespace) -> int:
@@ -117,6 +122,7 @@ COMMAND = Command(
     examples=(
         ("howdah demo", "on the configured database, or on the embedded one"),
         ("howdah demo --jobs 1000", "with more jobs"),
+        ("howdah demo --web", "with the dashboard in a browser"),
         ("howdah demo --json", "only the summary and the story, for a program"),
     ),
     add_arguments=_add_arguments,

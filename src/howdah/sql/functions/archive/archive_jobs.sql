@@ -27,6 +27,8 @@ DECLARE
     v_nodes int[];
     v_places int[];
     v_ended_as varchar[];
+    v_now timestamptz := howdah.clock();
+    v_share float8 := 64.0 / greatest(cardinality(p_ids), 1);
 BEGIN
     WITH ended AS MATERIALIZED (
         SELECT * FROM unnest(p_ids, p_statuses, p_errors) AS e (id, status, error)
@@ -53,6 +55,15 @@ BEGIN
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
         SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, ended_as, count(*)
         FROM deleted GROUP BY job_type, ended_as
+    ), measured AS (
+        INSERT INTO howdah.minutes (at, job_type, completed, failed, cancelled, waits, runs)
+        SELECT
+            date_trunc('minute', v_now), job_type, count(*) FILTER (WHERE ended_as = 'completed'),
+            count(*) FILTER (WHERE ended_as = 'failed'), count(*) FILTER (WHERE ended_as = 'cancelled'),
+            array_agg(howdah.bucket(started_at - run_at))
+                FILTER (WHERE isfinite(run_at) AND isfinite(started_at) AND ended_as <> 'cancelled' AND random() < v_share),
+            array_agg(howdah.bucket(v_now - started_at)) FILTER (WHERE isfinite(started_at) AND ended_as <> 'cancelled' AND random() < v_share)
+        FROM deleted WHERE NOT p_inserted GROUP BY job_type
     ), paused AS (
         UPDATE howdah.types AS t SET
             paused_at = howdah.clock(),

@@ -21,6 +21,8 @@ DECLARE
     v_workflow_ids uuid[];
     v_nodes int[];
     v_places int[];
+    v_now timestamptz := howdah.clock();
+    v_share float8 := 64.0 / greatest(cardinality(p_ids), 1);
 BEGIN
     IF pg_column_size(p_results) > 65536 THEN
         PERFORM howdah.check_size(p_results, 'a result');
@@ -48,6 +50,14 @@ BEGIN
         INSERT INTO howdah.archive_counts (day, job_type, status, jobs)
         SELECT (howdah.clock() AT TIME ZONE 'UTC')::date, job_type, 'completed', count(*) FROM deleted GROUP BY job_type
         RETURNING job_type
+    ), measured AS (
+        -- Of a large batch, some jobs stand for all: their buckets cost more than the rest of the row.
+        INSERT INTO howdah.minutes (at, job_type, completed, waits, runs)
+        SELECT
+            date_trunc('minute', v_now), job_type, count(*),
+            array_agg(howdah.bucket(howdah.begun_at(status, started_at, claimed_at) - run_at)) FILTER (WHERE random() < v_share AND isfinite(run_at) AND isfinite(started_at)),
+            array_agg(howdah.bucket(v_now - howdah.begun_at(status, started_at, claimed_at))) FILTER (WHERE random() < v_share AND isfinite(started_at))
+        FROM deleted GROUP BY job_type
     ), noted AS (
         -- A job that never reported anything gets no event at its end: there are millions of those.
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)

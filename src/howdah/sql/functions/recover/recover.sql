@@ -71,6 +71,16 @@ BEGIN
             RAISE WARNING 'signals could not be delivered or removed: %', SQLERRM;
     END;
 
+    BEGIN
+        PERFORM howdah.fold_minutes();
+    EXCEPTION
+        WHEN others THEN
+            IF howdah.is_passing(SQLSTATE) THEN
+                RAISE;
+            END IF;
+            RAISE WARNING 'the figures of the past could not be merged: %', SQLERRM;
+    END;
+
     FOREACH v_cause IN ARRAY
         ARRAY['worker died', 'lease passed', 'timed out', 'cancel overdue', 'stalled', 'expired', 'no attempts left']
     LOOP

@@ -1,0 +1,67 @@
+"""A shop that is busy, for the pictures of the dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+from howdah import Exponential, Job, JobQueue, Priority
+
+queue = JobQueue()
+log = logging.getLogger("shop")
+chance = random.Random(7)
+
+
+@queue.job(priority=Priority.EXPLICIT)
+async def send_invoice(invoice: int, customer: str) -> str:
+    await asyncio.sleep(chance.expovariate(12))
+    return f"invoice {invoice} of {customer} is sent"
+
+
+@queue.job(max_attempts=3, retry=Exponential(delay=0.4, factor=2, jitter=0))
+async def resize_photo(photo: int, sizes: list[int]) -> dict[str, int]:
+    await asyncio.sleep(chance.expovariate(5))
+    if chance.random() < 0.1:
+        raise ValueError("the photo ends in the middle")
+    return {"photo": photo, "bytes": 40_000 * len(sizes)}
+
+
+@queue.job(priority=Priority.BACKFILL, per="customer", limit=2)
+async def sync_customer(customer: str) -> None:  # noqa: ARG001
+    await asyncio.sleep(chance.expovariate(4))
+
+
+@queue.job(max_attempts=2, retry=Exponential(delay=1, factor=2, jitter=0))
+async def fetch_rates(partner: str) -> None:
+    await asyncio.sleep(0.2)
+    raise ConnectionError(f"{partner} did not answer within 10 s")
+
+
+@queue.job
+async def import_catalog(job: Job, file: str, rows: int) -> int:
+    with job.stage("download", weight=20):
+        for part in job.track(range(10)):
+            log.debug("part %s", part)
+            await asyncio.sleep(0.1)
+    log.info("%s has %s rows", file, rows)
+    with job.stage("load"):
+        for row in job.track(range(rows)):
+            if row % 250 == 0:
+                job.event("batch", first=row, last=row + 249)
+            if row % 700 == 699:
+                log.warning("row %s has no price", row)
+            await asyncio.sleep(0.01)
+    return rows
+
+
+@queue.periodic("*/5 * * * *", timezone="Europe/Berlin")
+@queue.job
+async def nightly_report() -> None:
+    await asyncio.sleep(1)
+
+
+@queue.periodic(every=15)
+@queue.job
+async def clean_sessions() -> None:
+    await asyncio.sleep(0.1)

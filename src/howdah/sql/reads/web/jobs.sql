@@ -1,0 +1,39 @@
+-- One window of the jobs, newest first, as list.sql, with the filters of the dashboard and without large columns. By finished_at, which
+-- is NULL of live jobs in the view, the planner leaves out a table that the statuses exclude.
+SELECT
+    id, job_type, priority, status, progress, current_stage, events_count, worker_id, claimed_at, created_at, started_at,
+    completed_at, attempts, max_attempts, token, run_at, first_due_at, key, flow_key, cost, order_key, timeout, deadline_at, expires_at,
+    lease_until, crashes, interruptions, cancel_requested_at, retry_policy, parent_id, workflow_id, finished_at, progress_report,
+    NULL::pg_catalog.jsonb AS data, NULL::pg_catalog.jsonb AS result, NULL::pg_catalog.jsonb AS checkpoint, NULL::pg_catalog.jsonb AS errors,
+    NULL::pg_catalog.jsonb AS meta,
+    pg_catalog.left(last_error, 300) AS last_error,
+    coalesce(stalls_at OPERATOR(pg_catalog.<) howdah.clock(), false) AS stalled,
+    (SELECT NOT pg_catalog.has_table_privilege('howdah.live'::pg_catalog.regclass, 'SELECT')) AS is_redacted
+FROM (
+    SELECT * FROM howdah.job_details
+    WHERE (%(before)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.<) %(before)s::pg_catalog.uuid)
+        AND (%(statuses)s::pg_catalog.text[] IS NULL OR status OPERATOR(pg_catalog.=) ANY (%(statuses)s::pg_catalog.text[]))
+        AND (%(live)s::boolean OR finished_at IS NOT NULL) AND (%(ended)s::boolean OR finished_at IS NULL)
+    ORDER BY id DESC
+    LIMIT %(window)s::int
+) AS seen
+WHERE (%(job_types)s::pg_catalog.text[] IS NULL OR job_type OPERATOR(pg_catalog.=) ANY (%(job_types)s::pg_catalog.text[]))
+    AND (%(key)s::pg_catalog.text IS NULL OR key OPERATOR(pg_catalog.=) %(key)s::pg_catalog.text)
+    AND (%(flow_key)s::pg_catalog.text IS NULL OR flow_key OPERATOR(pg_catalog.=) %(flow_key)s::pg_catalog.text)
+    AND (%(worker)s::pg_catalog.text IS NULL OR worker_id OPERATOR(pg_catalog.=) %(worker)s::pg_catalog.text)
+    AND (%(workflow)s::pg_catalog.uuid IS NULL OR workflow_id OPERATOR(pg_catalog.=) %(workflow)s::pg_catalog.uuid)
+    AND (%(error)s::pg_catalog.text IS NULL OR pg_catalog.strpos(last_error, %(error)s::pg_catalog.text) OPERATOR(pg_catalog.>) 0)
+    AND (%(least_priority)s::int IS NULL OR priority OPERATOR(pg_catalog.>=) %(least_priority)s::int)
+    AND (%(most_priority)s::int IS NULL OR priority OPERATOR(pg_catalog.<=) %(most_priority)s::int)
+    AND (%(since)s::pg_catalog.timestamptz IS NULL OR created_at OPERATOR(pg_catalog.>=) %(since)s::pg_catalog.timestamptz)
+    AND (%(until)s::pg_catalog.timestamptz IS NULL OR created_at OPERATOR(pg_catalog.<) %(until)s::pg_catalog.timestamptz)
+    AND (NOT %(stalled)s::boolean OR stalls_at OPERATOR(pg_catalog.<) howdah.clock())
+    AND (NOT %(scheduled)s::boolean OR run_at OPERATOR(pg_catalog.>) howdah.clock())
+    AND (%(contains)s::pg_catalog.jsonb IS NULL OR data OPERATOR(pg_catalog.@>) %(contains)s::pg_catalog.jsonb)
+    -- A path with a condition, such as $.user == 7, has the value true or false. Any other one has what it finds.
+    AND (
+        %(path)s::pg_catalog.jsonpath IS NULL
+        OR coalesce(pg_catalog.jsonb_path_query_first(data, %(path)s::pg_catalog.jsonpath, '{}', true), 'false') OPERATOR(pg_catalog.<>) ALL ('{false,"null"}'::pg_catalog.jsonb[])
+    )
+ORDER BY id DESC
+LIMIT %(limit)s::int

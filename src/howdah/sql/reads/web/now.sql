@@ -1,0 +1,1 @@
+SELECT howdah.clock() AS now

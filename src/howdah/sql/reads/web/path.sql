@@ -1,0 +1,2 @@
+-- An error if it is no path.
+SELECT %(path)s::pg_catalog.jsonpath IS NOT NULL AS is_path

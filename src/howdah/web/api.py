@@ -1,0 +1,398 @@
+"""The same data as JSON, under /api/v1, with its OpenAPI description."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeAlias, cast
+
+import psycopg
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from howdah import __about__
+from howdah.checks import options
+from howdah.checks.values import as_json
+from howdah.errors import HowdahError, InvalidOption
+from howdah.model.event import EVENT_KINDS
+from howdah.model.job import STATUSES, Job
+from howdah.verbs import events as event_verbs
+from howdah.verbs import flow, operate
+from howdah.verbs import schedules as schedule_verbs
+from howdah.web import filters, metrics, plans
+from howdah.web.defence import Refusal
+from howdah.web.pages.audit import PAGE as AUDIT_PAGE
+from howdah.web.pages.job import job_action, outcome_of
+from howdah.web.pages.jobs import parsed_job, refuse_hidden
+from howdah.web.pages.types import type_action
+from howdah.web.runs import APPLIES_TO, WHY_UNCHANGED
+from howdah.web.site import Site, described
+
+Answer: TypeAlias = Callable[[Request], Awaitable[Any]]
+
+_MOST_LIMIT: Final = 500
+_MOST_EVENTS: Final = 1_000
+_TEXT: Final = {"type": "string"}
+_NUMBER: Final = {"type": "integer"}
+_OBJECT: Final = {"type": "object"}
+_LIST: Final = {"type": "array", "items": {}}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operation:
+    """One route of the API, and what its description says."""
+
+    method: str
+    path: str
+    summary: str
+    answer: Answer
+    parameters: tuple[dict[str, Any], ...] = ()
+    body: dict[str, Any] | None = None
+    result: dict[str, Any] = dataclasses.field(default_factory=lambda: dict(_OBJECT))
+    status: int = 200
+
+
+def api_routes(site: Site) -> list[BaseRoute]:
+    operations = [*_reads(site), *_writes(site)]
+    text = json.dumps(_description(site, operations))
+
+    async def description(_: Request) -> Response:
+        return Response(text, media_type="application/json")
+
+    made: list[BaseRoute] = [Route("/api/v1/openapi.json", description)]
+    for each in operations:
+        path = f"/api/v1{each.path}".replace("{id}", "{id:uuid}")
+        made.append(Route(path, _endpoint(each), methods=[each.method]))
+    return made
+
+
+def encoded(value: Any) -> bytes:
+    """JSON with every digit of an integer."""
+    return json.dumps(as_json(value), ensure_ascii=False, default=str).encode("utf-8", "replace")
+
+
+def _endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            value = await operation.answer(request)
+        except Refusal as refusal:
+            return _problem(refusal.status, str(refusal))
+        except (HowdahError, psycopg.Error, TimeoutError) as error:
+            found = described(error)
+            return _problem(found.status, found.text)
+        return Response(encoded(value), operation.status, media_type="application/json")
+
+    return functools.wraps(operation.answer)(answer)
+
+
+def _problem(status: int, text: str) -> Response:
+    return Response(json.dumps({"error": text}), status, media_type="application/json")
+
+
+# Reads
+
+
+def _reads(site: Site) -> list[Operation]:
+    context = site.queue._context
+
+    async def counts(request: Request) -> Any:
+        found = await site.data.shared(site.visitor(request), "counts", plans.counts)
+        return {"at": found.at, "types": [dataclasses.asdict(each) for each in found.types]}
+
+    async def jobs(request: Request) -> Any:
+        given = request.query_params
+        wanted = filters.filter_of(given.multi_items())
+        refuse_hidden(site, wanted)
+        limit = _integer(given.get("limit", "50"), "limit", 1, _MOST_LIMIT)
+        before = options.job_id(given["before"]) if given.get("before") else None
+        page = await site.data.read(site.visitor(request), plans.jobs(context, wanted, before, limit=limit))
+        return {
+            "jobs": [shown_job(site, job, whole=False) for job in page],
+            "next": page.next,
+            "complete": page.complete,
+        }
+
+    async def job(request: Request) -> Any:
+        return shown_job(
+            site, await site.data.read(site.visitor(request), operate.get(context, request.path_params["id"]))
+        )
+
+    async def events(request: Request) -> Any:
+        given = request.query_params
+        plan = event_verbs.events(
+            context,
+            request.path_params["id"],
+            after=_integer(given.get("after", "0"), "after", 0, 2**31 - 1),
+            kinds=cast(Any, given.getlist("kind")) or None,
+            limit=_integer(given.get("limit", "100"), "limit", 1, _MOST_EVENTS),
+        )
+        found = await site.data.read(site.visitor(request), plan)
+        return {"events": [{**dataclasses.asdict(each), "data": site.redact(each.data)} for each in found]}
+
+    async def position(request: Request) -> Any:
+        return await site.data.read(site.visitor(request), operate.queue_position(context, request.path_params["id"]))
+
+    async def workers(request: Request) -> Any:
+        return {"workers": await site.data.shared(site.visitor(request), "workers", lambda: operate.workers(context))}
+
+    async def schedules(request: Request) -> Any:
+        found = await site.data.shared(
+            site.visitor(request), "schedules", lambda: schedule_verbs.list_schedules(context)
+        )
+        return {"schedules": [{**dataclasses.asdict(each), "data": site.redact(each.data)} for each in found]}
+
+    async def limits(request: Request) -> Any:
+        return {"limits": await site.data.shared(site.visitor(request), "limits", lambda: flow.limits(context))}
+
+    async def history(request: Request) -> Any:
+        span = metrics.span_of(request.query_params.get("span", ""))
+        slots = await metrics.by_slot(site, site.visitor(request), span)
+        shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+        return {
+            "slot_seconds": span.slot.total_seconds(),
+            "slots": [
+                {
+                    "at": slot.at,
+                    "completed": slot.completed,
+                    "failed": slot.failed,
+                    "cancelled": slot.cancelled,
+                    "backlog": slot.backlog,
+                    "wait": {name: metrics.quantile(slot.waits, share) for name, share in shares.items()},
+                    "run": {name: metrics.quantile(slot.runs, share) for name, share in shares.items()},
+                }
+                for slot in slots
+            ],
+        }
+
+    async def health(_: Request) -> Any:
+        found = await site.data.kept("doctor", lambda: site.queue.adoctor(), seconds=30)
+        return {"healthy": found.healthy, "findings": list(found), "unseen": found.unseen}
+
+    async def audit(request: Request) -> Any:
+        given = request.query_params.get("before")
+        before = None if not given else _integer(given, "before", 1, 2**63 - 1)
+        return {"entries": await site.data.read(site.visitor(request), plans.audit(before, AUDIT_PAGE))}
+
+    wanted = tuple(_query(name, _described_filter(name)) for name in filters.NAMES)
+    paging = (
+        _query("before", {"type": "string", "format": "uuid"}),
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": _MOST_LIMIT}),
+    )
+    return [
+        Operation("GET", "/counts", "How many jobs of each type are where", counts),
+        Operation("GET", "/jobs", "A page of jobs, the newest first, without large fields", jobs, wanted + paging),
+        Operation("GET", "/jobs/{id}", "A job", job, (_ID,)),
+        Operation(
+            "GET",
+            "/jobs/{id}/events",
+            "Events and log lines of a job, in order",
+            events,
+            (
+                _ID,
+                _query("after", {"type": "integer", "minimum": 0}),
+                _query("limit", {"type": "integer", "minimum": 1, "maximum": _MOST_EVENTS}),
+                _query("kind", {"type": "array", "items": {"type": "string", "enum": list(EVENT_KINDS)}}),
+            ),
+        ),
+        Operation(
+            "GET",
+            "/jobs/{id}/position",
+            "Where a pending job stands; null if it is not pending",
+            position,
+            (_ID,),
+            result={},
+        ),
+        Operation("GET", "/workers", "The workers", workers),
+        Operation("GET", "/schedules", "The schedules", schedules),
+        Operation("GET", "/limits", "Limits, rates, weights, and bounds on waiting jobs", limits),
+        Operation(
+            "GET",
+            "/history",
+            "Figures of the past, slot by slot",
+            history,
+            (_query("span", {"type": "string", "enum": [each.name for each in metrics.SPANS]}),),
+        ),
+        Operation("GET", "/health", "What the doctor finds", health),
+        Operation(
+            "GET",
+            "/audit",
+            "What was done in the dashboard",
+            audit,
+            (_query("before", {"type": "integer", "minimum": 1}),),
+        ),
+    ]
+
+
+def shown_job(site: Site, job: Job[Any], *, whole: bool = True) -> dict[str, Any]:
+    """A job as the API has it."""
+    left_out = {"_attempt", "_home", "_redacted", "lease", "created", "conflict"}
+    large = {"data", "result", "resumed", "errors", "meta"}
+    made = {
+        field.name: getattr(job, field.name)
+        for field in dataclasses.fields(job)
+        if field.name not in left_out and (whole or field.name not in large)
+    }
+    for name in ("data", "result", "resumed", "meta"):
+        if name in made:
+            made[name] = site.redact(made[name])
+    return {name: _finite(value) for name, value in made.items()}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, datetime) and value.year > 9000 else value
+
+
+# Writes
+
+
+def _writes(site: Site) -> list[Operation]:
+    async def create(request: Request) -> Any:
+        fields = await _body(request)
+        data = fields.pop("data", {})
+        written = {name: str(value) for name, value in fields.items() if value is not None}
+        made = parsed_job(written)
+        made["data"] = data
+        job = await site.queue.aenqueue(made.pop("job_type"), made.pop("data"), **made)
+        await site.done(request, "create", {"job": str(job.id), "type": job.job_type}, int(job.created))
+        return {"id": job.id, "created": job.created}
+
+    async def act(request: Request) -> Any:
+        job_id, verb = request.path_params["id"], request.path_params["verb"]
+        fields = {name: str(value) for name, value in (await _body(request)).items() if value is not None}
+        plan = job_action(site, verb, job_id, fields)
+        changed = await site.perform(request, verb, {"job": str(job_id)}, plan, outcome_of(verb))
+        return {"changed": changed, "because": None if changed else WHY_UNCHANGED[verb]}
+
+    async def pause(request: Request) -> Any:
+        fields = await _body(request)
+        verb, job_type = request.path_params["verb"], options.job_type(fields.get("type"))
+        because = fields.get("because")
+        plan = type_action(site, verb, job_type, None if because is None else str(because))
+        changed = await site.perform(request, f"{verb} type", {"type": job_type}, plan, lambda _: (None, None))
+        return {"changed": changed}
+
+    job_body = _body_of(
+        {
+            "type": {"type": "string", "minLength": 1, "maxLength": 50},
+            "data": {},
+            "priority": _INT32,
+            "max_attempts": _INT32,
+            "key": _TEXT,
+            "run_at": _TEXT,
+        },
+        ["type"],
+    )
+    verb = {"name": "verb", "in": "path", "required": True}
+    return [
+        Operation("POST", "/jobs", "Enqueues a job", create, body=job_body, status=201),
+        Operation(
+            "POST",
+            "/jobs/{id}/{verb}",
+            "Changes a job",
+            act,
+            (_ID, verb | {"schema": {"type": "string", "enum": list(APPLIES_TO)}}),
+            _body_of({"reason": _TEXT, "priority": _INT32, "run_at": _TEXT}, []),
+        ),
+        Operation(
+            "POST",
+            "/types/{verb}",
+            "Pauses or resumes a type",
+            pause,
+            (verb | {"schema": {"type": "string", "enum": ["pause", "resume"]}},),
+            _body_of({"type": {"type": "string", "minLength": 1, "maxLength": 50}, "because": _TEXT}, ["type"]),
+        ),
+    ]
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise Refusal(415, "send JSON: application/json")
+    try:
+        found = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        raise Refusal(400, "the body is not JSON") from None
+    if not isinstance(found, dict):
+        raise Refusal(400, "the body is not a JSON object")
+    return found
+
+
+def _integer(written: str, name: str, least: int, most: int) -> int:
+    if not written.isdecimal() or len(written) > 19:
+        raise InvalidOption(f"{name} is {written[:40]!r}, which is not a whole number")
+    return options.integer(int(written), name, least=least, most=most)
+
+
+# The description
+
+_ID: Final = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+_INT32: Final = {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
+
+
+def _query(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": dict(schema)}
+
+
+def _described_filter(name: str) -> dict[str, Any]:
+    if name == "status":
+        return {"type": "array", "items": {"type": "string", "enum": list(STATUSES)}}
+    if name == "type":
+        return {"type": "array", "items": _TEXT}
+    return {"type": "string", "enum": list(filters.STATES)} if name == "state" else dict(_TEXT)
+
+
+def _body_of(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+    return (
+        {"type": "object", "properties": dict(properties), "required": required}
+        if required
+        else {"type": "object", "properties": dict(properties)}
+    )
+
+
+def _description(site: Site, operations: list[Operation]) -> dict[str, Any]:
+    """OpenAPI 3.1. Its server is the folder of this file, so that it holds under any mount."""
+    problem = {"content": {"application/json": {"schema": {"type": "object", "properties": {"error": _TEXT}}}}}
+    plain = {"content": {"text/plain": {"schema": _TEXT}}}
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        refusals = {code: {"description": text, **problem} for code, text in _REFUSALS.items()}
+        refusals["401"] = {"description": "A login is needed", **plain}
+        described = {
+            "summary": each.summary,
+            "operationId": f"{each.method.lower()}{each.path.replace('/', '_').replace('{', '').replace('}', '')}",
+            "parameters": list(each.parameters),
+            "responses": {
+                str(each.status): {"description": "Done", "content": {"application/json": {"schema": each.result}}},
+                **refusals,
+            },
+        }
+        if each.body is not None:
+            described["requestBody"] = {"required": True, "content": {"application/json": {"schema": each.body}}}
+        paths.setdefault(each.path, {})[each.method.lower()] = described
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": site.title, "version": __about__.__version__, "description": "The queue as JSON."},
+        "servers": [{"url": "."}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            }
+        },
+        "security": [{}, {"basic": []}, {"bearer": []}],
+    }
+
+
+_REFUSALS: Final = {
+    "400": "A value is not valid",
+    "403": "Not permitted",
+    "404": "Not found",
+    "409": "The state does not allow it",
+    "413": "Too long",
+    "415": "Not JSON",
+    "503": "The database cannot be reached, or took too long",
+}

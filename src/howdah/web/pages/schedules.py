@@ -1,0 +1,152 @@
+"""The schedules: when they fire, what they add, and the forms to change them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from howdah.db.plan import Plan
+from howdah.errors import InvalidInput, InvalidOption
+from howdah.model.schedule import MISSED, Schedule
+from howdah.verbs import schedules as verbs
+from howdah.web import metrics, plans, words
+from howdah.web.pages.job import whole
+from howdah.web.pages.jobs import refuse_hidden_parts
+from howdah.web.site import Site
+
+_SPAN: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|min|h|d)")
+_UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    async def schedules(request: Request) -> Response:
+        visitor, context = site.visitor(request), site.queue._context
+        found = await site.data.shared(visitor, "schedules", lambda: verbs.list_schedules(context))
+        measured = await metrics.by_type(site, visitor, metrics.DAY)
+        return site.render(
+            request, "schedules.html", now=datetime.now(timezone.utc), schedules=found, measured=measured, rhythm=rhythm
+        )
+
+    async def edit(request: Request) -> Response:
+        name = request.query_params.get("name", "")
+        values: dict[str, Any] = {"timezone": "UTC", "missed": "last", "overlap": "yes", "data": "{}"}
+        found = None
+        if name:
+            found = await site.data.read(site.visitor(request), verbs.get_schedule(site.queue._context, name))
+            values = _values(site, found)
+        return await form(request, values, found, None, 200)
+
+    async def form(
+        request: Request, values: Mapping[str, Any], found: Schedule | None, problem: str | None, status: int
+    ) -> Response:
+        counts = await site.data.shared(site.visitor(request), "counts", plans.counts)
+        types = [each.job_type for each in counts.types]
+        return site.render(
+            request, "schedule.html", status, values=values, schedule=found, types=types, missed=MISSED, problem=problem
+        )
+
+    async def save(request: Request) -> Response:
+        fields = dict(await site.form(request))
+        try:
+            given = _given(fields)
+            await site.queue.aschedule(**given)
+        except (InvalidInput, InvalidOption) as error:
+            return await form(request, fields, None, str(error), 400)
+        target = {
+            name: str(value)
+            for name, value in given.items()
+            if name in ("name", "job_type", "cron", "every", "timezone") and value
+        }
+        await site.done(request, "save schedule", target)
+        return site.see(request, "schedules")
+
+    async def act(request: Request) -> Response:
+        fields = dict(await site.form(request))
+        verb, name = request.path_params["verb"], fields.get("name", "")
+        await site.perform(
+            request, f"{verb} schedule", {"schedule": name}, _act(site, verb, name), lambda outcome: (None, outcome)
+        )
+        return site.see(request, "schedules")
+
+    return [
+        Route("/schedules", site.page(schedules)),
+        Route("/schedules/edit", site.page(edit)),
+        Route("/schedules", site.page(save), methods=["POST"]),
+        Route("/schedules/{verb}", site.page(act), methods=["POST"]),
+    ]
+
+
+def _act(site: Site, verb: str, name: str) -> Plan[str]:
+    context = site.queue._context
+    match verb:
+        case "pause":
+            return "paused" if (yield from verbs.pause_schedule(context, name)) else "it was paused before"
+        case "resume":
+            return "resumed" if (yield from verbs.resume_schedule(context, name)) else "it was not paused"
+        case "delete":
+            return "deleted" if (yield from verbs.delete_schedule(context, name)) else "it was not there"
+        case "run":
+            job = yield from verbs.run_schedule(context, name)
+            return f"job {job.id}" + ("" if job.created else ", which was live already")
+    raise InvalidOption(f"{verb!r} is not an action on a schedule")
+
+
+def rhythm(schedule: Schedule) -> str:
+    """When it fires, in words."""
+    if schedule.every is not None:
+        return f"every {words.duration(schedule.every)}"
+    return f"{schedule.cron} ({schedule.timezone})"
+
+
+def _values(site: Site, schedule: Schedule) -> dict[str, Any]:
+    return {
+        "name": schedule.name,
+        "type": schedule.job_type,
+        "cron": schedule.cron or "",
+        "every": "" if schedule.every is None else f"{schedule.every.total_seconds():g}s",
+        "timezone": schedule.timezone,
+        "missed": schedule.missed,
+        "overlap": "yes" if schedule.overlap else "",
+        "data": json.dumps(site.redact(schedule.data), indent=2, ensure_ascii=False, default=str),
+        "priority": schedule.options.get("priority", ""),
+        "max_attempts": schedule.options.get("max_attempts", ""),
+    }
+
+
+def _given(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of ``schedule`` in a form."""
+    try:
+        data = json.loads(fields.get("data") or "{}")
+    except (ValueError, RecursionError) as error:
+        raise InvalidOption(f"the arguments are not JSON: {error}") from None
+    refuse_hidden_parts(data)
+    made: dict[str, Any] = {
+        "name": fields.get("name", "").strip(),
+        "job_type": fields.get("type", "").strip(),
+        "data": data,
+        "cron": fields.get("cron", "").strip() or None,
+        "every": _span(fields.get("every", "").strip()),
+        "timezone": fields.get("timezone", "").strip() or "UTC",
+        "missed": fields.get("missed", "last"),
+        "overlap": fields.get("overlap") == "yes",
+    }
+    for name in ("priority", "max_attempts"):
+        if written := fields.get(name, "").strip():
+            made[name] = whole(written, name)
+    return made
+
+
+def _span(written: str) -> timedelta | None:
+    if not written:
+        return None
+    match = _SPAN.fullmatch(written)
+    if match is None:
+        raise InvalidOption(f"every is {written!r}: write a number and a unit, such as 30s, 5min, 2h or 1d")
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])

@@ -1,0 +1,78 @@
+"""The types of jobs: how many are where, how fast they are, and whether they are paused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from howdah.db.plan import Plan
+from howdah.errors import InvalidOption
+from howdah.model.worker_info import Throughput, WorkerInfo
+from howdah.verbs import flow, operate
+from howdah.web import metrics, plans
+from howdah.web.site import Site
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    async def types(request: Request) -> Response:
+        visitor, context = site.visitor(request), site.queue._context
+        counts = await site.data.shared(visitor, "counts", plans.counts)
+        workers = await site.data.shared(visitor, "workers", lambda: operate.workers(context))
+        limits = await site.data.shared(visitor, "limits", lambda: flow.limits(context))
+        measured = await metrics.by_type(site, visitor, metrics.HOUR)
+        live = [worker for worker in workers if worker.alive]
+        rows = [
+            {
+                "counts": each,
+                "measured": measured.get(each.job_type),
+                "workers": sum(each.job_type in (worker.job_types or ()) for worker in live),
+                "throughput": joint(each.job_type, live),
+                "limits": [limit for limit in limits if limit.job_type == each.job_type and limit.flow_key is None],
+            }
+            for each in counts.types
+        ]
+        return site.render(request, "types.html", now=counts.at, rows=rows)
+
+    async def act(request: Request) -> Response:
+        fields = dict(await site.form(request))
+        verb, job_type = request.path_params["verb"], fields.get("type", "")
+        because = fields.get("because", "").strip() or None
+        target: dict[str, Any] = {"type": job_type} | ({"because": because} if because else {})
+        await site.perform(
+            request,
+            f"{verb} type",
+            target,
+            type_action(site, verb, job_type, because),
+            lambda changed: (None, None if changed else f"it was {verb}d before"),
+        )
+        return site.back(request, fields.get("back", ""), "types")
+
+    return [
+        Route("/types", site.page(types)),
+        Route("/types/{verb}", site.page(act), methods=["POST"]),
+    ]
+
+
+def type_action(site: Site, verb: str, job_type: str, because: str | None) -> Plan[bool]:
+    """Pauses or resumes a type. False: it was so before."""
+    if verb == "pause":
+        return operate.pause(site.queue._context, job_type, because)
+    if verb == "resume":
+        return operate.resume(site.queue._context, job_type)
+    raise InvalidOption(f"{verb!r} is not an action on a type: they are pause and resume")
+
+
+def joint(job_type: str, workers: Sequence[WorkerInfo]) -> Throughput | None:
+    """The throughput of several workers together; in the means, a worker weighs by its number of jobs."""
+    known = [worker.throughput[job_type] for worker in workers if job_type in worker.throughput]
+    total = sum(each.per_second for each in known)
+    if not known:
+        return None
+    shares = [each.per_second / total if total else 1 / len(known) for each in known]
+    run = sum(each.run * share for each, share in zip(known, shares, strict=True))
+    wait = sum(each.wait * share for each, share in zip(known, shares, strict=True))
+    return Throughput(total, run, wait)

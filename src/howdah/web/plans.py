@@ -1,0 +1,181 @@
+"""What the dashboard reads and writes, as plans. Each sends a statement of ``sql/reads/web``, or calls one function."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from howdah.checks.context import Context
+from howdah.checks.values import stored_text
+from howdah.db.adapters import Ids
+from howdah.db.plan import Plan, Row, call, call_within, read
+from howdah.errors import InvalidOption, NotPermitted
+from howdah.model.codec import PLAIN
+from howdah.model.job import Job, from_row
+from howdah.model.results import JobPage
+from howdah.verbs.selection import SelectionVerb
+from howdah.web.filters import Filter
+
+WINDOW: Final = 5_000
+PAGE: Final = 50
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TypeCounts:
+    """How many jobs of a type are where. If ``exact`` is False, more wait than were counted, and pending is an estimate."""
+
+    job_type: str
+    pending: int = 0
+    scheduled: int = 0
+    exact: bool = True
+    claimed: int = 0
+    running: int = 0
+    stalled: int = 0
+    oldest_due: datetime | None = None
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    today: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    paused: bool = False
+    paused_because: str | None = None
+    is_declared: bool = False
+
+    @property
+    def due(self) -> int:
+        return max(self.pending - self.scheduled, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Counts:
+    at: datetime
+    types: tuple[TypeCounts, ...]
+
+    @property
+    def total(self) -> TypeCounts:
+        names = ("pending", "scheduled", "claimed", "running", "stalled", "completed", "failed", "cancelled")
+        sums: dict[str, Any] = {name: sum(getattr(each, name) for each in self.types) for name in names}
+        today = {
+            name: sum(each.today.get(name, 0) for each in self.types) for name in ("completed", "failed", "cancelled")
+        }
+        oldest = [each.oldest_due for each in self.types if each.oldest_due is not None and not each.paused]
+        return TypeCounts(
+            "",
+            **sums,
+            exact=all(each.exact for each in self.types),
+            today=today,
+            oldest_due=min(oldest, default=None),
+        )
+
+
+def counts() -> Plan[Counts]:
+    """How many jobs are where, without counting a large backlog."""
+    live = {row.pop("job_type"): row for row in (yield from call("live_counts"))}
+    ended: dict[str, dict[str, tuple[int, int]]] = {}
+    for row in (yield from read("web/ended")):
+        ended.setdefault(row["job_type"], {})[row["status"]] = (row["jobs"], row["today"])
+    types = {row["job_type"]: row for row in (yield from read("web/types"))}
+    (now,) = yield from read("web/now")
+    names = sorted({*live, *ended, *types})
+    return Counts(
+        now["now"], tuple(_counted(name, live.get(name), ended.get(name, {}), types.get(name)) for name in names)
+    )
+
+
+def _counted(name: str, live: Row | None, ended: Mapping[str, tuple[int, int]], its: Row | None) -> TypeCounts:
+    known: dict[str, Any] = {**(live or {}), **{status: jobs for status, (jobs, _) in ended.items()}}
+    return TypeCounts(
+        name,
+        **known,
+        today={status: today for status, (_, today) in ended.items()},
+        paused=its is not None and its["paused_at"] is not None,
+        paused_because=None if its is None else its["paused_because"],
+        is_declared=its is not None and its["declared_at"] is not None,
+    )
+
+
+def jobs(context: Context, wanted: Filter, before: uuid.UUID | None, *, limit: int = PAGE) -> Plan[JobPage]:
+    """A page of jobs, the newest first. It searches one window: if that ends first, the page's ``complete`` is False."""
+    arguments = yield from _arguments(context, wanted)
+    rows = yield from read("web/jobs", **arguments, before=before, window=WINDOW, limit=limit + 1)
+    found = [from_row(row, context.codec, None) for row in rows[:limit]]
+    if len(rows) > limit:
+        return JobPage(found, next=found[-1].id, complete=True)
+    parts = {name: arguments[name] for name in ("statuses", "live", "ended")}
+    ends = yield from read("web/window_end", **parts, before=before, window=WINDOW)
+    if ends:
+        return JobPage(found, next=ends[0]["id"], complete=False)
+    return JobPage(found, next=None, complete=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """A part of the search for all jobs that match."""
+
+    ids: Sequence[uuid.UUID]
+    next: uuid.UUID | None
+    """Where the next window begins; None if this was the last."""
+
+
+def matching(context: Context, wanted: Filter, before: uuid.UUID | None, *, window: int = WINDOW) -> Plan[Window]:
+    """The ids of the jobs in a window that match."""
+    arguments = yield from _arguments(context, wanted)
+    (row,) = yield from read("web/matching", **arguments, before=before, window=window)
+    return Window(row["ids"] or [], row["last_id"] if row["seen"] >= window else None)
+
+
+def _arguments(context: Context, wanted: Filter) -> Plan[dict[str, Any]]:
+    if wanted.needs_contents and not (yield from read("may_see_data"))[0]["may"]:
+        # It would search [redacted], and find nothing.
+        raise NotPermitted("viewers may not search by arguments, errors and keys: they are redacted for them")
+    if (wanted.path or wanted.error) and context.codec is not PLAIN:
+        raise NotPermitted("arguments and errors cannot be searched: this queue stores them through a codec")
+    (now,) = yield from read("web/now")
+    arguments = wanted.arguments(now["now"])
+    if arguments["path"] is not None:
+        try:
+            yield from read("web/path", path=arguments["path"])
+        except psycopg.errors.SyntaxError as error:
+            raise InvalidOption(f"{wanted.path!r} is not a JSON path: {error.diag.message_primary}") from None
+    return arguments
+
+
+def change(
+    context: Context, verb: SelectionVerb, ids: Sequence[uuid.UUID], arguments: Mapping[str, Any]
+) -> Plan[tuple[list[uuid.UUID], int]]:
+    """Applies a verb to jobs: those that it changed, and how many were locked. A locked one is left out, after a short wait."""
+    if not ids:
+        return [], 0
+    given = dict(arguments)
+    if verb == "cancel" and given.get("reason") is not None:
+        given["reason"] = stored_text(context, given["reason"])
+    try:
+        rows = yield from call_within("1s", "delete_jobs" if verb == "delete" else verb, ids=Ids(list(ids)), **given)
+    except psycopg.errors.LockNotAvailable:
+        if len(ids) == 1:
+            return [], 1
+        middle = len(ids) // 2
+        first, locked = yield from change(context, verb, ids[:middle], arguments)
+        second, others = yield from change(context, verb, ids[middle:], arguments)
+        return first + second, locked + others
+    return [row["id"] for row in rows], 0
+
+
+def record(visitor: str, action: str, target: Mapping[str, Any], jobs: int | None, outcome: str | None) -> Plan[None]:
+    """Enters an action in the audit."""
+    yield from call("record_audit", visitor=visitor, action=action, target=Jsonb(target), jobs=jobs, outcome=outcome)
+
+
+def audit(before: int | None, limit: int = 100) -> Plan[list[Row]]:
+    return (yield from read("web/audit", before=before, limit=limit))
+
+
+def live_jobs(context: Context, limit: int = 12) -> Plan[list[Job[Any]]]:
+    """The running jobs that report progress first, for the overview."""
+    rows = yield from read("web/running", limit=limit)
+    return [from_row(row, context.codec, None) for row in rows]

@@ -1,0 +1,277 @@
+"""What all pages share: the queue's data, the templates, links under any mount, and errors that say what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import hashlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from importlib import resources
+from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import parse_qsl
+
+import jinja2
+import psycopg
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from howdah.db.plan import Begin, Plan
+from howdah.errors import (
+    DatabaseUnavailable,
+    HowdahError,
+    InvalidInput,
+    JobNotChanged,
+    JobNotFound,
+    NotPermitted,
+    ScheduleNotFound,
+    SchemaError,
+)
+from howdah.queue import JobQueue
+from howdah.web import tree, words
+from howdah.web.access import Visitor
+from howdah.web.charts import sparkline
+from howdah.web.data import Data
+from howdah.web.defence import Refusal
+from howdah.web.metrics import quantile
+from howdah.web.plans import record
+from howdah.web.runs import Runs
+
+log = logging.getLogger("howdah.web")
+
+R = TypeVar("R")
+
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+PATIENCE: Final = 20.0
+"""Seconds that a page may take in all."""
+_MOST_FIELDS: Final = 5_000
+
+NAVIGATION: Final = (
+    ("", "Overview"), ("jobs", "Jobs"), ("types", "Types"), ("workers", "Workers"), ("schedules", "Schedules"),
+    ("limits", "Limits"), ("health", "Health"), ("audit", "Audit"),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trouble:
+    """What a visitor is told of an error."""
+
+    status: int
+    title: str
+    text: str
+
+
+class Site:
+    """The dashboard of one queue."""
+
+    def __init__(
+        self, queue: JobQueue, *, title: str, read_only: bool, redact: Sequence[str], statement_timeout: float
+    ) -> None:
+        self.queue = queue
+        self.title = title
+        self.read_only = read_only
+        self.redacted = tree.patterns(redact)
+        self.data = Data(queue, statement_timeout=statement_timeout)
+        self.runs = Runs(self.data)
+        self._environment = _environment()
+
+    # Requests
+
+    def visitor(self, request: Request) -> Visitor:
+        found: Visitor = request.scope["howdah.visitor"]
+        return found
+
+    def may_operate(self, request: Request) -> bool:
+        return self.visitor(request).may_operate and not self.read_only
+
+    async def form(self, request: Request) -> list[tuple[str, str]]:
+        """The fields of a form that was sent."""
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+            raise Refusal(415, "send a form: application/x-www-form-urlencoded")
+        try:
+            body = (await request.body()).decode()
+            return parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+        except ValueError:
+            raise Refusal(400, "this form cannot be read") from None
+
+    # Responses
+
+    def render(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        root = request.scope.get("root_path", "")
+        text = self._environment.get_template(template).render(
+            **{"now": datetime.now(timezone.utc)} | values,
+            root=root,
+            url=functools.partial(_url, root),
+            here=request.url.path.removeprefix(root).strip("/").partition("/")[0],
+            address=_address(request),
+            navigation=NAVIGATION,
+            visitor=self.visitor(request),
+            may_operate=self.may_operate(request),
+            read_only=self.read_only,
+            site_title=self.title,
+            schema=self.queue.schema,
+            version=static_version(),
+        )
+        return Response(text, status, media_type="text/html; charset=utf-8")
+
+    def see(self, request: Request, path: str) -> Response:
+        """Sends the browser on after a form, so that a reload does not send it again."""
+        return RedirectResponse(_url(request.scope.get("root_path", ""), path), 303)
+
+    def back(self, request: Request, given: str, fallback: str) -> Response:
+        """To the page of this dashboard that a form came from."""
+        root = request.scope.get("root_path", "")
+        if given.startswith(f"{root}/") and not given.startswith("//") and "\\" not in given and given.isprintable():
+            return RedirectResponse(given, 303)
+        return self.see(request, fallback)
+
+    def trouble(self, request: Request, error: BaseException) -> Response:
+        found = described(error)
+        if found.status >= 500:
+            log.warning("%s %s: %s", request.method, request.url.path, found.text)
+        return self.render(request, "trouble.html", found.status, trouble=found)
+
+    def page(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint, bounded in time, with errors as a page."""
+
+        @functools.wraps(endpoint)
+        async def bounded(request: Request) -> Response:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    return await endpoint(request)
+            except Refusal:
+                raise
+            except (HowdahError, psycopg.Error, TimeoutError) as error:
+                return self.trouble(request, error)
+
+        return bounded
+
+    # Actions
+
+    async def perform(
+        self,
+        request: Request,
+        action: str,
+        target: Mapping[str, Any],
+        plan: Plan[R],
+        told: Callable[[R], tuple[int | None, str | None]],
+    ) -> R:
+        """Runs the plan of an action and enters it in the audit, both or neither. ``told`` says what came of it: how many jobs, and in words."""
+
+        def whole() -> Plan[R]:
+            yield Begin()
+            result = yield from plan
+            yield from record(self.visitor(request).name, action, target, *told(result))
+            return result
+
+        done = await self.data.write(whole())
+        self.data.forget()
+        return done
+
+    async def done(
+        self,
+        request: Request,
+        action: str,
+        target: Mapping[str, Any],
+        jobs: int | None = None,
+        outcome: str | None = None,
+    ) -> None:
+        """Enters an action that is done in the audit, and makes the pages show it."""
+        self.data.forget()
+        await self.data.write(record(self.visitor(request).name, action, target, jobs, outcome))
+
+    def shown(self, value: Any) -> tree.Node:
+        return tree.Tree().node(tree.redact(words.readable(value), self.redacted))
+
+    def redact(self, value: Any) -> Any:
+        return tree.redact(words.readable(value), self.redacted)
+
+
+def described(error: BaseException) -> Trouble:
+    """An error as a visitor sees it: no traceback, no address of the database."""
+    match error:
+        case JobNotFound() | ScheduleNotFound():
+            return Trouble(404, "Not found", str(error))
+        case NotPermitted():
+            return Trouble(403, "Not permitted", str(error))
+        case InvalidInput():
+            return Trouble(400, "This cannot be meant", str(error))
+        case JobNotChanged():
+            return Trouble(409, "Not changed", str(error))
+        case SchemaError():
+            return Trouble(503, "The schema does not fit", str(error))
+        case TimeoutError() | psycopg.errors.QueryCanceled():
+            return Trouble(
+                503, "This took too long", "The database did not answer in time. Narrow the filter, or try again later."
+            )
+        case psycopg.errors.LockNotAvailable():
+            return Trouble(
+                409,
+                "Locked",
+                "Another transaction holds a lock that this needs. Try again; howdah doctor names old ones.",
+            )
+        case DatabaseUnavailable():
+            return Trouble(
+                503, "No database", "The database cannot be reached. This page comes back by itself as soon as it can."
+            )
+        case psycopg.DataError():
+            return Trouble(
+                400,
+                "This cannot be meant",
+                f"PostgreSQL refused a value: {error.diag.message_primary or 'it is not valid'}.",
+            )
+        case HowdahError():
+            return Trouble(500, type(error).__name__, str(error))
+    number = secrets.token_hex(4)
+    log.error("trouble %s", number, exc_info=error)
+    return Trouble(500, "Something went wrong", f"The log of the dashboard has the details, under {number}.")
+
+
+@functools.cache
+def static_files() -> Mapping[str, bytes]:
+    """The style sheet and the module, which are sent as they are."""
+    folder = resources.files("howdah.web") / "static"
+    return {
+        entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name.endswith((".css", ".js", ".svg"))
+    }
+
+
+@functools.cache
+def static_version() -> str:
+    return hashlib.sha256(b"".join(body for _, body in sorted(static_files().items()))).hexdigest()[:12]
+
+
+def _url(root: str, path: str = "") -> str:
+    return f"{root}/{path}"
+
+
+def _address(request: Request) -> str:
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
+
+
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("howdah.web"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in (
+        "ago", "amounts", "compact", "count", "duration", "first_line", "full", "iso", "left", "percent", "priority", "rate",
+        "short",
+    ):  # fmt: skip
+        made.filters[name] = getattr(words, name)
+    made.globals.update(
+        state_of=words.state_of,
+        progress_of=words.progress_of,
+        marks=words.MARKS,
+        quantile=quantile,
+        sparkline=sparkline,
+    )
+    return made

@@ -1,0 +1,298 @@
+"""Which requests are served, and to which visitors: the defences of every route."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from typing import Any
+
+import psycopg
+import pytest
+from starlette.routing import Route
+
+from howdah import DatabaseUnavailable, InvalidOption, JobQueue
+from howdah.web import Password, ProxyHeader, Visitor, app
+from howdah.web.defence import MOST_BODY
+from tests.tenant import Tenant
+from tests.web_ui.conftest import ORIGIN, Site
+
+FORM = "application/x-www-form-urlencoded"
+PASSWORDS = {"operator": "an operator's secret", "viewer": "a viewer's secret"}
+
+
+def every_route(site: Site) -> list[tuple[str, str]]:
+    """Each method and path that the app has."""
+    inner: Any = site.dashboard._defence._inner
+    made = []
+    for route in inner.routes:
+        assert isinstance(route, Route)
+        path = (
+            route.path.replace("{id:uuid}", str(uuid.UUID(int=7))).replace("{run}", "0").replace("{name}", "howdah.css")
+        )
+        for verb in ("pause", "resume") if "types" in path else ("retry", "delete"):
+            made += [
+                (method, path.replace("{verb}", verb)) for method in sorted(route.methods or ()) if method != "HEAD"
+            ]
+    return sorted(set(made))
+
+
+def mutating(site: Site) -> list[tuple[str, str]]:
+    found = [(method, path) for method, path in every_route(site) if method != "GET"]
+    assert len(found) >= 14
+    return found
+
+
+def basic(secret: str, name: str = "ann") -> dict[str, str]:
+    return {"authorization": f"Basic {base64.b64encode(f'{name}:{secret}'.encode()).decode()}"}
+
+
+def test_every_route_refuses_a_foreign_host(site: Site) -> None:
+    for method, path in every_route(site):
+        for host in (
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost@evil.example",
+            "[::2]",
+        ):
+            answer = site.request(method, path, host="localhost", headers={**ORIGIN, "host": host})
+            assert answer.status_code == 403, (method, path, host)
+    assert site.get("/live", headers={"host": "evil.example"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://localhost:81"},
+        {"origin": "http://localhost.evil.example"},
+        {"sec-fetch-site": "cross-site", "origin": "http://localhost"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "none"},
+    ],
+    ids=str,
+)
+def test_every_change_refuses_a_request_of_another_site(site: Site, queue: JobQueue, headers: dict[str, str]) -> None:
+    for method, path in mutating(site):
+        content = {"content-type": "application/json" if "/api/" in path else FORM}
+        answer = site.request(method, path, headers={**headers, **content}, content="type=mail")
+        assert answer.status_code == 403, (method, path)
+    assert len(queue.list()) == 0
+    assert not queue.stats()
+
+
+def test_a_page_of_the_same_origin_may_change_something(site: Site, queue: JobQueue) -> None:
+    for headers in ({"sec-fetch-site": "same-origin"}, ORIGIN):
+        assert site.post("/jobs", {"type": "mail"}, headers=headers).status_code == 303
+    assert queue.stats()["mail"].pending == 2
+
+
+def test_a_viewer_sees_and_changes_nothing(dsn: str, queue: JobQueue) -> None:
+    job = queue.enqueue("mail")
+    site = Site(JobQueue(dsn), authenticate=Password(**PASSWORDS))
+    viewer = basic(PASSWORDS["viewer"])
+    for method, path in mutating(site):
+        content = {"content-type": "application/json" if "/api/" in path else FORM}
+        body = json.dumps({"type": "mail"}) if "/api/" in path else "type=mail&verb=delete&scope=all"
+        answer = site.request(method, path, headers={**viewer, **ORIGIN, **content}, content=body)
+        assert answer.status_code == 403, (method, path)
+        assert "viewer" in answer.text
+    for path in ("/", "/jobs", f"/jobs/{job.id}", "/types", "/workers", "/schedules", "/limits", "/health", "/audit"):
+        answer = site.get(path, headers=viewer)
+        assert answer.status_code == 200
+        assert 'method="post"' not in answer.text
+    assert queue.get(job).status == "pending"
+    site.close()
+
+
+def test_a_read_only_dashboard_changes_nothing_for_operators_either(dsn: str, queue: JobQueue) -> None:
+    site = Site(JobQueue(dsn), read_only=True)
+    for method, path in mutating(site):
+        answer = site.request(method, path, headers={**ORIGIN, "content-type": FORM}, content="type=mail")
+        assert answer.status_code == 403, (method, path)
+    assert 'method="post"' not in site.get("/jobs/new").text
+    assert not queue.stats()
+    site.close()
+
+
+def test_without_authentication_only_this_machine_is_served(site: Site) -> None:
+    assert site.get("/", client="127.0.0.1").status_code == 200
+    assert site.get("/", client="::1").status_code == 200
+    for client in ("10.0.0.5", "192.168.1.2", "::ffff:10.0.0.5"):
+        for method, path in every_route(site):
+            assert site.request(method, path, client=client, headers=ORIGIN).status_code == 403
+
+
+def test_a_host_beyond_this_machine_needs_authentication(queue: JobQueue) -> None:
+    for hosts in (["jobs.example.com"], ["localhost", "10.0.0.5"]):
+        with pytest.raises(InvalidOption, match="authenticate"):
+            app(queue, hosts=hosts)
+    with pytest.raises(InvalidOption, match="names"):
+        app(queue, hosts=["*"], authenticate=Password(operator="long enough"))
+    app(queue, hosts=["jobs.example.com"], authenticate=Password(operator="long enough"))
+
+
+def test_a_stranger_sees_nothing_of_any_route(dsn: str) -> None:
+    site = Site(JobQueue(dsn), authenticate=Password(**PASSWORDS))
+    wrong: list[dict[str, str]] = [
+        {}, basic("wrong"), basic(""), {"authorization": "Basic !!!"}, {"authorization": "Bearer wrong"},
+        {"authorization": "Digest x"}, {"authorization": basic(PASSWORDS["operator"])["authorization"] + "x"},
+    ]  # fmt: skip
+    for headers in wrong:
+        for method, path in every_route(site):
+            answer = site.request(method, path, headers={**headers, **ORIGIN})
+            assert answer.status_code == 401, (method, path, headers)
+            assert answer.headers["www-authenticate"].startswith("Basic ")
+    site.close()
+
+
+def test_a_password_gives_its_role_and_a_name_for_the_audit(dsn: str) -> None:
+    site = Site(JobQueue(dsn), authenticate=Password(**PASSWORDS), hosts=["jobs.example.com"])
+    operator = basic(PASSWORDS["operator"], "bea")
+    assert "viewer" in site.get("/", headers=basic(PASSWORDS["viewer"])).text
+    assert site.get("/", headers={"authorization": f"Bearer {PASSWORDS['viewer']}"}).status_code == 200
+    origin = {"origin": "https://jobs.example.com"}
+    assert (
+        site.post(
+            "/jobs", {"type": "mail"}, headers={**operator, **origin}, host="jobs.example.com", client="10.1.2.3"
+        ).status_code
+        == 303
+    )
+    assert "bea" in site.get("/audit", headers=operator).text
+    site.close()
+
+
+def test_a_password_is_long_and_differs_between_the_roles() -> None:
+    for given in ({}, {"operator": "short"}, {"operator": "the same one", "viewer": "the same one"}):
+        with pytest.raises(InvalidOption):
+            Password(**given)
+
+
+def test_a_header_is_believed_from_its_proxy_alone(dsn: str) -> None:
+    header = ProxyHeader("X-Forwarded-User", trusted=["10.0.0.0/8"], operators=["ann"])
+    site = Site(JobQueue(dsn), authenticate=header, hosts=["jobs.example.com"])
+
+    def status(client: str, headers: Any) -> int:
+        return site.get("/", client=client, host="jobs.example.com", headers=headers).status_code
+
+    assert status("10.0.0.5", {"x-forwarded-user": "ann"}) == 200
+    assert status("10.0.0.5", {}) == 401
+    assert status("192.168.0.1", {"x-forwarded-user": "ann"}) == 401
+    assert status("127.0.0.1", {"x-forwarded-user": "ann"}) == 401
+    assert status("10.0.0.5", [("x-forwarded-user", "ann"), ("x-forwarded-user", "bob")]) == 401
+    origin = {"origin": "http://jobs.example.com"}
+    for name, expected in (("ann", 303), ("bob", 403)):
+        answer = site.post(
+            "/jobs",
+            {"type": "mail"},
+            client="10.0.0.5",
+            host="jobs.example.com",
+            headers={"x-forwarded-user": name, **origin},
+        )
+        assert answer.status_code == expected
+    site.close()
+
+
+def test_a_function_of_the_host_app_authenticates(dsn: str) -> None:
+    async def known(scope: Any) -> Visitor | None:
+        token = dict(scope["headers"]).get(b"x-token")
+        return Visitor("carla", "operator") if token == b"yes" else None
+
+    site = Site(JobQueue(dsn), authenticate=known)
+    assert site.get("/").status_code == 401
+    assert "carla" in site.get("/", headers={"x-token": "yes"}).text
+    site.close()
+
+
+def test_every_answer_has_a_strict_policy_and_no_page_has_inline_code(site: Site, queue: JobQueue) -> None:
+    job = queue.enqueue("mail")
+    for path in ("/", "/jobs", f"/jobs/{job.id}", "/nothing", "/static/howdah.js", "/api/v1/jobs", "/jobs?status=odd"):
+        answer = site.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "data:" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert " style=" not in answer.text
+        assert " onclick=" not in answer.text
+    assert site.get("/jobs").headers["cache-control"] == "no-store"
+
+
+def test_requests_that_are_too_long_are_refused(site: Site) -> None:
+    assert site.get("/jobs?path=" + "x" * 9_000).status_code == 413
+    assert site.post("/jobs", {"type": "mail", "data": "x" * MOST_BODY}).status_code == 413
+    chunks = (b"x" * 65536 for _ in range(6))
+
+    async def streamed() -> Any:
+        for chunk in chunks:
+            yield chunk
+
+    assert (
+        site.request("POST", "/jobs", headers={**ORIGIN, "content-type": FORM}, content=streamed()).status_code == 413
+    )
+    assert (
+        site.request("POST", "/jobs", headers={**ORIGIN, "content-type": "text/plain"}, content="type=mail").status_code
+        == 415
+    )
+
+
+def test_a_redirect_stays_on_this_dashboard(site: Site, queue: JobQueue) -> None:
+    for back in (
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "/x\r\nset-cookie: a=b",
+    ):
+        answer = site.post("/types/pause", {"type": "mail", "back": back})
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/types"
+
+
+def test_the_stream_has_room_for_so_many(dsn: str) -> None:
+    site = Site(JobQueue(dsn), max_streams=1)
+    live: Any = site.dashboard._live
+    live._mailboxes.add(object())
+    assert site.get("/live").status_code == 503
+    live._mailboxes.clear()
+    site.close()
+
+
+def test_viewers_read_with_the_rights_of_their_role(server_dsn: str) -> None:
+    with Tenant(server_dsn, "web_roles") as tenant:
+        with tenant.queue("owner") as owner:
+            job = owner.enqueue("mail", {"card": "4711-secret"})
+            owner.claim(["mail"])
+        site = Site(tenant.queue("owner"), authenticate=Password(**PASSWORDS))
+        answer = site.get(f"/jobs/{job.id}", headers=basic(PASSWORDS["viewer"]))
+        assert answer.status_code == 403
+        assert "GRANT web_roles_viewer TO web_roles_owner_login" in answer.text
+        tenant.execute("GRANT {} TO {}", "web_roles_viewer", "web_roles_owner_login")
+        for path in (f"/jobs/{job.id}", f"/api/v1/jobs/{job.id}", "/jobs"):
+            assert "4711-secret" not in site.get(path, headers=basic(PASSWORDS["viewer"])).text
+        assert "4711-secret" in site.get(f"/jobs/{job.id}", headers=basic(PASSWORDS["operator"])).text
+        # A search would find out what is redacted.
+        for query in ("path=$.card", "error=x", "key=x"):
+            assert site.get(f"/jobs?{query}", headers=basic(PASSWORDS["viewer"])).status_code == 403
+        site.close()
+
+
+def test_a_page_cannot_write_and_is_stopped_in_time(site: Site) -> None:
+    from howdah.db.plan import Script
+    from howdah.web.access import LOCAL
+
+    def run(statement: str) -> Any:
+        def plan() -> Any:
+            yield Script(statement)
+
+        return site._on_loop(site.dashboard._site.data.read(LOCAL, plan()))
+
+    with pytest.raises(DatabaseUnavailable, match="read-only"):
+        run("DELETE FROM howdah.live")
+    site.dashboard._site.data._timeout = "50ms"
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        run("SELECT pg_sleep(10)")

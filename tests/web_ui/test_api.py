@@ -1,0 +1,139 @@
+"""The JSON API, and its OpenAPI description, which a program fills with anything that it allows and much that it does not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import schemathesis
+
+from howdah import JobQueue
+from howdah.web import app
+from tests.web_ui.conftest import ORIGIN, Site
+
+
+def post(site: Site, path: str, body: Any) -> Any:
+    return site.request("POST", f"/api/v1{path}", headers=ORIGIN, json=body)
+
+
+def test_a_job_is_made_read_changed_and_deleted(site: Site, queue: JobQueue) -> None:
+    big = 9007199254740993
+    made = post(site, "/jobs", {"type": "mail", "data": {"n": big}, "priority": 7})
+    assert made.status_code == 201
+    path = f"/jobs/{made.json()['id']}"
+    job = site.get(f"/api/v1{path}").json()
+    assert (job["job_type"], job["status"], job["data"], job["priority"]) == ("mail", "pending", {"n": big}, 7)
+    assert site.get(f"/api/v1{path}/position").json()["ahead"] == 0
+    assert post(site, f"{path}/reprioritise", {"priority": 9}).json() == {"changed": True, "because": None}
+    assert queue.get(made.json()["id"]).priority == 9
+    assert post(site, f"{path}/retry", {}).json()["changed"] is False
+    assert post(site, f"{path}/delete", {}).json()["changed"] is True
+    assert site.get(f"/api/v1{path}").status_code == 404
+    actions = [entry["action"] for entry in site.get("/api/v1/audit").json()["entries"]]
+    assert actions == ["delete", "retry", "reprioritise", "create"]
+
+
+def test_pages_of_jobs_go_on(site: Site, queue: JobQueue) -> None:
+    jobs = [str(queue.enqueue("mail").id) for _ in range(7)]
+    first = site.get("/api/v1/jobs?limit=5&type=mail").json()
+    rest = site.get(f"/api/v1/jobs?limit=5&type=mail&before={first['next']}").json()
+    assert [job["id"] for job in first["jobs"] + rest["jobs"]] == jobs[::-1]
+    assert rest["next"] is None
+
+
+def test_the_other_figures(site: Site, queue: JobQueue) -> None:
+    queue.enqueue("mail")
+    (job,) = queue.claim(["mail"])
+    queue.start(job)
+    queue.event(job, "sent", {"to": "ann"})
+    queue.complete(job)
+    queue.schedule("nightly", "report", every=60)
+    queue.set_limit(3, job_type="mail")
+    (counted,) = (each for each in site.get("/api/v1/counts").json()["types"] if each["job_type"] == "mail")
+    assert counted["completed"] == 1
+    (event,) = (each for each in site.get(f"/api/v1/jobs/{job.id}/events").json()["events"] if each["kind"] == "event")
+    assert (event["name"], event["data"]) == ("sent", {"to": "ann"})
+    assert sum(slot["completed"] for slot in site.get("/api/v1/history?span=hour").json()["slots"]) == 1
+    assert site.get("/api/v1/schedules").json()["schedules"][0]["name"] == "nightly"
+    assert site.get("/api/v1/limits").json()["limits"][0]["max_running"] == 3
+    assert site.get("/api/v1/workers").json() == {"workers": []}
+    assert "findings" in site.get("/api/v1/health").json()
+
+
+def test_errors_are_json(site: Site) -> None:
+    for path, status in (
+        ("/jobs?status=odd", 400),
+        ("/jobs?limit=0", 400),
+        (f"/jobs/{'0' * 8}-0000-0000-0000-{'0' * 12}", 404),
+    ):
+        answer = site.get(f"/api/v1{path}")
+        assert answer.status_code == status
+        assert answer.json()["error"]
+    assert post(site, "/jobs", {"type": ""}).status_code == 400
+    assert post(site, "/jobs", [1]).status_code == 400
+    assert site.request("POST", "/api/v1/jobs", headers=ORIGIN, content=b"{").status_code == 415
+
+
+def test_nothing_that_the_description_allows_or_forbids_breaks_it(dsn: str, queue: JobQueue) -> None:
+    for _ in range(3):
+        queue.enqueue("mail", {"n": 1})
+    site = Site(JobQueue(dsn))
+    description = site.get("/api/v1/openapi.json").json()
+    seen: set[str] = set()
+    results: Any = schemathesis.openapi.from_dict(description).get_all_operations()
+    for result in results:
+        operation = result.ok()
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+            # An operation without parameters has no wrong ones.
+            with contextlib.suppress(hypothesis.errors.Unsatisfiable):
+                check(site, operation, mode)
+        seen.add(operation.label)
+    site.close()
+    paths = description["paths"]
+    assert seen == {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+
+
+def check(site: Site, operation: Any, mode: Any) -> None:
+    """Sends what the description of an operation allows, or forbids."""
+
+    @hypothesis.settings(max_examples=12, deadline=None, database=None, derandomize=True)
+    @hypothesis.given(operation.as_strategy(generation_mode=mode))
+    def holds(case: Any) -> None:
+        answer = send(site, case.as_transport_kwargs(base_url="http://localhost/api/v1"))
+        if answer is not None:
+            assert answer.status_code < 500, answer.text
+            if answer.headers["content-type"] == "application/json":
+                json.loads(answer.text)
+
+    holds()
+
+
+def send(site: Site, sent: dict[str, Any]) -> httpx.Response | None:
+    """None if no client could send it."""
+    headers = {**dict(sent.get("headers") or {}), **ORIGIN}
+    given = sent.get("data") if sent.get("data") is not None else sent.get("content")
+    body = {"content": given} if isinstance(given, bytes | str) else {"data": given} if given is not None else {}
+    if sent.get("json") is not None:
+        body = {"json": sent["json"]}
+    try:
+        path = sent["url"].removeprefix("http://localhost")
+        return site.request(sent["method"], path, params=sent.get("params"), headers=headers, **body)
+    except (ValueError, TypeError, httpx.InvalidURL):
+        return None
+
+
+@pytest.mark.parametrize("name", ["Starlette", "FastAPI"])
+def test_it_is_mounted_in_an_app(queue: JobQueue, name: str) -> None:
+    from fastapi import FastAPI
+    from starlette.applications import Starlette
+    from starlette.testclient import TestClient
+
+    host: Any = FastAPI() if name == "FastAPI" else Starlette()
+    host.mount("/jobs", app(queue))
+    client = TestClient(host, base_url="http://localhost", client=("127.0.0.1", 5))
+    assert "Overview" in client.get("/jobs/").text
+    assert client.get("/jobs/api/v1/counts").json()["types"] == []
