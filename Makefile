@@ -21,7 +21,7 @@ ONLY ?= peers limit insert growth steady reporting
 DIFFER := tests/unit $(patsubst %,tests/client/test_%.py,hub hub_ends pools waiting watch transactions verbs) \
 	$(patsubst %,tests/worker/test_%.py,beginning cancel children completer handlers lifespan middleware outcomes threads timeouts)
 # A test that fails beside others and passes by itself is unsteady: CI shows both, and lets the work of others land.
-AGAIN := $(if $(CI),{ test $$? = 1 && echo 'What failed runs once more by itself:' && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TESTS); },false)
+again = $(if $(CI),{ test $$? = 1 && echo 'What failed runs once more by itself:' && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(1); },false)
 LARGE := tests/upgrade $(patsubst %,tests/worker/test_%.py,stop ordered outage late_commit)
 
 .PHONY: help demo test pythons python django check format model scale faults docs screens bench clean
@@ -35,7 +35,7 @@ demo: $(DEMO_READY) ## Watch a few hundred jobs go through the queue, on an embe
 test: $(READY) ## Check the code and run the tests; where CI is set, on every PostgreSQL and Python that is found
 	@$(MAKE) --no-print-directory check >$(VENV)/check.log 2>&1 & check=$$!; failed=0; \
 		$(if $(and $(CI),$(filter tests,$(TESTS))),$(MAKE) --no-print-directory pythons || failed=1; $(MAKE) --no-print-directory django || failed=1;) \
-		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS) || $(AGAIN) || failed=1; \
+		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS) || $(call again,$(TESTS)) || failed=1; \
 		wait $$check || failed=1; cat $(VENV)/check.log; exit $$failed
 
 # Each of them with an environment of its own, in this one's folder.
@@ -45,7 +45,7 @@ pythons: $(READY) ## Run what may differ between Pythons, on every other one tha
 	done; exit $$failed
 
 python: $(READY)
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(DIFFER) || $(AGAIN)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(DIFFER) || $(call again,$(DIFFER))
 
 # Each in an environment of its own, too. The first call installs them.
 django: $(READY) ## Run the checklist of Django on 5.2 with django-tasks, 6.0 and 6.1 (two minutes); one of them with ONLY=6.1
@@ -77,7 +77,7 @@ docs: $(READY) ## Build the site into .site, with its generated pages; a warning
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs .site
 	@echo 'The site is in .site: open .site/index.html'
 
-screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals, and of the dashboard (four minutes)
+screens: $(READY) ## Take the pictures of the docs anew, of real commands in real terminals, and of the dashboard (a quarter of an hour)
 	@$(BIN)/python -m docs.screens.make
 	@$(BIN)/python -m docs.screens.dashboard
 
