@@ -8,7 +8,7 @@ CORPUS = (
     "<script>window.hacked = 1</script>",
     "\"><img src=x onerror='window.hacked=1'>",
     "'-alert(1)-'",
-    "{{ 7 * 7 }}{% for x in ().__class__ %}",
+    "{{ 7919 * 7907 }}{% for x in ().__class__ %}",
     "</title></textarea></style><svg onload=window.hacked=1>",
     "javascript:window.hacked=1",
     "<iframe srcdoc='<script>parent.hacked=1</script>'>",

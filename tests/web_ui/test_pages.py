@@ -145,7 +145,7 @@ def test_nothing_that_users_write_becomes_markup(site: Site, queue: JobQueue) ->
                 assert not (attributes[name] or "").strip().lower().startswith(("javascript:", "data:", "//")), path
             if tag == "script":
                 assert (attributes["src"] or "").startswith("/static/howdah.js"), path
-        assert "49" not in re.findall(r"\b49\b", page.text.replace("{{ 7 * 7 }}", "")), path
+        assert str(7919 * 7907) not in page.text, path
 
 
 def test_the_filter_finds_jobs_and_stays_in_the_address(site: Site, queue: JobQueue) -> None:

@@ -7,14 +7,13 @@ import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import psycopg
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from howdah import __about__
 from howdah.checks import options
 from howdah.checks.values import as_json
 from howdah.errors import HowdahError, InvalidOption
@@ -25,6 +24,7 @@ from howdah.verbs import flow, operate
 from howdah.verbs import schedules as schedule_verbs
 from howdah.web import filters, metrics, plans
 from howdah.web.defence import Refusal
+from howdah.web.openapi import TEXT, Operation, description_of
 from howdah.web.pages.audit import PAGE as AUDIT_PAGE
 from howdah.web.pages.job import job_action, outcome_of
 from howdah.web.pages.jobs import parsed_job, refuse_hidden
@@ -32,33 +32,13 @@ from howdah.web.pages.types import type_action
 from howdah.web.runs import APPLIES_TO, WHY_UNCHANGED
 from howdah.web.site import Site, described
 
-Answer: TypeAlias = Callable[[Request], Awaitable[Any]]
-
 _MOST_LIMIT: Final = 500
 _MOST_EVENTS: Final = 1_000
-_TEXT: Final = {"type": "string"}
-_NUMBER: Final = {"type": "integer"}
-_OBJECT: Final = {"type": "object"}
-_LIST: Final = {"type": "array", "items": {}}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Operation:
-    """One route of the API, and what its description says."""
-
-    method: str
-    path: str
-    summary: str
-    answer: Answer
-    parameters: tuple[dict[str, Any], ...] = ()
-    body: dict[str, Any] | None = None
-    result: dict[str, Any] = dataclasses.field(default_factory=lambda: dict(_OBJECT))
-    status: int = 200
 
 
 def api_routes(site: Site) -> list[BaseRoute]:
     operations = [*_reads(site), *_writes(site)]
-    text = json.dumps(_description(site, operations))
+    text = json.dumps(description_of(site.title, operations))
 
     async def description(_: Request) -> Response:
         return Response(text, media_type="application/json")
@@ -281,8 +261,8 @@ def _writes(site: Site) -> list[Operation]:
             "data": {},
             "priority": _INT32,
             "max_attempts": _INT32,
-            "key": _TEXT,
-            "run_at": _TEXT,
+            "key": TEXT,
+            "run_at": TEXT,
         },
         ["type"],
     )
@@ -295,7 +275,7 @@ def _writes(site: Site) -> list[Operation]:
             "Changes a job",
             act,
             (_ID, verb | {"schema": {"type": "string", "enum": list(APPLIES_TO)}}),
-            _body_of({"reason": _TEXT, "priority": _INT32, "run_at": _TEXT}, []),
+            _body_of({"reason": TEXT, "priority": _INT32, "run_at": TEXT}, []),
         ),
         Operation(
             "POST",
@@ -303,7 +283,7 @@ def _writes(site: Site) -> list[Operation]:
             "Pauses or resumes a type",
             pause,
             (verb | {"schema": {"type": "string", "enum": ["pause", "resume"]}},),
-            _body_of({"type": {"type": "string", "minLength": 1, "maxLength": 50}, "because": _TEXT}, ["type"]),
+            _body_of({"type": {"type": "string", "minLength": 1, "maxLength": 50}, "because": TEXT}, ["type"]),
         ),
     ]
 
@@ -326,7 +306,7 @@ def _integer(written: str, name: str, least: int, most: int) -> int:
     return options.integer(int(written), name, least=least, most=most)
 
 
-# The description
+# Its parts of the description
 
 _ID: Final = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
 _INT32: Final = {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
@@ -340,8 +320,8 @@ def _described_filter(name: str) -> dict[str, Any]:
     if name == "status":
         return {"type": "array", "items": {"type": "string", "enum": list(STATUSES)}}
     if name == "type":
-        return {"type": "array", "items": _TEXT}
-    return {"type": "string", "enum": list(filters.STATES)} if name == "state" else dict(_TEXT)
+        return {"type": "array", "items": TEXT}
+    return {"type": "string", "enum": list(filters.STATES)} if name == "state" else dict(TEXT)
 
 
 def _body_of(properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
@@ -350,49 +330,3 @@ def _body_of(properties: Mapping[str, Any], required: list[str]) -> dict[str, An
         if required
         else {"type": "object", "properties": dict(properties)}
     )
-
-
-def _description(site: Site, operations: list[Operation]) -> dict[str, Any]:
-    """OpenAPI 3.1. Its server is the folder of this file, so that it holds under any mount."""
-    problem = {"content": {"application/json": {"schema": {"type": "object", "properties": {"error": _TEXT}}}}}
-    plain = {"content": {"text/plain": {"schema": _TEXT}}}
-    paths: dict[str, dict[str, Any]] = {}
-    for each in operations:
-        refusals = {code: {"description": text, **problem} for code, text in _REFUSALS.items()}
-        refusals["401"] = {"description": "A login is needed", **plain}
-        described = {
-            "summary": each.summary,
-            "operationId": f"{each.method.lower()}{each.path.replace('/', '_').replace('{', '').replace('}', '')}",
-            "parameters": list(each.parameters),
-            "responses": {
-                str(each.status): {"description": "Done", "content": {"application/json": {"schema": each.result}}},
-                **refusals,
-            },
-        }
-        if each.body is not None:
-            described["requestBody"] = {"required": True, "content": {"application/json": {"schema": each.body}}}
-        paths.setdefault(each.path, {})[each.method.lower()] = described
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": site.title, "version": __about__.__version__, "description": "The queue as JSON."},
-        "servers": [{"url": "."}],
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "basic": {"type": "http", "scheme": "basic"},
-                "bearer": {"type": "http", "scheme": "bearer"},
-            }
-        },
-        "security": [{}, {"basic": []}, {"bearer": []}],
-    }
-
-
-_REFUSALS: Final = {
-    "400": "A value is not valid",
-    "403": "Not permitted",
-    "404": "Not found",
-    "409": "The state does not allow it",
-    "413": "Too long",
-    "415": "Not JSON",
-    "503": "The database cannot be reached, or took too long",
-}

@@ -140,11 +140,11 @@ def timeline(job: Job[Any]) -> Iterator[Step]:
         yield Step(job.first_due_at, "◷", "Due")
     for error in job.errors:
         lasted = "" if error.started_at is None else f"after {words.duration(error.at - error.started_at)}"
-        who = f" on {error.worker}" if error.worker else ""
+        holder = f" on {error.worker}" if error.worker else ""
         yield Step(
             error.at,
             "✕",
-            f"Attempt {error.attempt} {error.kind} {lasted}{who}".strip(),
+            f"Attempt {error.attempt} {error.kind} {lasted}{holder}".strip(),
             words.first_line(error.error, 300),
             error.traceback or "",
         )
