@@ -13,7 +13,6 @@ import functools
 import inspect
 import json
 import operator
-import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,47 +24,14 @@ from msgspec import inspect as shapes
 from msgspec.structs import asdict
 
 from howdah.checks.options import shown
-from howdah.checks.values import Refused, as_json, as_json_with_moments, is_model
+from howdah.checks.values import as_json, as_json_with_moments
 from howdah.errors import InvalidArguments, InvalidOption
+from howdah.handlers.refusals import PLACE, reason_of
 from howdah.handlers.resource import Resource, marker_in
+from howdah.handlers.shapes import SUPPORTED, every_shape, flaw_of, json_kinds, needed_options
 from howdah.model.job import Job
 from howdah.model.workflow import Results, results_in
 
-_SUPPORTED: Final = (
-    "None, bool, int, float, str, bytes, datetime, date, time, timedelta, UUID, Decimal, Enum, Literal, unions of"
-    " what JSON can tell apart, list, tuple, set, frozenset, dict, TypedDict, NamedTuple, dataclasses, msgspec"
-    " Structs, pydantic models, and Any"
-)
-_KEY_SHAPES: Final = (
-    shapes.AnyType,
-    shapes.StrType,
-    shapes.IntType,
-    shapes.FloatType,
-    shapes.BytesType,
-    shapes.EnumType,
-    shapes.LiteralType,
-    shapes.DateTimeType,
-    shapes.DateType,
-    shapes.TimeType,
-    shapes.TimeDeltaType,
-    shapes.UUIDType,
-    shapes.DecimalType,
-)
-_JSON_KINDS: Final[dict[str, tuple[type, ...]]] = {
-    "null": (shapes.NoneType,),
-    "bool": (shapes.BoolType,),
-    "number": (shapes.IntType, shapes.FloatType),
-    "string": (
-        shapes.StrType,
-        shapes.BytesType,
-        shapes.DateTimeType,
-        shapes.DateType,
-        shapes.TimeType,
-        shapes.UUIDType,
-    ),
-    "list": (shapes.ListType, shapes.VarTupleType, shapes.SetType, shapes.FrozenSetType, shapes.TupleType),
-    "object": (shapes.DictType, shapes.DataclassType, shapes.TypedDictType),
-}
 _UNTYPED: Final = (Any, object)
 _AS_IT_IS: Final = frozenset((str, int, float, bool, type(None)))
 """Types whose values JSON has, and no writer changes."""
@@ -138,7 +104,7 @@ class Arguments:
                 if name in self._types:
                     convert(value, self._types[name], **self._options)
             except Exception as error:  # noqa: BLE001 (the checks of the user's classes may raise anything)
-                problem = self._refusal(name, _reason(error))
+                problem = self._refusal(name, reason_of(error))
             else:
                 continue
             raise problem
@@ -154,8 +120,8 @@ class Arguments:
 
     def check_source(self, name: str, given: Result | None, source: str, *, many: bool) -> None:
         """Raises InvalidArguments if results of this handler cannot be values of the argument; many: a list of them."""
-        wanted = _json_kinds(self._types.get(name, Any))
-        offered = None if given is None else _json_kinds(given.annotation)
+        wanted = json_kinds(self._types.get(name, Any))
+        offered = None if given is None else json_kinds(given.annotation)
         got = "lists" if many else " or ".join(sorted(offered or ()))
         if wanted is not None and not wanted & ({"list"} if many else offered or wanted):
             raise InvalidArguments(
@@ -298,23 +264,23 @@ class Arguments:
         """Checks that values of this annotation can be stored, and prepares their conversion."""
         self._writers[name] = as_json
         for shape in self._shapes(name, annotation):
-            flaw = _flaw(shape)
+            flaw = flaw_of(shape)
             if flaw is not None:
                 raise self._unsupported(name, annotation, flaw)
             if isinstance(shape, shapes.DateTimeType):
                 self._writers[name] = as_json_with_moments
-            self._options.update(_needed(shape))
+            self._options.update(needed_options(shape))
 
     def _shapes(self, name: str, annotation: Any) -> Iterator[shapes.Type]:
         try:
-            return _every_shape(shapes.type_info(annotation))
+            return every_shape(shapes.type_info(annotation))
         except Exception as error:  # whatever a foreign annotation raises
             raise self._unsupported(name, annotation, str(error)) from error
 
     def _unsupported(self, name: str, annotation: Any, flaw: str) -> InvalidOption:
         return InvalidOption(
             f"{self._handler}: the parameter {name!r} is annotated {inspect.formatannotation(annotation)}, which cannot"
-            f" be converted from JSON: {flaw}. Supported are {_SUPPORTED}."
+            f" be converted from JSON: {flaw}. Supported are {SUPPORTED}."
         )
 
     def _make_struct(self, data: list[inspect.Parameter]) -> type[msgspec.Struct]:
@@ -333,7 +299,7 @@ class Arguments:
         try:
             return self._writers[name](value)
         except Exception as error:  # noqa: BLE001 (a model's own serializers may raise anything)
-            problem = self._refusal(name, _reason(error))
+            problem = self._refusal(name, reason_of(error))
         raise problem
 
     def _unchecked(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -381,8 +347,8 @@ class Arguments:
         return f" (did you mean {_quoted(sorted(close))}?)" if close else ""
 
     def _wrong_value(self, error: Exception, data: dict[str, Any]) -> InvalidArguments:
-        reason = _reason(error)
-        located = _PLACE.fullmatch(str(error)) if isinstance(error, msgspec.ValidationError) else None
+        reason = reason_of(error)
+        located = PLACE.fullmatch(str(error)) if isinstance(error, msgspec.ValidationError) else None
         if located is None or located["name"] not in self._known:
             return self._refusal(self._culprit(data), reason)
         field = located["field"] + getattr(error.__cause__, "place", "")
@@ -421,7 +387,7 @@ class Result:
     @property
     def json_kinds(self) -> set[str] | None:
         """What results are in JSON; None if that cannot be told."""
-        return _json_kinds(self._type)
+        return json_kinds(self._type)
 
     def encode(self, value: Any) -> Any:
         """What the function returned as JSON builtins; unchanged if it does not fit the annotation."""
@@ -441,17 +407,17 @@ class Result:
         try:
             return convert(value, self._type, **self._options)
         except Exception as error:  # noqa: BLE001 (the checks of the user's classes may raise anything)
-            reason = " ".join(_reason(error).split())
+            reason = " ".join(reason_of(error).split())
         raise InvalidArguments(f"{self._handler}: the result does not fit its annotation: {reason}", field="return")
 
     def _prepared(self, annotation: Any) -> Any:
         try:
-            for shape in _every_shape(shapes.type_info(annotation)):
-                if _flaw(shape) is not None:
+            for shape in every_shape(shapes.type_info(annotation)):
+                if flaw_of(shape) is not None:
                     return Any
                 if isinstance(shape, shapes.DateTimeType):
                     self._writer = as_json_with_moments
-                self._options.update(_needed(shape))
+                self._options.update(needed_options(shape))
         except Exception:  # noqa: BLE001 (whatever a foreign annotation raises)
             return Any
         return annotation
@@ -558,153 +524,6 @@ def _unwrapped(annotation: Any) -> tuple[Any, Resource | None]:
         if len(others) == 1:
             return _unwrapped(others[0])
     return annotation, None
-
-
-def _every_shape(root: shapes.Type) -> Iterator[shapes.Type]:
-    """The type and all that it is made of, each once: types may contain themselves."""
-    pending: list[Any] = [root]
-    seen: set[int] = set()
-    while pending:
-        shape = pending.pop()
-        if id(shape) in seen:
-            continue
-        seen.add(id(shape))
-        if isinstance(shape, shapes.Type):
-            yield shape
-        for name in shape.__struct_fields__:
-            member = getattr(shape, name)
-            members = member if isinstance(member, tuple) else (member,)
-            pending.extend(each for each in members if isinstance(each, shapes.Type | shapes.Field))
-
-
-def _json_kinds(annotation: Any) -> set[str] | None:
-    """What values of a type are in JSON; None if that cannot be told."""
-    try:
-        root = shapes.type_info(annotation)
-    except Exception:  # noqa: BLE001 (whatever a foreign annotation raises)
-        return None
-    found: set[str] = set()
-    for shape in root.types if isinstance(root, shapes.UnionType) else (root,):
-        kind = next((kind for kind, types in _JSON_KINDS.items() if isinstance(shape, types)), None)
-        if kind is None:
-            return None
-        found.add(kind)
-    return found
-
-
-def _needed(shape: shapes.Type) -> dict[str, Any]:
-    """The options that msgspec needs to convert values of this type."""
-    if isinstance(shape, shapes.CustomType):
-        return {"dec_hook": _from_builtins}
-    if isinstance(shape, shapes.DictType) and not isinstance(shape.key_type, shapes.StrType):
-        return {"str_keys": True}
-    return {}
-
-
-def _flaw(shape: shapes.Type) -> str | None:
-    """Why values of this type cannot be converted; None if they can."""
-    kind: Any = getattr(shape, "cls", None)
-    if isinstance(shape, shapes.CustomType) and kind is not object and not is_model(kind):
-        return f"{inspect.formatannotation(kind)} is not a type that Howdah knows"
-    if isinstance(shape, shapes.RawType | shapes.ExtType):
-        return "it is for bytes of another format"
-    if kind is Job:
-        return "a Job is passed by the worker, to a parameter annotated Job or to a batch handler"
-    if isinstance(shape, shapes.DataclassType) and hasattr(kind, "__pydantic_validator__"):
-        return f"{kind.__name__} is a pydantic dataclass, whose checks would not run; make it a BaseModel"
-    if isinstance(shape, shapes.DictType) and not isinstance(shape.key_type, _KEY_SHAPES):
-        return "the keys of a dict are of one type that can be written as a string"
-    return None
-
-
-# JSON builtins and Python values
-
-
-def _from_builtins(kind: Any, value: Any) -> Any:
-    if kind is object:
-        return value
-    try:
-        # As JSON: in strict mode, a model does not convert a Python str to a datetime.
-        return kind.model_validate_json(json.dumps(value))
-    except ValueError as error:
-        problem = _model_refusal(kind, error)
-    raise problem
-
-
-# Messages without values
-
-
-# The form of msgspec's messages: what is wrong, and where.
-_PLACE: Final = re.compile(r"(?s:(?P<text>.*)) - at (?P<key>`key` in )?`\$\.(?P<field>(?P<name>\w+)[^`\n]*)`")
-_VALUE_FREE: Final = (
-    "Expected `",
-    "Object missing required field ",
-    "Invalid RFC3339 ",
-    "Invalid ISO8601 ",
-    "Invalid UUID",
-    "Invalid base64 ",
-    "Invalid decimal ",
-    "Only units ",
-    "Integer value out of range",
-    "Number out of range",
-    "Duration is out of range",
-    "Timestamp is out of range",
-)
-_BAD_KEYS: Final = "Only dicts with str-like or number-like keys are supported"
-_VALUE_FOLLOWS: Final = ("Invalid enum value", "Object contains unknown field")
-
-
-def _reason(error: BaseException) -> str:
-    cause = error.__cause__ or error
-    if isinstance(cause, Refused):
-        return str(cause)
-    if isinstance(cause, RecursionError):
-        return "nested too deeply"
-    if cause.args == (_BAD_KEYS,):
-        return _BAD_KEYS
-    located = _PLACE.fullmatch(str(cause)) if isinstance(cause, msgspec.ValidationError) else None
-    if located is None:
-        return f"{type(cause).__name__} while it was converted"
-    if located["text"].startswith(_VALUE_FREE):
-        return located["text"]
-    return next((known for known in _VALUE_FOLLOWS if located["text"].startswith(known)), "Invalid value")
-
-
-def _model_refusal(model: Any, error: Any) -> Refused:
-    """The first error of pydantic. Errors with a link to its docs have a text of its own, without values unless it was filled in."""
-    if not hasattr(error, "errors"):
-        return Refused(f"{type(error).__name__} in a check of {model.__name__}")
-    first = error.errors(include_input=False)[0]
-    place = _model_place(model, first["loc"])
-    if "url" not in first or first.get("ctx", {}).keys() & {"error", "tag"}:
-        return Refused(f"refused by a check of {model.__name__}", place)
-    return Refused(first["msg"], place)
-
-
-def _model_place(model: Any, location: tuple[int | str, ...]) -> str:
-    """The location as a path. Keys of dicts are data, and not shown."""
-    path, models = "", [model]
-    for part in location:
-        field = next((field for each in models for name, field in _fields(each) if part == name), None)
-        if field is not None:
-            path, models = f"{path}.{part}", list(_models_in(field.annotation))
-        else:
-            path += f"[{part}]" if isinstance(part, int) else "[...]"
-    return path
-
-
-def _fields(model: Any) -> Iterator[tuple[Any, Any]]:
-    for name, field in model.model_fields.items():
-        yield name, field
-        yield field.alias, field
-        yield field.validation_alias, field
-
-
-def _models_in(annotation: Any) -> Iterator[Any]:
-    if is_model(annotation):
-        yield annotation
-    for member in typing.get_args(annotation):
-        yield from _models_in(member)
 
 
 def _counted(what: str, names: list[str]) -> str:

@@ -17,7 +17,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    -- Whoever adds jobs to a node, or makes them due, holds its row: this comes after them, or they see the mark.
+    -- A transaction that adds jobs to a node, or makes them due, holds its row: this comes after it, or they see the mark.
     PERFORM FROM howdah.workflow_nodes AS n
     WHERE n.workflow_id = p_id AND n.node > 0 AND n.state <> 'ended' AND (n.when_ <> 'always' OR p_all) ORDER BY n.node FOR UPDATE;
     UPDATE howdah.workflow_nodes AS n SET step = 'cancel', step_from = 0, error = CASE WHEN n.step = 'skip' THEN n.error END

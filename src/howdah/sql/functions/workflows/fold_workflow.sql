@@ -1,5 +1,5 @@
 -- All transactions lock stripes in the order of node and number, and then nodes. A stripe at zero takes one from its node's open_stripes; a node
--- without open stripes has ended, unless a committed delta adds jobs to it: whoever adds jobs to a node holds its row until then.
+-- without open stripes has ended, unless a committed delta adds jobs to it: a transaction that adds jobs to a node holds its row until then.
 CREATE OR REPLACE FUNCTION howdah.fold_workflow(p_workflow_id uuid, p_limit int DEFAULT 100000) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
