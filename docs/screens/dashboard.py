@@ -1,4 +1,4 @@
-"""Makes the pictures of the dashboard: ``python -m docs.screens.dashboard`` (two minutes).
+"""Makes the pictures of the dashboard: ``python -m docs.screens.dashboard`` (a quarter of an hour).
 
 Of a real run: a PostgreSQL of its own, two workers of ``shop.py``, and a feed that does not stop.
 """
@@ -6,6 +6,7 @@ Of a real run: a PostgreSQL of its own, two workers of ``shop.py``, and a feed t
 from __future__ import annotations
 
 import io
+import math
 import os
 import random
 import subprocess
@@ -16,7 +17,6 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
 from docs.screens import shop
 from PIL import Image
 from selenium import webdriver
@@ -38,7 +38,7 @@ _NEUTRAL: Final = """
     }
 """
 """Tracebacks with the paths of an installation."""
-BUSY: Final = 100.0
+BUSY: Final = 12 * 60.0
 """Seconds before the first picture, so that charts have something to show."""
 
 
@@ -51,7 +51,6 @@ def main() -> None:
     try:
         with JobQueue(server.dsn) as queue:
             queue.migrate()
-            past(server.dsn)
             shop.queue.connect_to(server.dsn, queue.schema)
             processes = [worker(name, server.dsn) for name in ("shop-1", "shop-2")]
             threading.Thread(target=feed, args=(queue, stop), daemon=True).start()
@@ -73,18 +72,6 @@ def worker(name: str, dsn: str) -> subprocess.Popen[bytes]:
     )
 
 
-def past(dsn: str) -> None:
-    """The hour before: the run itself is too short for the charts."""
-    with psycopg.connect(dsn) as conn:
-        conn.execute(
-            "INSERT INTO howdah.minutes (level, at, job_type, completed, failed, backlog, waits, wait_jobs, runs, run_jobs)"
-            " SELECT 1, date_trunc('minute', now()) - m * interval '1 minute', 'send_invoice', n, CASE WHEN m % 9 = 0 THEN n / 12 ELSE n / 60 END,"
-            " greatest(40 * sin(m / 7.0) + 20 + 30 * random(), 0)::int, ARRAY[4, 8, 14 + m % 4, 22 + m % 7]::smallint[], ARRAY[n * 0.6, n * 0.3, n * 0.08, n * 0.02]::real[],"
-            " ARRAY[24, 27, 30 + m % 3, 35 + m % 4]::smallint[], ARRAY[n * 0.62, n * 0.3, n * 0.06, n * 0.02]::real[]"
-            " FROM (SELECT m, (900 + 350 * sin(m / 9.0) + 160 * random())::int AS n FROM generate_series(1, 70) AS m) AS past"
-        )
-
-
 def feed(queue: JobQueue, stop: threading.Event) -> None:
     chance = random.Random(7)
     customers = ["acme", "globex", "initech", "umbrella", "hooli"]
@@ -93,7 +80,8 @@ def feed(queue: JobQueue, stop: threading.Event) -> None:
     queue.pause("send_newsletter", "the printer is out of ink")
     queue.enqueue("send_newsletter", {"issue": 12})
     number = 0
-    while not stop.wait(chance.expovariate(16)):
+    began = time.monotonic()
+    while not stop.wait(chance.expovariate(16 + 10 * math.sin((time.monotonic() - began) / 100))):
         number += 1
         shop.send_invoice.enqueue(invoice=number, customer=chance.choice(customers))
         if number % 2:
@@ -110,10 +98,11 @@ def take_all(queue: JobQueue, address: str) -> None:
     browser = opened()
     try:
         failed = newest(queue, "fetch_rates", "failed")
-        running = newest(queue, "import_catalog", "running")
         queue.select(job_type="resize_photo", status="failed").retry()
+        # First, because it does not run for long.
+        take(browser, f"{address}jobs/{newest(queue, 'import_catalog', 'running').id}", "running")
         for name, path in (
-            ("overview", ""), ("jobs", "jobs"), ("running", f"jobs/{running.id}"), ("job", f"jobs/{failed.id}"), ("types", "types"),
+            ("overview", ""), ("jobs", "jobs"), ("job", f"jobs/{failed.id}"), ("types", "types"),
             ("workers", "workers"), ("schedules", "schedules"), ("limits", "limits"), ("health", "health"), ("audit", "audit"),
         ):  # fmt: skip
             if name == "audit":
