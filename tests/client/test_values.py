@@ -223,7 +223,7 @@ def test_a_result_that_no_json_can_hold_fails_its_job_and_says_where(queue: JobQ
 
     job = run(queue, send)
     assert job.status == "failed"
-    assert "result.a[1] is a object" in (job.last_error or "")
+    assert "result.a[1] is an object" in (job.last_error or "")
 
 
 def test_who_completes_a_job_of_a_known_type_may_pass_what_its_handler_would_return(queue: JobQueue) -> None:
@@ -307,7 +307,7 @@ def test_without_json_default_the_error_names_it_and_with_it_the_place_of_what_i
             JobQueue(dsn, json_default="iso")  # type: ignore[arg-type]
     with JobQueue(dsn, json_default=json_default) as queue:
         refused = {
-            r"data\.a\[1\]\.b is a object, which is not JSON, and json_default raised TypeError": {
+            r"data\.a\[1\]\.b is an object, which is not JSON, and json_default raised TypeError": {
                 "a": [UNTYPED["at"], {"b": object()}]
             },
             r"data\.n is nan": {"at": UNTYPED["at"], "n": float("nan")},
@@ -315,7 +315,7 @@ def test_without_json_default_the_error_names_it_and_with_it_the_place_of_what_i
         for words, value in refused.items():
             with pytest.raises(InvalidPayload, match=words):
                 queue.enqueue("mail", value)
-        with pytest.raises(InvalidItem, match=r"item 1: item 1\.b is a object"):
+        with pytest.raises(InvalidItem, match=r"item 1: item 1\.b is an object"):
             queue.enqueue_many("mail", [{}, {"b": object()}])
 
 

@@ -15,7 +15,7 @@ from tests.size import FULL
 
 EACH = 1_000_000 if FULL else 30_000
 # An attempt that ends writes a row of live with its indexes, and one of steps, and of the channel.
-MOST_BUFFERS = 250
+MOST_BUFFERS = 400
 CALLS = (
     "SELECT * FROM signal('go', '1', '7')",
     "SELECT * FROM signal('go', '1', 'none')",

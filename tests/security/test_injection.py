@@ -179,6 +179,7 @@ def test_no_sql_is_put_together_from_values_inside_of_the_database() -> None:
         "bound_segments": {"v_segment"},
         "make_segment": {"p_number"},
         "rotate": {"segment"},
+        "keep_members": {"v_columns"},
     }
     for name in statements.names("functions"):
         text = re.sub(r"--[^\n]*", "", statements.source(f"functions/{name}"))
@@ -188,9 +189,10 @@ def test_no_sql_is_put_together_from_values_inside_of_the_database() -> None:
         for statement in dynamic:
             template = "".join(re.findall(r"'([^']*)'", statement))
             bare = re.findall(r"%(?:\d\$)?([a-zA-Z])", template)
-            assert set(bare) <= {"I", "L"} or name in ("adopt", "prune"), f"{name}: {statement}"
+            assert set(bare) <= {"I", "L"} or name in ("adopt", "prune", "keep_members"), f"{name}: {statement}"
     assert "p_table regclass" in statements.source("functions/adopt")
     assert "format('howdah.%I'" in statements.source("functions/prune")
+    assert "string_agg(format('%I', a.attname)" in statements.source("functions/keep_members")
 
 
 def test_what_is_sent_holds_no_value(dsn: str, queue: JobQueue, db: Db) -> None:
