@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import psycopg
 
-from howdah import Job, JobQueue, Resource
+from howdah import DatabaseUnavailable, Job, JobQueue, Resource
 from howdah.handlers.outcome import Cancel, Fail, Retry, Snooze
 
 log = logging.getLogger("child")
@@ -153,7 +153,37 @@ def plain() -> int:
 registered = queue.job(process=True, name="registered")(plain)
 
 
+@queue.job
+def spawned(number: int) -> int:
+    return number
+
+
+def spawns(job: Job, how: str, dsn: str) -> str:
+    """Spawns three jobs, and ends as requested; what makes the attempt fail is done in the first one only."""
+    job.spawn_many(spawned, [{"number": 1}, {"number": 2**70}])
+    job.spawn(spawned, options={"priority": 7, "timeout": timedelta(minutes=1)}, number=3)
+    ends = how if job.attempts == 1 else ""
+    if ends == "raise":
+        raise ValueError("spawned in vain")
+    with psycopg.connect(dsn) as conn:
+        if ends == "refused":
+            conn.close()
+            with contextlib.suppress(DatabaseUnavailable):
+                job.complete("refused", conn=conn)
+        elif how in ("complete", "roll back"):
+            job.complete(f"pid {os.getpid()}", conn=conn)
+            if ends == "roll back":
+                raise ValueError("not committed")
+    return f"pid {os.getpid()}"
+
+
+spawns_in_process = queue.job(process=True, name="spawns_in_process", max_attempts=2, retry=[0])(spawns)
+
+
 # Not in child processes, unless they are suspects
+
+
+spawns_in_thread = queue.job(name="spawns_in_thread", max_attempts=2, retry=[0])(spawns)
 
 
 @queue.job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import howdah
 from howdah import InvalidArguments, InvalidOption, Job, JobQueue, NotEnded, Results, WaitTimeout, WorkflowFailed
 from howdah.encryption import EncryptedCodec, new_key
 from tests.conftest import Db
+from tests.worker import child_handlers
 from tests.worker.in_process import drain, run, working
 
 
@@ -335,3 +337,51 @@ def test_spawning_is_part_of_a_completion_in_the_callers_transaction(dsn: str) -
             drain(queue)
         assert [job.status for job in queue.list(job_type="child")] == ["completed"]
         assert (flow.status(), flow.progress().completed) == ("completed", 2)
+
+
+@pytest.mark.parametrize("place", ["process", "suspect", "thread"])
+def test_jobs_spawned_in_a_child_process_are_added_as_anywhere_else(dsn: str, db: Db, place: str) -> None:
+    """A suspect, which was running when a worker died, runs in a child, too."""
+    queue = child_handlers.connected(dsn)
+    parent = child_handlers.spawns_in_process if place == "process" else child_handlers.spawns_in_thread
+    attempts = {"return": 1, "raise": 2, "complete": 1, "roll back": 2, "refused": 1}
+    plain = {parent.enqueue(how=how, dsn=dsn).id for how in attempts}
+    with queue.workflow("w") as flow:
+        for how in attempts:
+            flow.add(parent, how=how, dsn=dsn)
+    if place == "suspect":
+        db.execute("UPDATE howdah.live SET crashes = 1")
+    for _ in range(4):
+        if queue.list(status="pending"):
+            drain(queue, types=[parent.name, "spawned"], children=1)
+    parents = queue.list(job_type=parent.name)
+    added = queue.list(job_type="spawned")
+    assert {job.status for job in (*parents, *added)} == {"completed"}
+    assert len(added) == 30
+    for job in parents:
+        assert job.attempts == attempts[job.data["how"]], job.data
+        assert (job.result == f"pid {os.getpid()}") == (place == "thread"), job.data
+        of_it = [each for each in added if each.parent_id == job.id]
+        assert sorted(each.result for each in of_it) == [1, 3, 2**70], job.data
+        assert {each.data["number"]: each.priority for each in of_it}[3] == 7
+        assert {each.workflow_id for each in of_it} == {None if job.id in plain else flow.id}
+    assert (flow.status(), flow.progress().completed) == ("completed", 20)
+
+
+@pytest.mark.parametrize("in_child", [True, False])
+def test_middleware_that_turns_a_failure_into_a_result_keeps_what_was_spawned(
+    dsn: str, queue: JobQueue, in_child: bool
+) -> None:
+    @queue.middleware
+    async def forgiving(job: Job, call_next: Callable[[Job], Any]) -> Any:
+        try:
+            return await call_next(job)
+        except Exception:  # noqa: BLE001
+            return "forgiven"
+
+    name = "spawns_in_process" if in_child else "spawns_in_thread"
+    parent = queue.job(process=in_child, name=name)(child_handlers.spawns)
+    job = parent.enqueue(how="raise", dsn=dsn)
+    drain(queue, children=1)
+    assert queue.get(job).result == "forgiven"
+    assert [each.parent_id for each in queue.list(job_type="spawned")] == [job.id] * 3

@@ -254,25 +254,28 @@ class _Child:
             self._pipe.send_bytes(packed(message))
 
     def perform(self, runner: asyncio.Runner, assignment: Assignment) -> None:
-        ending, by_handler = self._ending(runner, assignment)
+        ending, run = self._ending(runner, assignment)
         self.sink.end()
         self.send(
             {
                 "kind": type(ending).__name__,
                 "ending": msgspec.to_builtins(ending),
-                "completed_by_handler": by_handler,
+                # Not in the ending: middleware on the worker's loop may still replace that.
+                "spawned": [] if run is None else msgspec.to_builtins(run.spawned.get(run.jobs[0].id, [])),
+                "completed_by_handler": run is not None and bool(run.by_handler),
                 "used_up": self._used_up,
             }
         )
 
-    def _ending(self, runner: asyncio.Runner, assignment: Assignment) -> tuple[Ending, bool]:
+    def _ending(self, runner: asyncio.Runner, assignment: Assignment) -> tuple[Ending, Run | None]:
+        """How the attempt ended, and its run if the handler could be loaded."""
         job = msgspec.convert(assignment.job, type=Job)
         try:
             handler = find_handler(assignment)
             handler.queue.connect_to(assignment.dsn, assignment.schema)
             resources = self._opened(runner, handler)
         except BaseException as error:  # noqa: BLE001
-            return Failed(f"the child process could not load the handler: {describe(error)}"), False
+            return Failed(f"the child process could not load the handler: {describe(error)}"), None
         queue = handler.queue
         services = RunServices(
             resources, queue._context, queue._database, self.sink, capture_logs=assignment.capture_logs
@@ -291,11 +294,9 @@ class _Child:
                 signal.signal(STOP_SIGNAL, signal.SIG_IGN)
         if job.id in run.waiting:
             ending = Suspended()
-        else:
-            ending = endings.with_spawned(ending, run.spawned.get(job.id, ())) or ending
         checked = endings.storable(queue._context, ending)
         ending = endings.in_json(queue._context, ending) if isinstance(checked, Completed) else checked
-        return ending, job.id in run.by_handler
+        return ending, run
 
     def _run(self, runner: asyncio.Runner, run: Run) -> Ending:
         (job,) = run.jobs

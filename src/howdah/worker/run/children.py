@@ -25,7 +25,7 @@ from howdah.db.database import Database
 from howdah.errors import HowdahError
 from howdah.handlers import outcome
 from howdah.handlers.handler import Handler
-from howdah.handlers.outcome import Crashed, Ending, Failed, Interrupted
+from howdah.handlers.outcome import Crashed, Ending, Failed, Interrupted, Spawned
 from howdah.model.job import Job, why_unreadable
 from howdah.worker.run.child import STOP_SIGNAL, Assignment, Flushed, Reports, main, packed
 from howdah.worker.run.run import Run
@@ -34,7 +34,6 @@ _ENDINGS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         outcome.Completed,
-        outcome.CompletedAndSpawned,
         outcome.Failed,
         outcome.Snoozed,
         outcome.Suspended,
@@ -257,8 +256,13 @@ class Child:
             self._on_reports(self._run, msgspec.convert(message, Reports))
         elif "kind" in message and self._answer is not None and not self._answer.done():
             self.used_up = message["used_up"]
-            if message["completed_by_handler"] and self._run is not None:
-                self._run.by_handler.update(job.id for job in self._run.jobs)
+            if self._run is not None:
+                (job,) = self._run.jobs
+                if message["spawned"]:
+                    spawned = msgspec.convert(message["spawned"], type=list[Spawned])
+                    self._run.spawned.setdefault(job.id, []).extend(spawned)
+                if message["completed_by_handler"]:
+                    self._run.by_handler.add(job.id)
             self._answer.set_result(_ending(message))
 
     def _on_reports(self, run: Run, message: Reports) -> None:

@@ -307,7 +307,8 @@ class Run:
         # The database refuses reports of a job that has ended.
         if (tracker := self._trackers.get(job.id)) is not None and not self.services.sink.flush(tracker, ends=True):
             self.services.write_rest(tracker, conn)
-        self.services.complete(job, result, conn, self.spawned.pop(job.id, ()))
+        self.services.complete(job, result, conn, self.spawned.get(job.id, ()))
+        self.spawned.pop(job.id, None)  # not before: if it was refused, the handler may still return
         self.by_handler.add(job.id)
 
     async def acomplete(self, job: Job, result: Any, conn: Connection | None) -> None:
@@ -315,7 +316,8 @@ class Run:
         tracker = self._trackers.get(job.id)
         if tracker is not None and not await self.services.sink.aflush(tracker, ends=True):
             await self.services.awrite_rest(tracker, conn)
-        await self.services.acomplete(job, result, conn, self.spawned.pop(job.id, ()))
+        await self.services.acomplete(job, result, conn, self.spawned.get(job.id, ()))
+        self.spawned.pop(job.id, None)
         self.by_handler.add(job.id)
 
     def step(self, job: Job, step: StepCall) -> Any:
