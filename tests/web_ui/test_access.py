@@ -11,9 +11,10 @@ import psycopg
 import pytest
 from starlette.routing import Route
 
-from howdah import DatabaseUnavailable, InvalidOption, JobQueue
+from howdah import DatabaseUnavailable, InvalidOption, JobQueue, NotPermitted
 from howdah.web import Password, ProxyHeader, Visitor, app
 from howdah.web.defence import MOST_BODY
+from howdah.web.filters import Filter
 from tests.tenant import Tenant
 from tests.web_ui.conftest import ORIGIN, Site
 
@@ -278,6 +279,30 @@ def test_viewers_read_with_the_rights_of_their_role(server_dsn: str) -> None:
         # A search would find out what is redacted.
         for query in ("path=$.card", "error=x", "key=x"):
             assert site.get(f"/jobs?{query}", headers=basic(PASSWORDS["viewer"])).status_code == 403
+            assert site.get(f"/api/v1/jobs?{query}", headers=basic(PASSWORDS["viewer"])).status_code == 403
+        site.close()
+
+
+def test_a_viewer_gets_no_page_of_an_action_on_many_jobs_nor_its_count(server_dsn: str) -> None:
+    with Tenant(server_dsn, "web_roles") as tenant:
+        tenant.execute("GRANT {} TO {}", "web_roles_viewer", "web_roles_owner_login")
+        with tenant.queue("owner") as owner:
+            job = owner.enqueue("mail", {"card": "4111"}, key="k", per="p")
+        site = Site(tenant.queue("owner"), authenticate=Password(**PASSWORDS))
+        viewer, operator = (basic(PASSWORDS[role]) for role in ("viewer", "operator"))
+        for query in ('path=$.card=="4111"', "error=x", "key=k", "per=p", "type=mail", f"scope=chosen&id={job.id}"):
+            page = f"/bulk?verb=cancel&scope=all&{query}"
+            answer = site.get(page, headers=viewer)
+            assert (answer.status_code, "viewer" in answer.text) == (403, True), query
+            assert "Cancel " in site.get(page, headers=operator).text
+        begun = site.post("/bulk", {"verb": "cancel", "scope": "all", "key": "k"}, headers={**operator, **ORIGIN})
+        run = begun.headers["location"]
+        assert site.get(run, headers=operator).status_code == 200
+        assert site.get(run, headers=viewer).status_code == 403
+        # Also without the page, a count for a viewer has the rights of a viewer.
+        inner: Any = site.dashboard._site
+        with pytest.raises(NotPermitted):
+            site._on_loop(inner.runs.count(Visitor("vera"), Filter(key="k"), "cancel"))
         site.close()
 
 

@@ -19,7 +19,7 @@ from howdah.errors import HowdahError, InvalidOption
 from howdah.model.failure import describe
 from howdah.verbs.selection import SelectionVerb
 from howdah.web import plans
-from howdah.web.access import LOCAL, Visitor
+from howdah.web.access import Visitor
 from howdah.web.data import Data
 from howdah.web.filters import Filter
 
@@ -118,15 +118,15 @@ class Runs:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def count(self, wanted: Filter, verb: SelectionVerb) -> Matched:
+    async def count(self, visitor: Visitor, wanted: Filter, verb: SelectionVerb) -> Matched:
         """How many jobs an action would take, as far as that can be counted in a moment."""
         bounded, position, found, seen, began = _bounded(wanted, verb), None, 0, 0, time.monotonic()
         if bounded is None:
             return Matched(0, exact=True)
         if bounded == Filter(status=bounded.status, type=bounded.type):
-            return _summed(await self._data.read(LOCAL, plans.counts()), bounded)
+            return _summed(await self._data.read(visitor, plans.counts()), bounded)
         while True:
-            window = await self._data.read(LOCAL, plans.matching(self._data.queue._context, bounded, position))
+            window = await self._data.read(visitor, plans.matching(self._data.queue._context, bounded, position))
             found, seen, position = found + len(window.ids), seen + plans.WINDOW, window.next
             if position is None:
                 return Matched(found, exact=True)
@@ -165,7 +165,7 @@ class Runs:
         # Going down the ids, a job is seen once, also if the action makes it match again. Jobs that come later are left out.
         bounded, position = _bounded(run.wanted, run.verb), None
         while bounded is not None:
-            window = await self._data.read(LOCAL, plans.matching(self._data.queue._context, bounded, position))
+            window = await self._data.read(run.visitor, plans.matching(self._data.queue._context, bounded, position))
             await self._change(run, window.ids)
             position = window.next
             if position is None:

@@ -88,6 +88,12 @@ class Site:
     def may_operate(self, request: Request) -> bool:
         return self.visitor(request).may_operate and not self.read_only
 
+    def only_operators(self, request: Request) -> None:
+        """For a page that belongs to an action: a viewer is refused it as the action itself, see ``Defence``."""
+        visitor = self.visitor(request)
+        if not visitor.may_operate:
+            raise NotPermitted(f"{visitor.name} is a viewer here, and only operators may act on many jobs")
+
     async def form(self, request: Request) -> list[tuple[str, str]]:
         """The fields of a form that was sent."""
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
