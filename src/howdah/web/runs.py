@@ -68,6 +68,8 @@ class Run:
     locked: int = 0
     is_over: bool = False
     error: str | None = None
+    ended_by: str | None = None
+    """The error without its text, which can repeat the filter: for the audit."""
     begun: float = dataclasses.field(default_factory=time.monotonic)
 
     @property
@@ -85,7 +87,7 @@ class Run:
         said = [f"{self.changed:,} {DONE[self.verb]}"]
         said += [f"{self.unchanged:,} unchanged"] if self.unchanged else []
         said += [f"{self.locked:,} locked"] if self.locked else []
-        said += [self.error] if self.error else []
+        said += [f"ended by {self.ended_by}"] if self.ended_by else []
         return ", ".join(said)
 
 
@@ -150,11 +152,14 @@ class Runs:
             else:
                 await self._change_all(run)
         except asyncio.CancelledError:
-            run.error = "the dashboard was stopped before it was done"
+            run.error, run.ended_by = "the dashboard was stopped before it was done", "the stop of the dashboard"
         except (HowdahError, psycopg.Error) as error:
-            run.error = describe(error)
+            run.error, run.ended_by = describe(error), type(error).__name__
         except Exception:
-            run.error = "an error, which the log of the dashboard has"
+            run.error, run.ended_by = (
+                "an error, which the log of the dashboard has",
+                "an error, which the log of the dashboard has",
+            )
             log.exception("an action on many jobs failed")
         finally:
             run.is_over = True

@@ -19,7 +19,7 @@ import psycopg
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from howdah.db.plan import Begin, Plan
+from howdah.db.plan import Begin, Plan, Row
 from howdah.errors import (
     DatabaseUnavailable,
     HowdahError,
@@ -192,6 +192,21 @@ class Site:
 
     def shown(self, value: Any) -> tree.Node:
         return tree.Tree().node(tree.redact(words.readable(value), self.redacted))
+
+    def audited(self, entry: Row) -> Row:
+        """An entry of the audit, without what is redacted on jobs. No path of arguments is shown, as none is searched."""
+        target = entry["target"]
+        if isinstance(target, dict):
+            # A value of it can be arguments, and so can all of it.
+            target = self.redact({name: self.redact(value) for name, value in target.items()})
+        if (
+            self.redacted
+            and isinstance(target, dict)
+            and isinstance(wanted := target.get("filter"), dict)
+            and "path" in wanted
+        ):
+            target = {**target, "filter": {**wanted, "path": tree.REDACTED}}
+        return {**entry, "target": target}
 
     def redact(self, value: Any) -> Any:
         return tree.redact(words.readable(value), self.redacted)
