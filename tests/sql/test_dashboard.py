@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from howdah import JobQueue
 from tests.clock import TestClock
 from tests.conftest import Db
+from tests.tenant import Tenant
 
 NOON = datetime(2027, 3, 1, 12, 0, 20, tzinfo=timezone.utc)
 
@@ -141,6 +144,43 @@ def test_an_action_is_recorded_and_old_entries_go(queue: JobQueue, db: Db, clock
     move(clock, NOON + timedelta(days=500))
     db.execute("SELECT record_audit('bob', 'delete')")
     assert [row["visitor"] for row in db.execute("SELECT visitor FROM audit").fetchall()] == ["bob"]
+
+
+def test_an_entry_shows_viewers_no_more_than_jobs_do(server_dsn: str) -> None:
+    words = {"path": '$.card == "s3cret"', "error": "s3cret", "key": "s3cret", "per": "s3cret"}
+    targets: list[Any] = [
+        {"filter": {**words, "type": ["mail"]}, "reason": "s3cret"},
+        {"job": "7", "reason": "s3cret"},
+        {"what": "limit", "type": "mail", "per": "s3cret", "value": "3"},
+        {"filter": "s3cret"},
+        ["s3cret"],
+        "s3cret",
+        {},
+    ]
+    with Tenant(server_dsn, "audit_roles") as tenant:
+        for target in targets:
+            tenant.admin.execute(
+                "SELECT audit_roles.record_audit('ann', 'cancel', %s, 3, '3 cancelled')", (Jsonb(target),)
+            )
+        read = "SELECT target, visitor, outcome FROM audit_roles.audit_details ORDER BY number"
+        for role in ("viewer", "operator"):
+            with tenant.connect(role) as conn:
+                seen = conn.execute(read).fetchall()
+                assert "s3cret" not in str(seen)
+                hidden = dict.fromkeys(words, "[redacted]")
+                assert [row["target"] for row in seen[:3]] == [
+                    {"filter": {**hidden, "type": ["mail"]}, "reason": "[redacted]"},
+                    {"job": "7", "reason": "[redacted]"},
+                    {"what": "limit", "type": "mail", "per": "[redacted]", "value": "3"},
+                ]
+                assert {(row["visitor"], row["outcome"]) for row in seen} == {("ann", "3 cancelled")}
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    conn.execute("SELECT target FROM audit_roles.audit")
+        with tenant.connect("owner") as conn:
+            assert [row["target"] for row in conn.execute(read).fetchall()] == targets
+        tenant.execute("GRANT SELECT ON audit_roles.live TO {}", tenant.login("viewer"))
+        with tenant.connect("viewer") as conn:
+            assert [row["target"] for row in conn.execute(read).fetchall()] == targets
 
 
 def test_the_estimate_is_of_the_type_itself(queue: JobQueue, db: Db) -> None:

@@ -94,12 +94,12 @@ RELATIONS = decided(
     ((READERS, NOBODYS, OPERATOR), "settings"),
     (
         (READERS, NOBODYS, NOBODYS),
-        "job_details live_jobs event_details schedule_details limits backlogs step_details workflow_details node_details types archive_counts segments event_counter minutes audit",
+        "job_details live_jobs event_details schedule_details limits backlogs step_details workflow_details node_details types archive_counts segments event_counter minutes audit_details",
     ),
     ((WORKER | READERS, NOBODYS, NOBODYS), "workers"),
     (
         (NOBODYS, NOBODYS, NOBODYS),
-        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts audit_counter worker_generations uniques workflows workflow_nodes workflow_edges workflow_counts workflow_deltas workflow_spawned workflow_delta_counter steps signals signal_channels signal_counter",
+        "live archive archive_next archive_open events events_next events_open claimable clock_mark flow_types flow_groups flow_keys schedules id_counter backlog_counter backlog_counts audit audit_counter worker_generations uniques workflows workflow_nodes workflow_edges workflow_counts workflow_deltas workflow_spawned workflow_delta_counter steps signals signal_channels signal_counter",
     ),
 )
 COLUMNS = {

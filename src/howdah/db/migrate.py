@@ -61,6 +61,7 @@ RELATIONS = [
     "archive_open",
     "audit",
     "audit_counter",
+    "audit_details",
     "backlog_counter",
     "backlog_counts",
     "backlogs",

@@ -155,7 +155,8 @@ def _reads(site: Site) -> list[Operation]:
     async def audit(request: Request) -> Any:
         given = request.query_params.get("before")
         before = None if not given else _integer(given, "before", 1, 2**63 - 1)
-        return {"entries": await site.data.read(site.visitor(request), plans.audit(before, AUDIT_PAGE))}
+        found = await site.data.read(site.visitor(request), plans.audit(before, AUDIT_PAGE))
+        return {"entries": [site.audited(row) for row in found]}
 
     wanted = tuple(_query(name, _described_filter(name)) for name in filters.NAMES)
     paging = (

@@ -19,7 +19,7 @@ from howdah.errors import HowdahError, InvalidOption
 from howdah.model.failure import describe
 from howdah.verbs.selection import SelectionVerb
 from howdah.web import plans
-from howdah.web.access import LOCAL, Visitor
+from howdah.web.access import Visitor
 from howdah.web.data import Data
 from howdah.web.filters import Filter
 
@@ -68,6 +68,8 @@ class Run:
     locked: int = 0
     is_over: bool = False
     error: str | None = None
+    ended_by: str | None = None
+    """The error without its text, which can repeat the filter: for the audit."""
     begun: float = dataclasses.field(default_factory=time.monotonic)
 
     @property
@@ -85,7 +87,7 @@ class Run:
         said = [f"{self.changed:,} {DONE[self.verb]}"]
         said += [f"{self.unchanged:,} unchanged"] if self.unchanged else []
         said += [f"{self.locked:,} locked"] if self.locked else []
-        said += [self.error] if self.error else []
+        said += [f"ended by {self.ended_by}"] if self.ended_by else []
         return ", ".join(said)
 
 
@@ -118,15 +120,15 @@ class Runs:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def count(self, wanted: Filter, verb: SelectionVerb) -> Matched:
+    async def count(self, visitor: Visitor, wanted: Filter, verb: SelectionVerb) -> Matched:
         """How many jobs an action would take, as far as that can be counted in a moment."""
         bounded, position, found, seen, began = _bounded(wanted, verb), None, 0, 0, time.monotonic()
         if bounded is None:
             return Matched(0, exact=True)
         if bounded == Filter(status=bounded.status, type=bounded.type):
-            return _summed(await self._data.read(LOCAL, plans.counts()), bounded)
+            return _summed(await self._data.read(visitor, plans.counts()), bounded)
         while True:
-            window = await self._data.read(LOCAL, plans.matching(self._data.queue._context, bounded, position))
+            window = await self._data.read(visitor, plans.matching(self._data.queue._context, bounded, position))
             found, seen, position = found + len(window.ids), seen + plans.WINDOW, window.next
             if position is None:
                 return Matched(found, exact=True)
@@ -150,11 +152,14 @@ class Runs:
             else:
                 await self._change_all(run)
         except asyncio.CancelledError:
-            run.error = "the dashboard was stopped before it was done"
+            run.error, run.ended_by = "the dashboard was stopped before it was done", "the stop of the dashboard"
         except (HowdahError, psycopg.Error) as error:
-            run.error = describe(error)
+            run.error, run.ended_by = describe(error), type(error).__name__
         except Exception:
-            run.error = "an error, which the log of the dashboard has"
+            run.error, run.ended_by = (
+                "an error, which the log of the dashboard has",
+                "an error, which the log of the dashboard has",
+            )
             log.exception("an action on many jobs failed")
         finally:
             run.is_over = True
@@ -165,7 +170,7 @@ class Runs:
         # Going down the ids, a job is seen once, also if the action makes it match again. Jobs that come later are left out.
         bounded, position = _bounded(run.wanted, run.verb), None
         while bounded is not None:
-            window = await self._data.read(LOCAL, plans.matching(self._data.queue._context, bounded, position))
+            window = await self._data.read(run.visitor, plans.matching(self._data.queue._context, bounded, position))
             await self._change(run, window.ids)
             position = window.next
             if position is None:

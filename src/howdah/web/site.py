@@ -19,7 +19,7 @@ import psycopg
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from howdah.db.plan import Begin, Plan
+from howdah.db.plan import Begin, Plan, Row
 from howdah.errors import (
     DatabaseUnavailable,
     HowdahError,
@@ -87,6 +87,12 @@ class Site:
 
     def may_operate(self, request: Request) -> bool:
         return self.visitor(request).may_operate and not self.read_only
+
+    def only_operators(self, request: Request) -> None:
+        """For a page that belongs to an action: a viewer is refused it as the action itself, see ``Defence``."""
+        visitor = self.visitor(request)
+        if not visitor.may_operate:
+            raise NotPermitted(f"{visitor.name} is a viewer here, and only operators may act on many jobs")
 
     async def form(self, request: Request) -> list[tuple[str, str]]:
         """The fields of a form that was sent."""
@@ -186,6 +192,21 @@ class Site:
 
     def shown(self, value: Any) -> tree.Node:
         return tree.Tree().node(tree.redact(words.readable(value), self.redacted))
+
+    def audited(self, entry: Row) -> Row:
+        """An entry of the audit, without what is redacted on jobs. No path of arguments is shown, as none is searched."""
+        target = entry["target"]
+        if isinstance(target, dict):
+            # A value of it can be arguments, and so can all of it.
+            target = self.redact({name: self.redact(value) for name, value in target.items()})
+        if (
+            self.redacted
+            and isinstance(target, dict)
+            and isinstance(wanted := target.get("filter"), dict)
+            and "path" in wanted
+        ):
+            target = {**target, "filter": {**wanted, "path": tree.REDACTED}}
+        return {**entry, "target": target}
 
     def redact(self, value: Any) -> Any:
         return tree.redact(words.readable(value), self.redacted)

@@ -101,7 +101,7 @@ GRANT SELECT (
 GRANT SELECT ON
     howdah.job_details, howdah.live_jobs, howdah.event_details, howdah.schedule_details, howdah.limits, howdah.backlogs, howdah.step_details,
     howdah.workflow_details, howdah.node_details,
-    howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments, howdah.minutes, howdah.audit
+    howdah.types, howdah.workers, howdah.settings, howdah.archive_counts, howdah.segments, howdah.minutes, howdah.audit_details
 TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION

@@ -24,6 +24,7 @@ def routes(site: Site) -> list[BaseRoute]:
         number = int(before) if before else None
         rows = await site.data.shared(site.visitor(request), ("audit", number), lambda: plans.audit(number, PAGE + 1))
         older = rows[PAGE - 1]["number"] if len(rows) > PAGE else None
-        return site.render(request, "audit.html", now=datetime.now(timezone.utc), rows=rows[:PAGE], older=older)
+        shown = [site.audited(row) for row in rows[:PAGE]]
+        return site.render(request, "audit.html", now=datetime.now(timezone.utc), rows=shown, older=older)
 
     return [Route("/audit", site.page(audit))]

@@ -25,9 +25,11 @@ MOST_CHOSEN: Final = 1_000
 
 def routes(site: Site) -> list[BaseRoute]:
     async def confirm(request: Request) -> Response:
-        """What an action would do. It changes nothing, so a viewer may look, too."""
+        """What an action would do. It changes nothing, but its number would answer questions about what a viewer is not shown."""
+        site.only_operators(request)
         verb, ids, wanted = _asked(site, request.query_params.multi_items())
-        matched = Matched(len(ids), exact=True) if ids is not None else await site.runs.count(wanted, verb)
+        visitor = site.visitor(request)
+        matched = Matched(len(ids), exact=True) if ids is not None else await site.runs.count(visitor, wanted, verb)
         return site.render(
             request,
             "confirm.html",
@@ -60,6 +62,7 @@ def routes(site: Site) -> list[BaseRoute]:
         return site.see(request, f"bulk/{run.id}")
 
     async def show(request: Request) -> Response:
+        site.only_operators(request)
         run = site.runs.get(request.path_params["run"])
         if run is None:
             raise InvalidOption("this action is not known any more: the audit has what it did")
