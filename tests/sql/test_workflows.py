@@ -588,3 +588,94 @@ def test_a_plain_job_spawns_plain_ones(db: Db) -> None:
         complete(db, held)
     (job,) = db.execute("SELECT parent_id, workflow_id, node FROM live").fetchall()
     assert job == {"parent_id": held["ids"][0], "workflow_id": None, "node": None}
+
+
+# What is not well made
+
+
+SOURCE = {"node": 1, "path": []}
+ITEMS = {"parameter": "x", **SOURCE}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"options": {"run_at": "294276-12-31", "expires_in": "36500 days"}},
+        {"options": {"run_at": "10001-01-01"}},
+        {"options": {"run_at": "infinity"}},
+        {"options": {"run_at": "-infinity"}},
+        {"options": {"run_at": "0044-03-15 BC"}},
+        {"options": {"expires_in": "71582788 months -2147483600 days"}},
+        {"options": {"flow_key": "x" * 201}},
+        {"parents": [0]},
+        {"parents": [-1]},
+        {"parents": [None]},
+        {"kind": "map"},
+        {"kind": "end"},
+        {"items": ITEMS},
+        {"kind": "map", "items": {**ITEMS, "node": "abc"}},
+        {"kind": "map", "items": {**ITEMS, "node": "1"}},
+        {"kind": "map", "items": {**ITEMS, "node": 1.5}},
+        {"kind": "map", "items": {**ITEMS, "node": 3}},
+        {"kind": "map", "items": {**ITEMS, "node": 2}},
+        {"kind": "map", "items": {**ITEMS, "path": None}},
+        {"kind": "map", "items": {**ITEMS, "path": [[1]]}},
+        {"kind": "map", "items": {**ITEMS, "parameter": 1}},
+        {"kind": "map", "items": SOURCE},
+        {"kind": "map", "items": [ITEMS]},
+        {"inputs": {}},
+        {"inputs": [1]},
+        {"inputs": [{"parameter": "x", "list": False}]},
+        {"inputs": [{"parameter": "x", "list": False, "sources": []}]},
+        {"inputs": [{"parameter": "x", "list": False, "sources": [{**SOURCE, "node": "abc"}]}]},
+        {"inputs": [{"parameter": "x", "list": False, "sources": [[SOURCE]]}]},
+        {"inputs": [{"parameter": "x", "list": 1, "sources": [SOURCE]}]},
+    ],
+    ids=str,
+)
+def test_a_node_that_workers_could_not_read_is_refused(db: Db, given: dict[str, Any]) -> None:
+    (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
+    add = (
+        "SELECT add_nodes(%s, ARRAY[1, 2], ARRAY['a', 'b'], p_kinds => ARRAY['job', %s], p_options => ARRAY[NULL, %s]::jsonb[],"
+        " p_inputs => ARRAY[NULL, %s]::jsonb[], p_items => ARRAY[NULL, %s]::jsonb[], p_parents => %s::int[], p_children => ARRAY[2])"
+    )
+    read = [json.dumps(given[name]) if name in given else None for name in ("options", "inputs", "items")]
+    with pytest.raises(psycopg.Error) as refused:
+        db.execute(add, (row["id"], given.get("kind", "job"), *read, given.get("parents", [1])))
+    assert refused.value.sqlstate == "JQ001", refused.value
+
+
+def test_one_workflow_that_cannot_go_on_stops_no_other(db: Db, clock: TestClock) -> None:
+    edges, whens = {"b": ["a"], "c": ["a"]}, {"b": "always"}
+    nodes = {"a": 1, "b": 1, "c": 2500}
+    bad, good = (workflow(db, nodes, edges, whens=whens, deadline=after) for after in ("10 s", "20 s"))
+    far = json.dumps({"run_at": "294276-12-31", "expires_in": "36500 days"})
+    db.execute("UPDATE workflow_nodes SET options = %s WHERE workflow_id = %s AND name = 'b'", (far, bad))
+    warnings: list[str] = []
+    db.add_notice_handler(lambda notice: warnings.append(str(notice.message_primary)))
+    run(db, "a")
+    (row,) = db.execute("SELECT * FROM advance_workflows(100000)").fetchall()
+    assert row["more"] is False
+    assert states(db, good) == {"a": "completed", "b": "running", "c": "running"}
+    clock.advance(20)
+    db.execute("SELECT * FROM advance_workflows(100000)")
+    (row,) = db.execute("SELECT count(*)::int AS n FROM workflows WHERE cancel_requested_at IS NOT NULL").fetchall()
+    assert row["n"] == 2
+    assert {said.split(":")[0] for said in warnings} == {f"workflow {bad} could not be advanced"}
+    run(db, "b")
+    assert (status(db, bad), status(db, good)) == ("running", "failed")
+    db.execute("SELECT cancel_workflow(%s, p_all => true)", (bad,))
+    advance(db)
+    assert status(db, bad) == "failed"
+
+
+@pytest.mark.parametrize("items", [{**ITEMS, "node": "abc"}, {**ITEMS, "node": 7}, {**ITEMS, "path": None}, [], None])
+def test_one_map_that_cannot_be_read_fails_and_stops_no_other(db: Db, items: Any) -> None:
+    bad, good = map_over(db), map_over(db)
+    given = None if items is None else json.dumps(items)
+    db.execute("UPDATE workflow_nodes SET items = %s WHERE workflow_id = %s AND name = 'b'", (given, bad))
+    run(db, "a")
+    rows = db.execute("SELECT workflow_id FROM maps_to_expand()").fetchall()
+    assert [row["workflow_id"] for row in rows] == [good]
+    advance(db)
+    assert (status(db, bad), status(db, good)) == ("failed", "running")
