@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from howdah import JobQueue
 from tests.clock import TestClock
@@ -679,3 +680,22 @@ def test_one_map_that_cannot_be_read_fails_and_stops_no_other(db: Db, items: Any
     assert [row["workflow_id"] for row in rows] == [good]
     advance(db)
     assert (status(db, bad), status(db, good)) == ("failed", "running")
+
+
+def test_the_error_of_a_workflow_shows_no_reason_of_a_caller(db: Db, plain_role: Db) -> None:
+    (row,) = plain_role.execute("SELECT current_user::text AS role").fetchall()
+    db.execute(sql.SQL("GRANT SELECT ON workflow_details TO {}").format(sql.Identifier(row["role"])))
+    told, late, failed, again = (workflow(db, {"a": 1}) for _ in range(4))
+    db.execute("SELECT cancel_workflow(%s, 'SECRET', true)", (told,))
+    db.execute("SELECT cancel_workflow(%s, 'its deadline has passed', true)", (late,))
+    db.execute("SELECT cancel_workflow(%s, 'SECRET', true)", (again,))
+    db.execute("UPDATE workflows SET cancel_reason = 'another' WHERE id = %s", (again,))
+    fail(db, claim(db, "a"))
+    shown = {row["id"]: row["error"] for row in plain_role.execute("SELECT id, error FROM workflow_details").fetchall()}
+    assert shown == {
+        told: "[redacted]",
+        late: "its deadline has passed",
+        failed: "node a failed",
+        again: "[redacted]",
+    }
+    assert db.execute("SELECT error FROM workflow_details WHERE id = %s", (told,)).fetchone() == {"error": "SECRET"}
