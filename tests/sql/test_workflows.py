@@ -699,3 +699,18 @@ def test_the_error_of_a_workflow_shows_no_reason_of_a_caller(db: Db, plain_role:
         again: "[redacted]",
     }
     assert db.execute("SELECT error FROM workflow_details WHERE id = %s", (told,)).fetchone() == {"error": "SECRET"}
+
+
+@pytest.mark.parametrize(("kind", "places"), [("group", [0, 5]), ("group", [-1, 0]), ("group", [1, 2]), ("job", [1])])
+def test_the_places_of_a_node_have_no_gap(db: Db, kind: str, places: list[int]) -> None:
+    (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
+    db.execute("SELECT add_nodes(%s, ARRAY[1, 2], ARRAY['a', 'b'], p_kinds => ARRAY['group', %s])", (row["id"], kind))
+    add = "SELECT add_node_jobs(%s, %s::int[], %s::int[], array_fill('{}'::jsonb, ARRAY[%s]))"
+    db.execute(add, (row["id"], [1, 1], [1, 0], 2))
+    both = sql.SQL(
+        "DO $$ BEGIN PERFORM add_node_jobs({0}, {1}, {2}, {3}::jsonb[]); PERFORM start_workflow({0}); END $$"
+    )
+    given = (row["id"], [2] * len(places), places, ["{}"] * len(places))
+    with pytest.raises(psycopg.Error, match="place") as refused:
+        db.execute(both.format(*map(sql.Literal, given)))
+    assert refused.value.sqlstate == "JQ001"

@@ -20,6 +20,18 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'node % is one job, and % were added to it', v_wrong.name, v_wrong.jobs USING ERRCODE = 'JQ001', HINT = 'Use the kind group for several.';
     END IF;
+    -- Each place is there once: so there is a gap if one is behind the number of jobs.
+    SELECT n.name, j.place INTO v_wrong FROM howdah.workflow_nodes AS n CROSS JOIN LATERAL (
+        SELECT l.place FROM howdah.live AS l
+        WHERE l.id >= howdah.member_id(n.first_id, n.jobs) AND l.id <= howdah.member_id(n.first_id, 2147483647)
+            AND l.workflow_id = n.workflow_id AND l.node = n.node
+        ORDER BY l.id LIMIT 1
+    ) AS j
+    WHERE n.workflow_id = p_workflow_id AND n.jobs > 0 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'node % has a job at place %, and none at a place before it', v_wrong.name, v_wrong.place USING
+            ERRCODE = 'JQ001', HINT = 'The places of the jobs of a node are 0, 1, 2 and so on.';
+    END IF;
     IF EXISTS (SELECT FROM howdah.workflow_edges AS e WHERE e.workflow_id = p_workflow_id AND e.parent > e.child) THEN
         PERFORM howdah.check_loops(p_workflow_id);
     END IF;
