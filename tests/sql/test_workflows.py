@@ -714,3 +714,34 @@ def test_the_places_of_a_node_have_no_gap(db: Db, kind: str, places: list[int]) 
     with pytest.raises(psycopg.Error, match="place") as refused:
         db.execute(both.format(*map(sql.Literal, given)))
     assert refused.value.sqlstate == "JQ001"
+
+
+@pytest.mark.parametrize(
+    ("which", "node", "ran", "end", "left"),
+    [
+        ("true", None, 0, "cancelled", (0, 0, 0, 4)),
+        ("place = 0", None, 2, "cancelled", (0, 2, 0, 2)),
+        ("true", "a", 0, "cancelled", (0, 0, 0, 4)),
+        ("false", None, 3, "completed", (0, 4, 0, 0)),
+    ],
+)
+def test_a_retry_does_not_complete_what_is_gone(
+    db: Db, which: str, node: str | None, ran: int, end: str, left: tuple[int, ...]
+) -> None:
+    flow = workflow(db, {"a": 3, "b": 1}, {"b": ["a"]})
+    db.execute(f"DELETE FROM jobs WHERE id IN (SELECT id FROM live WHERE {which})")
+    db.execute("SELECT cancel_workflow(%s)", (flow,))
+    db.execute("SELECT retry_workflow(%s, %s)", (flow, node))
+    assert run(db, "a") == ran
+    run(db, "b")
+    assert (status(db, flow), counts(db, flow)) == (end, left)
+
+
+def test_a_retry_keeps_what_has_completed_and_is_gone(db: Db) -> None:
+    flow = workflow(db, {"a": 3, "b": 1}, {"b": ["a"]})
+    complete(db, claim(db, "a", most=2))
+    fail(db, claim(db, "a"))
+    db.execute("SELECT delete_jobs(ARRAY(SELECT id FROM archive WHERE job_type = 'a' AND status = 'completed'))")
+    db.execute("SELECT retry_workflow(%s)", (flow,))
+    assert [run(db, "a", "b") for _ in range(3)] == [1, 1, 0]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 4, 0, 0))
