@@ -137,8 +137,10 @@ def test_however_a_child_ends_the_join_opens_once(db: Db, end: Callable[[Db, Ran
 
 def test_a_truncate_ends_all_workflows(db: Db) -> None:
     flow = workflow(db, {"a": 2, "b": 1}, {"b": ["a"]})
+    run(db, "a")
     db.execute("TRUNCATE jobs")
     assert status(db, flow) == "cancelled"
+    assert counts(db, flow) == (0, 2, 0, 1)
 
 
 def test_a_waiting_job_cannot_be_made_due(db: Db, queue: JobQueue) -> None:
@@ -456,6 +458,7 @@ def test_what_was_never_started_does_not_stay(db: Db, clock: TestClock) -> None:
     advance(db)
     assert status(db, row["id"]) == "failed"
     assert db.execute("SELECT FROM live").fetchall() == []
+    assert counts(db, row["id"]) == (0, 0, 0, 2)
 
 
 def test_members_are_kept_until_their_workflow_has_ended(db: Db, clock: TestClock) -> None:

@@ -44,6 +44,10 @@ BEGIN
         RETURNING w.id
     LOOP
         UPDATE howdah.workflow_nodes AS n SET step = 'cancel', step_from = 0 WHERE n.workflow_id = v_id AND n.node > 0 AND n.state <> 'ended';
+        -- As start_workflow: the sums of the whole begin with all jobs.
+        INSERT INTO howdah.workflow_counts AS c (workflow_id, node, stripe, remaining)
+        SELECT v_id, 0, 0, coalesce(sum(n.jobs), 0) FROM howdah.workflow_nodes AS n WHERE n.workflow_id = v_id
+        ON CONFLICT (workflow_id, node, stripe) DO UPDATE SET remaining = c.remaining + excluded.remaining;
     END LOOP;
     FOR v_id IN
         WITH RECURSIVE walk AS (

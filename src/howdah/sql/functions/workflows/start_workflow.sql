@@ -42,8 +42,10 @@ BEGIN
         ORDER BY n.node
     );
     INSERT INTO howdah.workflow_edges (workflow_id, parent, child) SELECT p_workflow_id, l.node, 0 FROM unnest(v_leaves) AS l (node);
-    INSERT INTO howdah.workflow_counts (workflow_id, node, stripe, remaining)
-    SELECT p_workflow_id, 0, 0, coalesce(sum(n.jobs), 0) FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id;
+    -- There are such sums if a job has ended already.
+    INSERT INTO howdah.workflow_counts AS c (workflow_id, node, stripe, remaining)
+    SELECT p_workflow_id, 0, 0, coalesce(sum(n.jobs), 0) FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id
+    ON CONFLICT (workflow_id, node, stripe) DO UPDATE SET remaining = c.remaining + excluded.remaining;
     UPDATE howdah.workflow_nodes AS n SET
         waits = CASE WHEN n.node = 0 THEN cardinality(v_leaves) ELSE n.waits END,
         open_stripes = coalesce(c.stripes, 0),
