@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from howdah import JobQueue
+from howdah.worker.background.workflows import expand_maps
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
 from tests.sql.graphs import (
@@ -748,3 +749,12 @@ def test_a_retry_keeps_what_has_completed_and_is_gone(db: Db) -> None:
     db.execute("SELECT retry_workflow(%s)", (flow,))
     assert [run(db, "a", "b") for _ in range(3)] == [1, 1, 0]
     assert (status(db, flow), counts(db, flow)) == ("completed", (0, 4, 0, 0))
+
+
+def test_a_map_whose_template_is_no_object_fails(db: Db, queue: JobQueue) -> None:
+    flow = map_over(db)
+    db.execute("UPDATE workflow_nodes SET template = '[1]' WHERE name = 'b'")
+    held = claim(db, "a")
+    db.execute("SELECT complete(%(ids)s, %(tokens)s, ARRAY['[1]'::jsonb])", held)
+    queue._database.run(expand_maps(queue._context))
+    assert states(db, flow)["b"] == "failed"
