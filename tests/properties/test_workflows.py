@@ -26,6 +26,8 @@ class Node:
     outcome: str | None = None
     is_open: bool = False
     preset: str | None = None
+    is_empty: bool = False
+    """It runs again, and no job of it can: it ends when it opens."""
 
     @property
     def done(self) -> bool:
@@ -81,7 +83,9 @@ class Model:
             node.jobs = ["pending" if job == "waiting" else job for job in node.jobs]
         elif node.preset is not None:
             node.jobs = ["cancelled" if job == "waiting" else job for job in node.jobs]
-        ended = all(job in ENDS for job in node.jobs) and (node.jobs or node.is_open or node.preset is not None)
+        ended = all(job in ENDS for job in node.jobs) and (
+            (node.jobs and not node.is_empty) or node.is_open or node.preset is not None
+        )
         if node.outcome is None and ended:
             kinds = ["cancelled" if job == "gone" else job for job in node.jobs]
             found = next((kind for kind in ("failed", "cancelled") if kind in kinds), "completed")
@@ -107,7 +111,8 @@ class Model:
                 broken.add(node.name)
         again = [node for node in self.nodes if node.name in broken and node.outcome not in (None, "completed")]
         for node in again:
-            node.jobs = ["waiting" if job in ("failed", "cancelled") else job for job in node.jobs if job != "gone"]
+            node.jobs = ["waiting" if job in ("failed", "cancelled") else job for job in node.jobs]
+            node.is_empty = "waiting" not in node.jobs
             node.outcome, node.preset, node.is_open = None, None, False
         if again:
             self.cancelled, self.status = False, "running"

@@ -81,7 +81,7 @@ FUNCTIONS = decided(
             " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques enqueue_on_failure bucket fold_minutes"
             " check_signal close_channel close_channels is_waiting lock_channel lock_held make_due prune_signals release_held_back"
             " remove_steps suspend wake_steps"
-            " advance_workflow cancel_node check_loops check_node_options check_unstarted count_node end_all_workflows end_nodes end_workflow"
+            " advance_workflow cancel_node check_inputs check_loops check_node_options check_unstarted is_source count_node end_all_workflows end_nodes end_workflow"
             " first_member_id fold_at_commit fold_workflow insert_members keep_members member_id node_ranges note_deleted note_members note_workflow"
             " notify_advance open_nodes pass_node prune_workflows release_node reopen_node results_of stripe_of take_counts_back"
         ),

@@ -10,8 +10,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from howdah import JobQueue
+from howdah.worker.background.workflows import expand_maps
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
 from tests.sql.graphs import (
@@ -136,8 +138,10 @@ def test_however_a_child_ends_the_join_opens_once(db: Db, end: Callable[[Db, Ran
 
 def test_a_truncate_ends_all_workflows(db: Db) -> None:
     flow = workflow(db, {"a": 2, "b": 1}, {"b": ["a"]})
+    run(db, "a")
     db.execute("TRUNCATE jobs")
     assert status(db, flow) == "cancelled"
+    assert counts(db, flow) == (0, 2, 0, 1)
 
 
 def test_a_waiting_job_cannot_be_made_due(db: Db, queue: JobQueue) -> None:
@@ -455,6 +459,7 @@ def test_what_was_never_started_does_not_stay(db: Db, clock: TestClock) -> None:
     advance(db)
     assert status(db, row["id"]) == "failed"
     assert db.execute("SELECT FROM live").fetchall() == []
+    assert counts(db, row["id"]) == (0, 0, 0, 2)
 
 
 def test_members_are_kept_until_their_workflow_has_ended(db: Db, clock: TestClock) -> None:
@@ -588,3 +593,168 @@ def test_a_plain_job_spawns_plain_ones(db: Db) -> None:
         complete(db, held)
     (job,) = db.execute("SELECT parent_id, workflow_id, node FROM live").fetchall()
     assert job == {"parent_id": held["ids"][0], "workflow_id": None, "node": None}
+
+
+# What is not well made
+
+
+SOURCE = {"node": 1, "path": []}
+ITEMS = {"parameter": "x", **SOURCE}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"options": {"run_at": "294276-12-31", "expires_in": "36500 days"}},
+        {"options": {"run_at": "10001-01-01"}},
+        {"options": {"run_at": "infinity"}},
+        {"options": {"run_at": "-infinity"}},
+        {"options": {"run_at": "0044-03-15 BC"}},
+        {"options": {"expires_in": "71582788 months -2147483600 days"}},
+        {"options": {"flow_key": "x" * 201}},
+        {"parents": [0]},
+        {"parents": [-1]},
+        {"parents": [None]},
+        {"kind": "map"},
+        {"kind": "end"},
+        {"items": ITEMS},
+        {"kind": "map", "items": {**ITEMS, "node": "abc"}},
+        {"kind": "map", "items": {**ITEMS, "node": "1"}},
+        {"kind": "map", "items": {**ITEMS, "node": 1.5}},
+        {"kind": "map", "items": {**ITEMS, "node": 3}},
+        {"kind": "map", "items": {**ITEMS, "node": 2}},
+        {"kind": "map", "items": {**ITEMS, "path": None}},
+        {"kind": "map", "items": {**ITEMS, "path": [[1]]}},
+        {"kind": "map", "items": {**ITEMS, "parameter": 1}},
+        {"kind": "map", "items": SOURCE},
+        {"kind": "map", "items": [ITEMS]},
+        {"inputs": {}},
+        {"inputs": [1]},
+        {"inputs": [{"parameter": "x", "list": False}]},
+        {"inputs": [{"parameter": "x", "list": False, "sources": []}]},
+        {"inputs": [{"parameter": "x", "list": False, "sources": [{**SOURCE, "node": "abc"}]}]},
+        {"inputs": [{"parameter": "x", "list": False, "sources": [[SOURCE]]}]},
+        {"inputs": [{"parameter": "x", "list": 1, "sources": [SOURCE]}]},
+    ],
+    ids=str,
+)
+def test_a_node_that_workers_could_not_read_is_refused(db: Db, given: dict[str, Any]) -> None:
+    (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
+    add = (
+        "SELECT add_nodes(%s, ARRAY[1, 2], ARRAY['a', 'b'], p_kinds => ARRAY['job', %s], p_options => ARRAY[NULL, %s]::jsonb[],"
+        " p_inputs => ARRAY[NULL, %s]::jsonb[], p_items => ARRAY[NULL, %s]::jsonb[], p_parents => %s::int[], p_children => ARRAY[2])"
+    )
+    read = [json.dumps(given[name]) if name in given else None for name in ("options", "inputs", "items")]
+    with pytest.raises(psycopg.Error) as refused:
+        db.execute(add, (row["id"], given.get("kind", "job"), *read, given.get("parents", [1])))
+    assert refused.value.sqlstate == "JQ001", refused.value
+
+
+def test_one_workflow_that_cannot_go_on_stops_no_other(db: Db, clock: TestClock) -> None:
+    edges, whens = {"b": ["a"], "c": ["a"]}, {"b": "always"}
+    nodes = {"a": 1, "b": 1, "c": 2500}
+    bad, good = (workflow(db, nodes, edges, whens=whens, deadline=after) for after in ("10 s", "20 s"))
+    far = json.dumps({"run_at": "294276-12-31", "expires_in": "36500 days"})
+    db.execute("UPDATE workflow_nodes SET options = %s WHERE workflow_id = %s AND name = 'b'", (far, bad))
+    warnings: list[str] = []
+    db.add_notice_handler(lambda notice: warnings.append(str(notice.message_primary)))
+    run(db, "a")
+    (row,) = db.execute("SELECT * FROM advance_workflows(100000)").fetchall()
+    assert row["more"] is False
+    assert states(db, good) == {"a": "completed", "b": "running", "c": "running"}
+    clock.advance(20)
+    db.execute("SELECT * FROM advance_workflows(100000)")
+    (row,) = db.execute("SELECT count(*)::int AS n FROM workflows WHERE cancel_requested_at IS NOT NULL").fetchall()
+    assert row["n"] == 2
+    assert {said.split(":")[0] for said in warnings} == {f"workflow {bad} could not be advanced"}
+    run(db, "b")
+    assert (status(db, bad), status(db, good)) == ("running", "failed")
+    db.execute("SELECT cancel_workflow(%s, p_all => true)", (bad,))
+    advance(db)
+    assert status(db, bad) == "failed"
+
+
+@pytest.mark.parametrize("items", [{**ITEMS, "node": "abc"}, {**ITEMS, "node": 7}, {**ITEMS, "path": None}, [], None])
+def test_one_map_that_cannot_be_read_fails_and_stops_no_other(db: Db, items: Any) -> None:
+    bad, good = map_over(db), map_over(db)
+    given = None if items is None else json.dumps(items)
+    db.execute("UPDATE workflow_nodes SET items = %s WHERE workflow_id = %s AND name = 'b'", (given, bad))
+    run(db, "a")
+    rows = db.execute("SELECT workflow_id FROM maps_to_expand()").fetchall()
+    assert [row["workflow_id"] for row in rows] == [good]
+    advance(db)
+    assert (status(db, bad), status(db, good)) == ("failed", "running")
+
+
+def test_the_error_of_a_workflow_shows_no_reason_of_a_caller(db: Db, plain_role: Db) -> None:
+    (row,) = plain_role.execute("SELECT current_user::text AS role").fetchall()
+    db.execute(sql.SQL("GRANT SELECT ON workflow_details TO {}").format(sql.Identifier(row["role"])))
+    told, late, failed, again = (workflow(db, {"a": 1}) for _ in range(4))
+    db.execute("SELECT cancel_workflow(%s, 'SECRET', true)", (told,))
+    db.execute("SELECT cancel_workflow(%s, 'its deadline has passed', true)", (late,))
+    db.execute("SELECT cancel_workflow(%s, 'SECRET', true)", (again,))
+    db.execute("UPDATE workflows SET cancel_reason = 'another' WHERE id = %s", (again,))
+    fail(db, claim(db, "a"))
+    shown = {row["id"]: row["error"] for row in plain_role.execute("SELECT id, error FROM workflow_details").fetchall()}
+    assert shown == {
+        told: "[redacted]",
+        late: "its deadline has passed",
+        failed: "node a failed",
+        again: "[redacted]",
+    }
+    assert db.execute("SELECT error FROM workflow_details WHERE id = %s", (told,)).fetchone() == {"error": "SECRET"}
+
+
+@pytest.mark.parametrize(("kind", "places"), [("group", [0, 5]), ("group", [-1, 0]), ("group", [1, 2]), ("job", [1])])
+def test_the_places_of_a_node_have_no_gap(db: Db, kind: str, places: list[int]) -> None:
+    (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
+    db.execute("SELECT add_nodes(%s, ARRAY[1, 2], ARRAY['a', 'b'], p_kinds => ARRAY['group', %s])", (row["id"], kind))
+    add = "SELECT add_node_jobs(%s, %s::int[], %s::int[], array_fill('{}'::jsonb, ARRAY[%s]))"
+    db.execute(add, (row["id"], [1, 1], [1, 0], 2))
+    both = sql.SQL(
+        "DO $$ BEGIN PERFORM add_node_jobs({0}, {1}, {2}, {3}::jsonb[]); PERFORM start_workflow({0}); END $$"
+    )
+    given = (row["id"], [2] * len(places), places, ["{}"] * len(places))
+    with pytest.raises(psycopg.Error, match="place") as refused:
+        db.execute(both.format(*map(sql.Literal, given)))
+    assert refused.value.sqlstate == "JQ001"
+
+
+@pytest.mark.parametrize(
+    ("which", "node", "ran", "end", "left"),
+    [
+        ("true", None, 0, "cancelled", (0, 0, 0, 4)),
+        ("place = 0", None, 2, "cancelled", (0, 2, 0, 2)),
+        ("true", "a", 0, "cancelled", (0, 0, 0, 4)),
+        ("false", None, 3, "completed", (0, 4, 0, 0)),
+    ],
+)
+def test_a_retry_does_not_complete_what_is_gone(
+    db: Db, which: str, node: str | None, ran: int, end: str, left: tuple[int, ...]
+) -> None:
+    flow = workflow(db, {"a": 3, "b": 1}, {"b": ["a"]})
+    db.execute(f"DELETE FROM jobs WHERE id IN (SELECT id FROM live WHERE {which})")
+    db.execute("SELECT cancel_workflow(%s)", (flow,))
+    db.execute("SELECT retry_workflow(%s, %s)", (flow, node))
+    assert run(db, "a") == ran
+    run(db, "b")
+    assert (status(db, flow), counts(db, flow)) == (end, left)
+
+
+def test_a_retry_keeps_what_has_completed_and_is_gone(db: Db) -> None:
+    flow = workflow(db, {"a": 3, "b": 1}, {"b": ["a"]})
+    complete(db, claim(db, "a", most=2))
+    fail(db, claim(db, "a"))
+    db.execute("SELECT delete_jobs(ARRAY(SELECT id FROM archive WHERE job_type = 'a' AND status = 'completed'))")
+    db.execute("SELECT retry_workflow(%s)", (flow,))
+    assert [run(db, "a", "b") for _ in range(3)] == [1, 1, 0]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 4, 0, 0))
+
+
+def test_a_map_whose_template_is_no_object_fails(db: Db, queue: JobQueue) -> None:
+    flow = map_over(db)
+    db.execute("UPDATE workflow_nodes SET template = '[1]' WHERE name = 'b'")
+    held = claim(db, "a")
+    db.execute("SELECT complete(%(ids)s, %(tokens)s, ARRAY['[1]'::jsonb])", held)
+    queue._database.run(expand_maps(queue._context))
+    assert states(db, flow)["b"] == "failed"

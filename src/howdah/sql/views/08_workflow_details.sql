@@ -23,7 +23,14 @@ SELECT
         WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN w.cancel_reason
         WHEN w.cancel_reason IS NOT NULL THEN '[redacted]'
     END AS cancel_reason,
-    w.error,
+    CASE
+        WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN w.error
+        -- Texts of Howdah. Anything else is the reason of a caller, whatever cancel_reason is by now: see cancel_workflow.
+        WHEN w.cancel_requested_at IS NULL
+            OR w.error IN ('its deadline has passed', 'it is older than its maximum age', 'it was never started', 'its jobs were removed by TRUNCATE', 'cancelled')
+        THEN w.error
+        WHEN w.error IS NOT NULL THEN '[redacted]'
+    END AS error,
     CASE
         WHEN (SELECT has_table_privilege('howdah.live'::regclass, 'SELECT')) THEN w.meta
         WHEN w.meta IS NOT NULL THEN '{"redacted": true}'

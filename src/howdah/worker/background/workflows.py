@@ -84,6 +84,8 @@ def expand_maps(context: Context) -> Plan[int]:
             template = decoded(row["template"], context.codec)
             if isinstance(template, Unreadable):
                 raise Wrong(f"its arguments cannot be read: {template.reason}")
+            if not isinstance(template, dict | None):
+                raise Wrong(f"its arguments are no object, but a {type(template).__name__}")
             yield from _expand(context, row, items, template or {})
         except (Wrong, InvalidInput) as wrong:
             log.error(

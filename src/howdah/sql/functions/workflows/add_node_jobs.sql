@@ -14,6 +14,9 @@ DECLARE
     v_wrong int;
 BEGIN
     PERFORM howdah.check_unstarted(p_workflow_id);
+    IF EXISTS (SELECT FROM unnest(p_places) AS i (place) WHERE i.place < 0) THEN
+        RAISE EXCEPTION 'the first place of a node is 0' USING ERRCODE = 'JQ001';
+    END IF;
     IF p_flow_keys IS NOT NULL THEN
         PERFORM howdah.check_keys(array_remove(p_flow_keys, NULL), 'flow key');
         PERFORM howdah.use_keys(ARRAY(

@@ -22,12 +22,27 @@ BEGIN
     PERFORM howdah.check_unstarted(p_workflow_id);
     PERFORM howdah.check_job_type(t.job_type) FROM (SELECT DISTINCT named.job_type FROM unnest(p_job_types) AS named (job_type)) AS t;
     PERFORM howdah.check_node_options(o.options) FROM unnest(p_options) AS o (options) WHERE o.options IS NOT NULL;
+    PERFORM howdah.check_inputs(i.inputs) FROM unnest(p_inputs) AS i (inputs) WHERE i.inputs IS NOT NULL;
     IF EXISTS (SELECT FROM unnest(p_nodes) AS n (node) WHERE n.node IS NULL OR n.node <= 0) OR p_nodes IS NULL THEN
         RAISE EXCEPTION 'the number of a node is 1 or more' USING ERRCODE = 'JQ001';
     END IF;
-    SELECT e.* INTO v_wrong FROM unnest(p_parents, p_children) AS e (parent, child) WHERE e.parent = e.child OR num_nulls(e.parent, e.child) > 0 LIMIT 1;
+    SELECT e.* INTO v_wrong FROM unnest(p_parents, p_children) AS e (parent, child)
+    WHERE e.parent = e.child OR least(e.parent, e.child) <= 0 OR num_nulls(e.parent, e.child) > 0 LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'node % cannot wait for node %', v_wrong.child, v_wrong.parent USING ERRCODE = 'JQ001';
+    END IF;
+    SELECT n.node INTO v_wrong FROM unnest(p_nodes, p_kinds, p_items) AS n (node, kind, items)
+    WHERE n.kind = 'end' OR (n.kind IS NOT DISTINCT FROM 'map') <> (n.items IS NOT NULL) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'node % is a job or a group without items, or a map with items', v_wrong.node USING ERRCODE = 'JQ001';
+    END IF;
+    SELECT n.node INTO v_wrong FROM unnest(p_nodes, p_items) AS n (node, items)
+    WHERE n.items IS NOT NULL AND NOT (
+        howdah.is_source(n.items) AND jsonb_typeof(n.items -> 'parameter') IS NOT DISTINCT FROM 'string'
+        AND EXISTS (SELECT FROM unnest(p_parents, p_children) AS e (parent, child) WHERE e.child = n.node AND e.parent::text = n.items ->> 'node')
+    ) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the items of map % are not {"parameter", "node", "path"} with a node for which it waits', v_wrong.node USING ERRCODE = 'JQ001';
     END IF;
     INSERT INTO howdah.workflow_nodes (workflow_id, node, name, kind, when_, job_type, first_id, options, inputs, items, template, waits)
     SELECT

@@ -8,6 +8,7 @@ SET jit = off
 AS $$
 DECLARE
     v_id uuid;
+    v_broken uuid[] := '{}';
 BEGIN
     done := 0;
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -19,12 +20,21 @@ BEGIN
             AND w.started_at IS NOT NULL AND (w.error IS NULL OR w.expires_at <= howdah.clock() AND NOT w.cancel_all)
         ORDER BY least(w.deadline_at, w.expires_at) LIMIT 100 FOR UPDATE SKIP LOCKED
     LOOP
-        done := done + (
-            SELECT howdah.cancel_workflow(
-                v_id, CASE WHEN w.expires_at <= howdah.clock() THEN 'it is older than its maximum age' ELSE 'its deadline has passed' END,
-                p_fails => true, p_all => w.expires_at <= howdah.clock()
-            )::int FROM howdah.workflows AS w WHERE w.id = v_id
-        );
+        -- What is wrong with one workflow does not stop the others, here and below.
+        BEGIN
+            done := done + (
+                SELECT howdah.cancel_workflow(
+                    v_id, CASE WHEN w.expires_at <= howdah.clock() THEN 'it is older than its maximum age' ELSE 'its deadline has passed' END,
+                    p_fails => true, p_all => w.expires_at <= howdah.clock()
+                )::int FROM howdah.workflows AS w WHERE w.id = v_id
+            );
+        EXCEPTION
+            WHEN others THEN
+                IF howdah.is_passing(SQLSTATE) THEN
+                    RAISE;
+                END IF;
+                RAISE WARNING 'workflow % could not be ended: %', v_id, SQLERRM;
+        END;
     END LOOP;
     -- A client that added its parts in several transactions, and died before the last one.
     FOR v_id IN
@@ -34,6 +44,10 @@ BEGIN
         RETURNING w.id
     LOOP
         UPDATE howdah.workflow_nodes AS n SET step = 'cancel', step_from = 0 WHERE n.workflow_id = v_id AND n.node > 0 AND n.state <> 'ended';
+        -- As start_workflow: the sums of the whole begin with all jobs.
+        INSERT INTO howdah.workflow_counts AS c (workflow_id, node, stripe, remaining)
+        SELECT v_id, 0, 0, coalesce(sum(n.jobs), 0) FROM howdah.workflow_nodes AS n WHERE n.workflow_id = v_id
+        ON CONFLICT (workflow_id, node, stripe) DO UPDATE SET remaining = c.remaining + excluded.remaining;
     END LOOP;
     FOR v_id IN
         WITH RECURSIVE walk AS (
@@ -57,10 +71,17 @@ BEGIN
         EXCEPTION
             WHEN lock_not_available OR deadlock_detected THEN
                 NULL;
+            WHEN others THEN
+                IF howdah.is_passing(SQLSTATE) THEN
+                    RAISE;
+                END IF;
+                RAISE WARNING 'workflow % could not be advanced: %', v_id, SQLERRM;
+                v_broken := v_broken || v_id;
         END;
     END LOOP;
     SELECT
-        EXISTS (SELECT FROM howdah.workflow_nodes AS n WHERE n.step IS NOT NULL AND n.step <> 'expand'),
+        -- A worker that ends when all is done does not wait for what cannot be done.
+        EXISTS (SELECT FROM howdah.workflow_nodes AS n WHERE n.step IS NOT NULL AND n.step <> 'expand' AND n.workflow_id <> ALL (v_broken)),
         EXISTS (SELECT FROM howdah.workflow_nodes AS n WHERE n.step = 'expand')
     INTO more, maps;
     RETURN NEXT;

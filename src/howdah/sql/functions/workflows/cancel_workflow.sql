@@ -23,7 +23,16 @@ BEGIN
     UPDATE howdah.workflow_nodes AS n SET step = 'cancel', step_from = 0, error = CASE WHEN n.step = 'skip' THEN n.error END
     WHERE n.workflow_id = p_id AND n.node > 0 AND n.state <> 'ended' AND (n.when_ <> 'always' OR p_all)
         AND n.step IS DISTINCT FROM 'skip';
-    PERFORM howdah.advance_workflow(p_id, 1000);
+    -- The mark stays, whatever is wrong with a node: a deadline does not come again.
+    BEGIN
+        PERFORM howdah.advance_workflow(p_id, 1000);
+    EXCEPTION
+        WHEN others THEN
+            IF howdah.is_passing(SQLSTATE) THEN
+                RAISE;
+            END IF;
+            RAISE WARNING 'workflow % could not be advanced: %', p_id, SQLERRM;
+    END;
     PERFORM howdah.notify_advance(p_id);
     RETURN true;
 END

@@ -17,7 +17,14 @@ BEGIN
             WHEN d.cancelled THEN 'cancel' ELSE 'skip'
         END,
         step_from = 0,
-        outcome = CASE WHEN d.runs AND d.is_empty THEN 'completed' WHEN d.runs THEN NULL WHEN d.cancelled THEN 'cancelled' ELSE 'skipped' END,
+        outcome = CASE
+            -- It has jobs that have ended if it runs again: see reopen_node.
+            WHEN d.runs AND d.is_empty THEN (
+                SELECT CASE WHEN sum(c.failed) > 0 THEN 'failed' WHEN sum(c.cancelled) > 0 THEN 'cancelled' ELSE 'completed' END
+                FROM howdah.workflow_counts AS c WHERE c.workflow_id = p_workflow_id AND c.node = n.node
+            )
+            WHEN d.runs THEN NULL WHEN d.cancelled THEN 'cancelled' ELSE 'skipped'
+        END,
         first_id = CASE WHEN d.expands AND d.runs THEN howdah.first_member_id() ELSE n.first_id END,
         opened_at = CASE WHEN d.runs THEN howdah.clock() END,
         ended_at = CASE WHEN d.is_empty THEN howdah.clock() END,

@@ -12,6 +12,7 @@ DECLARE
     v_ids uuid[];
     v_before record;
     v_after record;
+    v_gone int;
 BEGIN
     IF v_expands OR p_again THEN
         -- Its jobs spawn others when they run again.
@@ -61,6 +62,23 @@ BEGIN
         v_id, p_node.node, t.stripe, count(*) FILTER (WHERE t.status = 'remaining'), count(*) FILTER (WHERE t.status = 'completed'),
         count(*) FILTER (WHERE t.status = 'failed'), count(*) FILTER (WHERE t.status = 'cancelled')
     FROM there AS t GROUP BY t.stripe;
+    -- Those that are gone cannot run again. They stay completed, or are cancelled: the node is not completed without them.
+    SELECT coalesce(sum(r.jobs), 0) - (
+        SELECT coalesce(sum(c.remaining + c.completed + c.failed + c.cancelled), 0) FROM howdah.workflow_counts AS c
+        WHERE c.workflow_id = v_id AND c.node = p_node.node
+    ) INTO v_gone FROM (
+        SELECT p_node.jobs AS jobs
+        UNION ALL
+        SELECT s.jobs FROM howdah.workflow_spawned AS s WHERE s.workflow_id = v_id AND s.node = p_node.node
+    ) AS r;
+    IF v_gone > 0 THEN
+        INSERT INTO howdah.workflow_counts AS c (workflow_id, node, stripe, completed, cancelled)
+        SELECT v_id, p_node.node, 0, k.kept, v_gone - k.kept FROM (
+            SELECT CASE WHEN p_again THEN 0 ELSE least(v_gone, greatest(v_before.completed - coalesce(sum(f.completed), 0), 0)) END AS kept
+            FROM howdah.workflow_counts AS f WHERE f.workflow_id = v_id AND f.node = p_node.node
+        ) AS k
+        ON CONFLICT (workflow_id, node, stripe) DO UPDATE SET completed = c.completed + excluded.completed, cancelled = c.cancelled + excluded.cancelled;
+    END IF;
     SELECT
         coalesce(sum(c.remaining), 0) AS remaining, coalesce(sum(c.completed), 0) AS completed, coalesce(sum(c.failed), 0) AS failed,
         coalesce(sum(c.cancelled), 0) AS cancelled, count(*) FILTER (WHERE c.remaining > 0) AS open

@@ -20,6 +20,18 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'node % is one job, and % were added to it', v_wrong.name, v_wrong.jobs USING ERRCODE = 'JQ001', HINT = 'Use the kind group for several.';
     END IF;
+    -- Each place is there once: so there is a gap if one is behind the number of jobs.
+    SELECT n.name, j.place INTO v_wrong FROM howdah.workflow_nodes AS n CROSS JOIN LATERAL (
+        SELECT l.place FROM howdah.live AS l
+        WHERE l.id >= howdah.member_id(n.first_id, n.jobs) AND l.id <= howdah.member_id(n.first_id, 2147483647)
+            AND l.workflow_id = n.workflow_id AND l.node = n.node
+        ORDER BY l.id LIMIT 1
+    ) AS j
+    WHERE n.workflow_id = p_workflow_id AND n.jobs > 0 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'node % has a job at place %, and none at a place before it', v_wrong.name, v_wrong.place USING
+            ERRCODE = 'JQ001', HINT = 'The places of the jobs of a node are 0, 1, 2 and so on.';
+    END IF;
     IF EXISTS (SELECT FROM howdah.workflow_edges AS e WHERE e.workflow_id = p_workflow_id AND e.parent > e.child) THEN
         PERFORM howdah.check_loops(p_workflow_id);
     END IF;
@@ -30,8 +42,10 @@ BEGIN
         ORDER BY n.node
     );
     INSERT INTO howdah.workflow_edges (workflow_id, parent, child) SELECT p_workflow_id, l.node, 0 FROM unnest(v_leaves) AS l (node);
-    INSERT INTO howdah.workflow_counts (workflow_id, node, stripe, remaining)
-    SELECT p_workflow_id, 0, 0, coalesce(sum(n.jobs), 0) FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id;
+    -- There are such sums if a job has ended already.
+    INSERT INTO howdah.workflow_counts AS c (workflow_id, node, stripe, remaining)
+    SELECT p_workflow_id, 0, 0, coalesce(sum(n.jobs), 0) FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id
+    ON CONFLICT (workflow_id, node, stripe) DO UPDATE SET remaining = c.remaining + excluded.remaining;
     UPDATE howdah.workflow_nodes AS n SET
         waits = CASE WHEN n.node = 0 THEN cardinality(v_leaves) ELSE n.waits END,
         open_stripes = coalesce(c.stripes, 0),
