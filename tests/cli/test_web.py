@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -73,6 +74,8 @@ def test_it_serves_until_it_is_stopped(dsn: str, queue: JobQueue, tmp_path: Path
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
+        # Where it is set, Python writes at once, whatever the command does.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
     assert process.stdout is not None
     address = json.loads(process.stdout.readline())["url"]

@@ -79,3 +79,16 @@ def test_counting_does_not_read_the_backlog(large: Db) -> None:
     # The first call of a session also reads the catalogues.
     _, plan = (explained(large, b"SELECT * FROM howdah.live_counts(p_cap => 100)", {}) for _ in range(2))
     assert buffers(plan) < 150
+
+
+def test_counting_many_types_reads_a_few_jobs_of_each(queue: JobQueue, db: Db) -> None:
+    for n in range(400):
+        queue.enqueue_many(f"type {n}", range(100))
+    db.execute("VACUUM ANALYZE live")
+    _, plan = (explained(db, b"SELECT * FROM howdah.live_counts()", {}) for _ in range(2))
+    assert buffers(plan) < 30_000
+    assert db.execute("SELECT count(*) AS types, bool_or(exact) AS exact FROM live_counts()").fetchone() == {
+        "types": 400,
+        "exact": False,
+    }
+    db.execute("TRUNCATE live, archive, archive_counts, events")

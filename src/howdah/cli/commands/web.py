@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import os
 import re
+import sys
 from typing import Any, Final
 
 from howdah.cli.arguments.connect import open_queue
@@ -97,6 +98,8 @@ def serve(queue: JobQueue, args: argparse.Namespace, authenticate: Any) -> int:
         print_json({"url": f"http://{shown}:{port}/", "schema": queue.schema})
     else:
         say(f"The dashboard of schema {queue.schema} is at http://{shown}:{port}/ (end it with Ctrl-C)")
+    # A program that started it reads the address from a pipe.
+    sys.stdout.flush()
     # That is how it ends.
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])

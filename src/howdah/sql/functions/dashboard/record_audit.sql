@@ -21,10 +21,10 @@ BEGIN
     )
     RETURNING number INTO v_number;
     -- A few with each call, so that none has much to delete.
-    DELETE FROM howdah.audit AS a WHERE a.number IN (
-        SELECT o.number FROM howdah.audit AS o
+    DELETE FROM howdah.audit AS a WHERE a.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM howdah.audit AS o
         WHERE o.at < howdah.clock() - howdah.clamp_interval(greatest(p_keep, '1 day')) ORDER BY o.at LIMIT 10 FOR UPDATE SKIP LOCKED
-    );
+    ));
     RETURN v_number;
 END
 $$;

@@ -5,13 +5,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE howdah.flow_keys AS k SET rests_until = howdah.clock()
-    WHERE (k.job_type, k.flow_key) IN (
-        SELECT f.job_type, f.flow_key
+    WHERE k.ctid = ANY (ARRAY(
+        SELECT f.ctid
         FROM (SELECT DISTINCT c.job_type, c.flow_key FROM unnest(p_job_types, p_flow_keys) AS c (job_type, flow_key)) AS changed
         JOIN howdah.flow_keys AS f ON f.job_type = changed.job_type AND f.flow_key = changed.flow_key
         WHERE f.rests_until > howdah.clock() AND f.paused_at IS NULL
         FOR UPDATE OF f SKIP LOCKED
-    );
+    ));
 END
 $$;
 COMMENT ON FUNCTION howdah.end_rests IS 'Ends the rest of keys of which a job has changed, so that claims look at them again. Internal.';

@@ -9,11 +9,12 @@ DECLARE
     v_keys text[];
 BEGIN
     WITH removed AS (
-        DELETE FROM howdah.signals AS s WHERE (s.signal, s.key, s.number) IN (
-            SELECT d.signal, d.key, d.number FROM howdah.signals AS d
+        -- By their places: a join would read all signals if the statistics say that there are few, or that most are old.
+        DELETE FROM howdah.signals AS s WHERE s.ctid = ANY (ARRAY(
+            SELECT d.ctid FROM howdah.signals AS d
             WHERE d.kept_at < howdah.clock() - (SELECT t.archive_retention FROM howdah.settings AS t)
             ORDER BY d.kept_at LIMIT p_limit FOR UPDATE SKIP LOCKED
-        )
+        ))
         RETURNING s.signal, s.key
     )
     SELECT array_agg(r.signal), array_agg(r.key) INTO v_signals, v_keys FROM removed AS r;

@@ -36,11 +36,11 @@ BEGIN
             inputs = CASE WHEN j.parent_id IS NULL AND p_node.inputs IS NOT NULL THEN true END,
             run_at = 'infinity', first_due_at = 'infinity', line = howdah.line_of(j.flow_key, 'infinity'),
             own_write = NOT j.own_write
-        WHERE j.id IN (
+        WHERE j.id = ANY (ARRAY(
             SELECT l.id FROM howdah.node_ranges(p_node) AS r CROSS JOIN LATERAL (
                 SELECT m.id FROM howdah.live AS m WHERE m.id >= r.first_id AND m.id < r.end_id AND m.workflow_id = v_id
             ) AS l
-        );
+        ));
     END IF;
     -- Counted again: some may have been retried by themselves, or deleted.
     SELECT
