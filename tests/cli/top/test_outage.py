@@ -11,6 +11,7 @@ import pytest
 
 from howdah import Job, JobQueue
 from howdah.checks.options import JobOrId
+from howdah.cli.commands.top.app import Answered
 from howdah.cli.commands.top.details import Details
 from tests import servers
 from tests.cli.top.screen import opened
@@ -77,6 +78,17 @@ def test_who_quits_does_not_wait_for_an_answer(queue: JobQueue, connect: Connect
 
     asyncio.run(look())
     blocker.rollback()
+
+
+def test_what_comes_as_it_ends_does_nothing(queue: JobQueue) -> None:
+    async def look() -> None:
+        async with opened(queue) as seen:
+            await seen.press("q")
+        # The screens are gone; a timer and an answer may still be on their way.
+        seen.app._tick()
+        seen.app._answered(Answered(seen.app._answered_now))
+
+    asyncio.run(look())
 
 
 def test_details_that_were_closed_before_the_answer_came_do_no_harm(queue: JobQueue, connect: Connect) -> None:

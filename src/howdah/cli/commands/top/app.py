@@ -162,7 +162,8 @@ class Top(App[int]):
 
     @on(Answered)
     def _answered(self, message: Answered) -> None:
-        message.then()
+        if self.is_running:
+            message.then()
 
     def _fatal_error(self) -> None:
         # Textual's report would show the variables of every frame, with the data of jobs and DSNs.
@@ -171,6 +172,9 @@ class Top(App[int]):
     # Looking
 
     def _tick(self) -> None:
+        if not self.is_running:
+            # The application ends, and its screens are gone already.
+            return
         if not self._frozen:
             self._look()
         self._show_remarks()
