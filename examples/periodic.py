@@ -33,7 +33,7 @@ async def report(about: str) -> None:
 async def main() -> None:
     async with queue:
         # At run time: creates the schedule, or changes the one of this name.
-        nightly = await queue.aschedule(
+        nightly = await queue.schedules.aset(
             "example nightly", "example_report", {"about": "sales"}, cron="30 2 * * *", timezone="Europe/Berlin"
         )
         print(f"{nightly.name} is stored: {nightly.cron} in {nightly.timezone}")
@@ -42,11 +42,11 @@ async def main() -> None:
         running = [asyncio.create_task(worker.run()) for worker in workers]
 
         # Not at night, but now. The rhythm goes on as if nothing had been.
-        await queue.await_for(await queue.arun_schedule("example nightly"), timeout=30)
+        await queue.await_for(await queue.schedules.arun("example nightly"), timeout=30)
 
         await asyncio.wait_for(enough.wait(), timeout=30)
-        await queue.apause_schedule("example pulse")
-        last = (await queue.aget_schedule("example pulse")).last_job_id
+        await queue.schedules.apause("example pulse")
+        last = (await queue.schedules.aget("example pulse")).last_job_id
         assert last is not None
         await queue.await_for(last, timeout=30)
         for worker in workers:
@@ -55,8 +55,8 @@ async def main() -> None:
         print(f"two workers, and for each fire of the pulse {max(beats.values())} job")
 
         for name in ("example nightly", "example pulse"):
-            await queue.adelete_schedule(name)
-        left = [each.name for each in await queue.aschedules() if each.name.startswith("example ")]
+            await queue.schedules.adelete(name)
+        left = [each.name for each in await queue.schedules.alist() if each.name.startswith("example ")]
         print(f"schedules left behind: {len(left)}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import enum
+import functools
 import inspect
 import re
 import textwrap
@@ -167,6 +168,8 @@ def _properties(kind: type) -> Iterator[_Member]:
         if isinstance(value, property) and value.fget and not name.startswith("_"):
             returned = inspect.signature(value.fget).return_annotation
             yield _Member(name, _type_of(returned), " ".join(from_docstring(inspect.getdoc(value)).split()))
+        elif isinstance(value, functools.cached_property) and isinstance(value.func, type):
+            yield _Member(name, value.func.__name__, str(value.func.__doc__).splitlines()[0])
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Callable[..., Any], str | None]]:

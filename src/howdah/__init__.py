@@ -75,7 +75,9 @@ from howdah.model.step import SignalResult, Step
 from howdah.model.worker_info import Throughput, WorkerInfo
 from howdah.model.workflow import Node, Results, Workflow, WorkflowProgress
 from howdah.queue import JobQueue
-from howdah.verbs.flows import Flow, chain, group
+from howdah.verbs.flow import Limits
+from howdah.verbs.flows import Flow, Workflows, chain, group
+from howdah.verbs.schedules import Schedules
 from howdah.verbs.selection import Selection
 from howdah.watch.wait import Group
 from howdah.watch.watch import Update
@@ -121,6 +123,7 @@ __all__ = [
     "JobQueue",
     "KeyMissing",
     "LeaseLost",
+    "Limits",
     "Linear",
     "LoginRefused",
     "Node",
@@ -145,6 +148,7 @@ __all__ = [
     "Retry",
     "Schedule",
     "ScheduleNotFound",
+    "Schedules",
     "SchemaConflict",
     "SchemaError",
     "SchemaMissing",
@@ -176,6 +180,7 @@ __all__ = [
     "WorkflowFailed",
     "WorkflowNotFound",
     "WorkflowProgress",
+    "Workflows",
     "__version__",
     "chain",
     "group",

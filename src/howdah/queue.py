@@ -31,12 +31,11 @@ from howdah.handlers.handler import OPTIONS as HANDLER_OPTIONS
 from howdah.handlers.middleware import AnyMiddleware, M
 from howdah.model.codec import PLAIN, Codec
 from howdah.model.job import Job
-from howdah.verbs import claims, flow, flows, operate, pressure, produce, signals
+from howdah.verbs import claims, flow, flows, operate, produce, signals
 from howdah.verbs import cron as cron_rhythms
 from howdah.verbs import events as event_verbs
 from howdah.verbs import schedules as schedule_verbs
 from howdah.verbs import selection as selections
-from howdah.verbs import workflows as workflow_verbs
 from howdah.verbs.both import both, name_verbs
 from howdah.watch import wait
 from howdah.watch.hub import Hub
@@ -139,11 +138,6 @@ class JobQueue:
     reschedule, areschedule = both(operate.reschedule)
     reprioritise, areprioritise = both(operate.reprioritise)
     delete, adelete = both(operate.delete)
-    set_limit, aset_limit = both(flow.set_limit)
-    set_rate, aset_rate = both(flow.set_rate)
-    set_weight, aset_weight = both(flow.set_weight)
-    set_max_pending, aset_max_pending = both(pressure.set_max_pending)
-    limits, alimits = both(flow.limits)
     pause, apause = both(operate.pause)
     resume, aresume = both(operate.resume)
     recover, arecover = both(operate.recover)
@@ -151,10 +145,11 @@ class JobQueue:
     prune, aprune = both(operate.prune)
     select = selections.select
 
+    limits = functools.cached_property(flow.Limits)
+
     # Workflows
     workflow = flows.workflow
-    get_workflow, aget_workflow = flows.get_workflow, flows.aget_workflow
-    workflows, aworkflows = both(workflow_verbs.list_workflows)
+    workflows = functools.cached_property(flows.Workflows)
 
     # Workers that drive their own loop
     claim, aclaim = both(claims.claim)
@@ -168,13 +163,7 @@ class JobQueue:
     release, arelease = both(claims.release)
 
     # Schedules
-    schedule, aschedule = both(schedule_verbs.schedule)
-    schedules, aschedules = both(schedule_verbs.list_schedules)
-    get_schedule, aget_schedule = both(schedule_verbs.get_schedule)
-    pause_schedule, apause_schedule = both(schedule_verbs.pause_schedule)
-    resume_schedule, aresume_schedule = both(schedule_verbs.resume_schedule)
-    run_schedule, arun_schedule = both(schedule_verbs.run_schedule)
-    delete_schedule, adelete_schedule = both(schedule_verbs.delete_schedule)
+    schedules = functools.cached_property(schedule_verbs.Schedules)
 
     # Watching and waiting
 
@@ -339,8 +328,8 @@ class JobQueue:
             ``per``, otherwise of the type. cost: how many tokens of rates a job takes, one if not given.
         ordered: one job at a time, in order, across all workers: of each key with ``per``, otherwise of the type.
             order="skip": while a job waits for its retry, the next one runs; otherwise it waits, too.
-        groups: names of groups of types, which an operator can limit together (``queue.set_limit(group=…)``,
-            ``queue.set_rate(group=…)``).
+        groups: names of groups of types, which an operator can limit together (``queue.limits.set(group=…)``,
+            ``queue.limits.set_rate(group=…)``).
         max_pending: how many of its jobs may wait. when_full: what ``enqueue`` does when so many wait: "raise" raises
             QueueFull, "wait" waits for room, "drop_oldest" cancels the oldest of the lowest priority; "raise" if not given.
         pause_on_failure: an ordered type is paused when one of its jobs has failed for good.
@@ -393,7 +382,7 @@ class JobQueue:
         """Runs a handler periodically: ``@queue.periodic("*/5 * * * *", timezone="Europe/Berlin")``.
 
         Above ``@queue.job``, or alone. Workers store the schedule when they start. ``arguments`` are those of the
-        handler. See ``schedule`` for the other options.
+        handler. See ``queue.schedules.set`` for the other options.
         """
 
         def decorate(function: Callable[..., Any]) -> Any:
@@ -490,7 +479,7 @@ class JobQueue:
         for declared in self._periodic:
             schedule = dict(declared)
             handler: AnyHandler = schedule.pop("handler")
-            self.schedule(**{**schedule, "data": handler.arguments.encode(schedule["data"])})
+            self.schedules.set(**{**schedule, "data": handler.arguments.encode(schedule["data"])})
             self._database.run(schedule_verbs.declare(schedule["name"]))
 
     def connect_to(self, dsn: str | None = None, schema: str | None = None) -> None:

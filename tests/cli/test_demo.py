@@ -121,7 +121,7 @@ def test_two_workers_one_killed_and_nothing_lost_in_a_pipe_and_in_a_terminal(dsn
         with JobQueue(dsn, schema) as queue:
             jobs = view.read_back(queue)
             assert leftover.id not in {job.id for job in jobs}, "an earlier demo's jobs do not pile up"
-            assert not queue.schedules()
+            assert not queue.schedules.list()
             assert not queue.workers()
         check_the_summary(jobs)
 

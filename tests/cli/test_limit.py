@@ -20,7 +20,7 @@ def test_it_sets_shows_and_resets_limits(dsn: str, queue: JobQueue) -> None:
     howdah("limit", "--group", "smtp", "50", dsn=dsn)
     assert {
         (each.job_type, each.flow_key, each.group, each.each_key, each.max_running, each.weight)
-        for each in queue.limits()
+        for each in queue.limits.list()
     } == {
         ("mail", None, None, False, 20, None),
         ("mail", None, None, True, 3, None),
@@ -29,24 +29,24 @@ def test_it_sets_shows_and_resets_limits(dsn: str, queue: JobQueue) -> None:
     }
     queue.enqueue_many("mail", [{}] * 2, per="acme")
     queue.claim(["mail"], 2)
-    assert {each.flow_key: each.running for each in queue.limits() if each.job_type} == {None: 2, "acme": 2}
-    assert {each.running for each in queue.limits() if each.each_key} == {2}
+    assert {each.flow_key: each.running for each in queue.limits.list() if each.job_type} == {None: 2, "acme": 2}
+    assert {each.running for each in queue.limits.list() if each.each_key} == {2}
     shown = json.loads(howdah("limit", "--group", "smtp", "--json", dsn=dsn).out)
     assert [each["max_running"] for each in shown] == [50]
     howdah("limit", "mail", "none", dsn=dsn)
-    assert 20 not in {each.max_running for each in queue.limits()}
+    assert 20 not in {each.max_running for each in queue.limits.list()}
 
 
 def test_it_sets_and_resets_rates(dsn: str, queue: JobQueue) -> None:
     outcome = howdah("limit", "mail", "--rate", "50/s", "--burst", "10", dsn=dsn)
     assert (outcome.code, "50/s" in outcome.out) == (0, True)
     howdah("limit", "--group", "smtp", "5", "--rate", "100/min", dsn=dsn)
-    assert {(each.job_type, each.group, each.max_running, each.rate) for each in queue.limits()} == {
+    assert {(each.job_type, each.group, each.max_running, each.rate) for each in queue.limits.list()} == {
         ("mail", None, None, Rate(50, 1, 10)),
         (None, "smtp", 5, Rate(100, 60, 100)),
     }
     howdah("limit", "mail", "--rate", "none", dsn=dsn)
-    assert [each.group for each in queue.limits()] == ["smtp"]
+    assert [each.group for each in queue.limits.list()] == ["smtp"]
 
 
 def test_it_bounds_how_many_jobs_of_a_type_wait(dsn: str, queue: JobQueue) -> None:
@@ -62,7 +62,7 @@ def test_it_bounds_how_many_jobs_of_a_type_wait(dsn: str, queue: JobQueue) -> No
         "there is no room for another job of type mail: 3 wait, and at most 3 may" in refused.err,
     ) == (1, True)
     assert howdah("limit", "mail", "--max-pending", "none", dsn=dsn).out == "there is no limit any more\n"
-    assert queue.limits() == []
+    assert queue.limits.list() == []
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_makes_no_sense_is_refused(dsn: str, queue: JobQueue, arguments: tu
     outcome = howdah("limit", *arguments, dsn=dsn)
     assert outcome.code == 2
     assert message in outcome.err
-    assert queue.limits() == []
+    assert queue.limits.list() == []
 
 
 def test_a_key_is_paused_and_resumed(dsn: str, queue: JobQueue) -> None:
@@ -98,7 +98,7 @@ def test_a_key_is_paused_and_resumed(dsn: str, queue: JobQueue) -> None:
 
 
 def test_stats_and_top_show_the_limit_of_a_type_and_its_paused_keys(dsn: str, queue: JobQueue) -> None:
-    queue.set_limit(3, job_type="mail")
+    queue.limits.set(3, job_type="mail")
     for n in range(5):
         queue.enqueue("mail", per=n)
     for job in queue.claim(["mail"], 5):
@@ -112,7 +112,7 @@ def test_stats_and_top_show_the_limit_of_a_type_and_its_paused_keys(dsn: str, qu
 
 
 def test_show_names_what_a_job_waits_for(dsn: str, queue: JobQueue) -> None:
-    queue.set_limit(1, job_type="mail", each_key=True)
+    queue.limits.set(1, job_type="mail", each_key=True)
     first, second = (queue.enqueue("mail", per="acme") for _ in range(2))
     assert [job.id for job in queue.claim(["mail"], 5)] == [first.id]
     shown = howdah("show", str(second.id), dsn=dsn).out

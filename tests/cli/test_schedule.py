@@ -19,7 +19,7 @@ def test_add_list_and_show(dsn: str, queue: JobQueue) -> None:
     outcome = howdah("schedule", "add", "nightly", "report", '{"kind": "daily"}', *options, *job_options, dsn=dsn)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith("nightly is added; next at 2")
-    made = queue.get_schedule("nightly")
+    made = queue.schedules.get("nightly")
     assert (made.job_type, made.data, made.cron, made.timezone) == (
         "report",
         {"kind": "daily"},
@@ -31,10 +31,10 @@ def test_add_list_and_show(dsn: str, queue: JobQueue) -> None:
 
     again = howdah("schedule", "add", "nightly", "report", *options, "--data", "kind=weekly", dsn=dsn)
     assert again.out.startswith("nightly is up to date; next at")
-    assert queue.get_schedule("nightly").data == {"kind": "weekly"}
+    assert queue.schedules.get("nightly").data == {"kind": "weekly"}
 
     howdah("schedule", "add", "pulse", "ping", "--every", "90m", dsn=dsn)
-    queue.pause_schedule("pulse")
+    queue.schedules.pause("pulse")
     header, nightly, pulse = howdah("schedule", "list", dsn=dsn).out.splitlines()
     assert header.split() == ["name", "type", "rhythm", "zone", "next", "last", "state"]
     assert nightly.split()[:9] == ["nightly", "report", "30", "2", "*", "*", "*", "Europe/Berlin", "in"]
@@ -67,7 +67,7 @@ def test_everything_as_json(dsn: str, queue: JobQueue, clock: TestClock) -> None
 
 
 def test_pause_resume_and_delete_say_what_they_did(dsn: str, queue: JobQueue) -> None:
-    queue.schedule("pulse", "ping", every=60)
+    queue.schedules.set("pulse", "ping", every=60)
     assert howdah("schedule", "pause", "pulse", dsn=dsn).out == "pulse is paused\n"
     again = howdah("schedule", "pause", "pulse", dsn=dsn)
     assert (again.code, again.out) == (0, "pulse was paused already\n")
@@ -75,11 +75,11 @@ def test_pause_resume_and_delete_say_what_they_did(dsn: str, queue: JobQueue) ->
     assert howdah("schedule", "resume", "pulse", dsn=dsn).out.startswith("pulse resumed; next at ")
     assert howdah("schedule", "resume", "pulse", dsn=dsn).out == "pulse was not paused\n"
     assert howdah("schedule", "delete", "pulse", dsn=dsn).out == "pulse is deleted; its jobs stay\n"
-    assert queue.schedules() == []
+    assert queue.schedules.list() == []
 
 
 def test_run_prints_the_id_of_the_job(dsn: str, queue: JobQueue) -> None:
-    queue.schedule("pulse", "ping", {"n": 1}, every=60, overlap=False)
+    queue.schedules.set("pulse", "ping", {"n": 1}, every=60, overlap=False)
     first = howdah("schedule", "run", "pulse", dsn=dsn)
     assert (first.code, first.err) == (0, "")
     assert queue.get(first.out.strip()).data == {"n": 1}
@@ -120,7 +120,7 @@ def test_a_wrong_call_exits_with_2(dsn: str, queue: JobQueue, argv: list[str], w
     outcome = howdah("schedule", *argv, dsn=dsn)
     assert (outcome.code, outcome.out) == (2, "")
     assert words in outcome.err
-    assert queue.schedules() == []
+    assert queue.schedules.list() == []
 
 
 def test_the_help_of_an_action(dsn: str) -> None:
@@ -131,7 +131,7 @@ def test_the_help_of_an_action(dsn: str) -> None:
 
 
 def test_what_a_terminal_would_obey_is_shown_as_what_it_is(dsn: str, queue: JobQueue) -> None:
-    queue.schedule("evil \u202ename", "ping", {"say": "\x1b[31m"}, every=60)
+    queue.schedules.set("evil \u202ename", "ping", {"say": "\x1b[31m"}, every=60)
     for argv in (["list"], ["show", "evil \u202ename"], ["pause", "evil \u202ename"]):
         outcome = howdah("schedule", *argv, dsn=dsn)
         assert outcome.code == 0

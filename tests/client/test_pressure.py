@@ -56,7 +56,7 @@ def claim_one(queue: JobQueue) -> None:
 
 
 def test_the_error_says_what_is_full_how_full_and_what_to_do(queue: JobQueue) -> None:
-    queue.set_max_pending("t", 2)
+    queue.limits.set_max_pending("t", 2)
     queue.enqueue_many("t", [{}] * 2)
     with pytest.raises(QueueFull) as refused:
         queue.enqueue("t")
@@ -75,7 +75,7 @@ def test_the_error_says_what_is_full_how_full_and_what_to_do(queue: JobQueue) ->
 
 @pytest.mark.parametrize("most", [20, LARGE])
 def test_of_many_producers_at_once_each_gets_its_job_or_its_error(queue: JobQueue, most: int) -> None:
-    queue.set_max_pending("t", most)
+    queue.limits.set_max_pending("t", most)
     queue.enqueue_many("t", [{}] * (most - 20))
 
     async def all_of_them() -> list[Any]:
@@ -96,7 +96,7 @@ def test_of_many_producers_at_once_each_gets_its_job_or_its_error(queue: JobQueu
 
 
 def test_a_bulk_is_refused_as_a_whole(queue: JobQueue) -> None:
-    queue.set_max_pending("t", 5)
+    queue.limits.set_max_pending("t", 5)
     queue.enqueue("t")
     with pytest.raises(QueueFull, match="no room for 5 more jobs of type t: 1 wait") as refused:
         queue.enqueue_many("t", [{}] * 5)
@@ -104,14 +104,14 @@ def test_a_bulk_is_refused_as_a_whole(queue: JobQueue) -> None:
     with pytest.raises(QueueFull, match="never have room: enqueue fewer at a time"):
         queue.enqueue_many("t", [{}] * 6)
     assert queue.enqueue_many("t", [{}] * 4) == 4
-    queue.set_max_pending("t", 3_000)
+    queue.limits.set_max_pending("t", 3_000)
     with pytest.raises(QueueFull, match=r"Nothing was enqueued\. Pass chunk_size"):
         queue.enqueue_many("t", ({} for _ in range(5_000)))
     assert waiting(queue) == 5
 
 
 def test_of_a_bulk_in_chunks_the_error_says_how_many_are_enqueued(queue: JobQueue) -> None:
-    queue.set_max_pending("t", 10)
+    queue.limits.set_max_pending("t", 10)
     with pytest.raises(QueueFull, match="8 jobs before are enqueued") as refused:
         queue.enqueue_many("t", [{}] * 30, chunk_size=4)
     assert (refused.value.enqueued, waiting(queue)) == (8, 8)
@@ -129,14 +129,14 @@ def test_the_handlers_bound_holds_for_producers_without_it(queue: JobQueue, dsn:
         for n in range(5):
             other.enqueue("t", {"n": n})
         assert {job.data["n"] for job in other.list(job_type="t", status="pending")} == {3, 4}
-        (limit,) = other.limits()
+        (limit,) = other.limits.list()
         assert (limit.max_pending, limit.pending, limit.when_full, limit.by_operator) == (2, 2, "drop_oldest", False)
-        other.set_max_pending("t", 3, when_full="raise")
+        other.limits.set_max_pending("t", 3, when_full="raise")
         other.enqueue("t")
         with pytest.raises(QueueFull):
             other.enqueue("t")
-        assert [limit.by_operator for limit in other.limits()] == [True]
-        other.set_max_pending("t", None)
+        assert [limit.by_operator for limit in other.limits.list()] == [True]
+        other.limits.set_max_pending("t", None)
         other.enqueue("t")
         assert waiting(other) == 2
 
@@ -158,7 +158,7 @@ def test_options_that_are_not_valid_are_refused(queue: JobQueue, options: dict[s
 
 
 def test_a_repeated_call_gets_its_job_though_the_type_is_full(queue: JobQueue) -> None:
-    queue.set_max_pending("t", 1)
+    queue.limits.set_max_pending("t", 1)
     job = queue.enqueue("t", key="a")
     assert queue.enqueue("t", id=job.id).id == job.id
     assert queue.enqueue("t", key="a").id == job.id
@@ -170,7 +170,7 @@ def test_a_repeated_call_gets_its_job_though_the_type_is_full(queue: JobQueue) -
 
 
 def test_it_waits_until_there_is_room(queue: JobQueue, pauses: Pauses) -> None:
-    queue.set_max_pending("t", 1, when_full="wait")
+    queue.limits.set_max_pending("t", 1, when_full="wait")
     queue.enqueue("t")
     pauses.instead = lambda number: claim_one(queue) if number == 3 else None
     job = queue.enqueue("t", {"n": 1})
@@ -184,7 +184,7 @@ def test_it_is_awaited_as_well(queue: JobQueue, pauses: Pauses, dsn: str) -> Non
         async with JobQueue(dsn) as other:
             await other.aenqueue("t", {"n": 1}, unique=True)
 
-    queue.set_max_pending("t", 1, when_full="wait")
+    queue.limits.set_max_pending("t", 1, when_full="wait")
     queue.enqueue("t")
     pauses.instead = lambda number: claim_one(queue) if number == 2 else None
     asyncio.run(enqueue())
@@ -192,7 +192,7 @@ def test_it_is_awaited_as_well(queue: JobQueue, pauses: Pauses, dsn: str) -> Non
 
 
 def test_its_patience_has_an_end(queue: JobQueue) -> None:
-    queue.set_max_pending("t", 1, when_full="wait")
+    queue.limits.set_max_pending("t", 1, when_full="wait")
     queue.enqueue("t")
     with pytest.raises(QueueFull, match=r"There was none within 0.05 seconds \(room_timeout=\)"):
         queue.enqueue("t", room_timeout=0.05)
@@ -206,7 +206,7 @@ def test_its_patience_has_an_end(queue: JobQueue) -> None:
 
 
 def test_in_the_callers_transaction_it_does_not_wait(queue: JobQueue, dsn: str, pauses: Pauses) -> None:
-    queue.set_max_pending("t", 1, when_full="wait")
+    queue.limits.set_max_pending("t", 1, when_full="wait")
     queue.enqueue("t")
     for enqueue in (
         lambda conn: queue.enqueue("t", conn=conn),
@@ -224,7 +224,7 @@ def test_in_the_callers_transaction_it_does_not_wait(queue: JobQueue, dsn: str, 
 
 
 def test_each_chunk_of_a_bulk_waits(queue: JobQueue, pauses: Pauses) -> None:
-    queue.set_max_pending("t", 4, when_full="wait")
+    queue.limits.set_max_pending("t", 4, when_full="wait")
     pauses.instead = lambda number: claim_one(queue)
     assert queue.enqueue_many("t", ({"n": n} for n in range(9)), chunk_size=2) == 9
     assert waiting(queue) <= 4
@@ -240,7 +240,7 @@ def test_it_can_be_interrupted_and_nothing_is_added(queue: JobQueue, pauses: Pau
     def interrupt(number: int) -> None:
         raise KeyboardInterrupt
 
-    queue.set_max_pending("t", 1, when_full="wait")
+    queue.limits.set_max_pending("t", 1, when_full="wait")
     first = queue.enqueue("t")
     pauses.instead = interrupt
     with pytest.raises(KeyboardInterrupt):
@@ -266,7 +266,7 @@ def test_it_can_be_cancelled_and_nothing_is_added(queue: JobQueue, dsn: str, mon
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-    queue.set_max_pending("t", 1, when_full="wait")
+    queue.limits.set_max_pending("t", 1, when_full="wait")
     first = queue.enqueue("t")
     asyncio.run(wait_for_room())
     assert [job.id for job in queue.list()] == [first.id]
@@ -274,7 +274,7 @@ def test_it_can_be_cancelled_and_nothing_is_added(queue: JobQueue, dsn: str, mon
 
 def test_a_waiting_producer_holds_no_connection(dsn: str, db: Db) -> None:
     with JobQueue(dsn, pool_size=1) as queue:
-        queue.set_max_pending("t", 1, when_full="wait")
+        queue.limits.set_max_pending("t", 1, when_full="wait")
         queue.enqueue("t")
         added: list[Any] = []
         producers = [threading.Thread(target=lambda: added.append(queue.enqueue("t").id)) for _ in range(4)]
@@ -294,7 +294,7 @@ def test_a_waiting_producer_holds_no_connection(dsn: str, db: Db) -> None:
 def test_a_full_type_with_a_large_bound_is_counted_once_for_many_refusals(
     queue: JobQueue, db: Db, when_full: WhenFull, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.set_max_pending("t", LARGE, when_full=when_full)
+    queue.limits.set_max_pending("t", LARGE, when_full=when_full)
     queue.enqueue_many("t", [{}] * LARGE)
     db.execute("DELETE FROM backlog_counts")
     with pytest.raises(QueueFull):
@@ -312,7 +312,7 @@ def test_a_full_type_with_a_large_bound_is_counted_once_for_many_refusals(
 
 
 def test_a_dropped_job_is_cancelled_and_its_waiters_learn_of_it(queue: JobQueue) -> None:
-    queue.set_max_pending("t", 2, when_full="drop_oldest")
+    queue.limits.set_max_pending("t", 2, when_full="drop_oldest")
     first = queue.enqueue("t")
     updates = queue.watch(first)
     next(updates)
@@ -328,7 +328,7 @@ def test_a_dropped_job_is_cancelled_and_its_waiters_learn_of_it(queue: JobQueue)
 
 
 def test_a_running_job_is_never_dropped(queue: JobQueue) -> None:
-    queue.set_max_pending("t", 1, when_full="drop_oldest")
+    queue.limits.set_max_pending("t", 1, when_full="drop_oldest")
     queue.enqueue("t")
     (running,) = queue.claim(["t"], 1)
     for _ in range(3):

@@ -61,7 +61,7 @@ def fired(queue: JobQueue, job_type: str = "report") -> list[datetime]:
 
 def test_a_schedule_comes_back_as_it_was_asked_for(queue: JobQueue, clock: TestClock) -> None:
     at_noon(clock)
-    made = queue.schedule(
+    made = queue.schedules.set(
         "weekdays",
         "report",
         {"kind": "daily"},
@@ -96,43 +96,43 @@ def test_a_schedule_comes_back_as_it_was_asked_for(queue: JobQueue, clock: TestC
         created_at=NOON,
         created=True,
     )
-    assert queue.get_schedule("weekdays") == dataclasses.replace(made, created=False)
+    assert queue.schedules.get("weekdays") == dataclasses.replace(made, created=False)
 
 
 def test_a_span_is_counted_from_the_moment_of_creation(queue: JobQueue, clock: TestClock) -> None:
-    made = queue.schedule("pulse", "beat", every=timedelta(minutes=5))
+    made = queue.schedules.set("pulse", "beat", every=timedelta(minutes=5))
     assert (made.every, made.cron, made.data, made.options) == (5 * MINUTE, None, {}, {})
     assert made.next_run_at == clock.now + 5 * MINUTE
-    assert queue.schedule("other", "beat", every=90.5).next_run_at == clock.now + timedelta(seconds=90.5)
-    assert [each.name for each in queue.schedules()] == ["other", "pulse"]
+    assert queue.schedules.set("other", "beat", every=90.5).next_run_at == clock.now + timedelta(seconds=90.5)
+    assert [each.name for each in queue.schedules.list()] == ["other", "pulse"]
 
 
 def test_the_awaited_verbs_do_the_same(dsn: str, clock: TestClock) -> None:
     async def use() -> None:
         async with JobQueue(dsn) as queue:
-            made = await queue.aschedule("pulse", "beat", {"n": 1}, every=60)
+            made = await queue.schedules.aset("pulse", "beat", {"n": 1}, every=60)
             assert made.created
-            assert await queue.apause_schedule("pulse") is True
-            assert await queue.aresume_schedule("pulse") is True
-            job = await queue.arun_schedule("pulse")
+            assert await queue.schedules.apause("pulse") is True
+            assert await queue.schedules.aresume("pulse") is True
+            job = await queue.schedules.arun("pulse")
             assert (job.data, job.created) == ({"n": 1}, True)
-            (known,) = await queue.aschedules()
-            assert known == await queue.aget_schedule("pulse")
+            (known,) = await queue.schedules.alist()
+            assert known == await queue.schedules.aget("pulse")
             assert (known.last_job_id, known.last_run_at) == (job.id, clock.now)
-            assert await queue.adelete_schedule("pulse") is True
+            assert await queue.schedules.adelete("pulse") is True
             with pytest.raises(ScheduleNotFound):
-                await queue.apause_schedule("pulse")
+                await queue.schedules.apause("pulse")
 
     asyncio.run(use())
 
 
 def test_a_name_that_nobody_knows(queue: JobQueue) -> None:
-    for verb in (queue.get_schedule, queue.pause_schedule, queue.resume_schedule, queue.run_schedule):
+    for verb in (queue.schedules.get, queue.schedules.pause, queue.schedules.resume, queue.schedules.run):
         with pytest.raises(ScheduleNotFound, match=r"no schedule '?nowhere'?") as unknown:
             verb("nowhere")
         assert isinstance(unknown.value, HowdahError)
         assert isinstance(unknown.value, LookupError)
-    assert queue.delete_schedule("nowhere") is False
+    assert queue.schedules.delete("nowhere") is False
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_name_that_nobody_knows(queue: JobQueue) -> None:
 def test_what_cannot_be_is_refused_before_anything_is_sent(change: dict[str, Any], error: type[Exception]) -> None:
     asked: dict[str, Any] = {"name": "a", "job_type": "b", "data": None, "cron": "* * * * *", **change}
     with JobQueue("host=/nowhere") as nowhere, pytest.raises(error):
-        nowhere.schedule(asked.pop("name"), asked.pop("job_type"), asked.pop("data"), **asked)
+        nowhere.schedules.set(asked.pop("name"), asked.pop("job_type"), asked.pop("data"), **asked)
 
 
 def test_the_data_must_fit_the_handler_where_it_is_known(queue: JobQueue) -> None:
@@ -166,23 +166,23 @@ def test_the_data_must_fit_the_handler_where_it_is_known(queue: JobQueue) -> Non
     def greet(name: str) -> None: ...
 
     with pytest.raises(InvalidArguments, match="name"):
-        queue.schedule("morning", "greet", {"nam": "Ann"}, cron="0 7 * * *")
-    assert queue.schedules() == []
-    assert queue.schedule("morning", "greet", {"name": "Ann"}, cron="0 7 * * *").created
+        queue.schedules.set("morning", "greet", {"nam": "Ann"}, cron="0 7 * * *")
+    assert queue.schedules.list() == []
+    assert queue.schedules.set("morning", "greet", {"name": "Ann"}, cron="0 7 * * *").created
 
 
 def test_a_policy_that_is_none_is_refused_by_the_database(queue: JobQueue) -> None:
     with pytest.raises(InvalidOption):
-        queue.schedule("a", "b", every=5, retry_policy={"kind": "never"})
-    assert queue.schedules() == []
+        queue.schedules.set("a", "b", every=5, retry_policy={"kind": "never"})
+    assert queue.schedules.list() == []
 
 
 def test_a_schedule_is_part_of_the_callers_transaction(dsn: str, queue: JobQueue) -> None:
     with psycopg.connect(dsn) as conn:
-        queue.schedule("pulse", "beat", every=5, conn=conn)
-        assert queue.get_schedule("pulse", conn=conn).created is False
+        queue.schedules.set("pulse", "beat", every=5, conn=conn)
+        assert queue.schedules.get("pulse", conn=conn).created is False
         conn.rollback()
-    assert queue.schedules() == []
+    assert queue.schedules.list() == []
 
 
 @pytest.mark.parametrize("codec", [Sealing(), SealingText()], ids=["object", "text"])
@@ -190,10 +190,10 @@ def test_a_codec_seals_the_data_from_the_schedule_to_the_handler(
     dsn: str, db: Db, clock: TestClock, codec: Any
 ) -> None:
     with JobQueue(dsn, codec=codec) as queue:
-        assert queue.schedule("pulse", "beat", {"secret": "hunter2"}, every=60).data == {"secret": "hunter2"}
-        assert queue.get_schedule("pulse").data == {"secret": "hunter2"}
+        assert queue.schedules.set("pulse", "beat", {"secret": "hunter2"}, every=60).data == {"secret": "hunter2"}
+        assert queue.schedules.get("pulse").data == {"secret": "hunter2"}
         assert "hunter2" not in str(db.execute("SELECT * FROM schedules").fetchall())
-        assert queue.run_schedule("pulse").data == {"secret": "hunter2"}
+        assert queue.schedules.run("pulse").data == {"secret": "hunter2"}
         clock.advance(60)
         # The worker that fires it need not be able to read it.
         with JobQueue(dsn) as keyless:
@@ -208,12 +208,12 @@ def test_a_codec_seals_the_data_from_the_schedule_to_the_handler(
 @pytest.mark.parametrize(("missed", "expected"), [("none", []), ("last", [3]), ("all", [1, 2, 3])])
 def test_fires_that_nobody_was_there_for(queue: JobQueue, clock: TestClock, missed: Any, expected: list[int]) -> None:
     at_noon(clock)
-    queue.schedule("hourly", "report", cron="0 * * * *", missed=missed)
+    queue.schedules.set("hourly", "report", cron="0 * * * *", missed=missed)
     clock.advance(3 * 3_600 + 1_800)
     report = look(queue)
     assert fired(queue) == [NOON + n * HOUR for n in expected]
     assert report == FireReport(fired=len(expected), skipped=3 - len(expected), next_in=1_800)
-    known = queue.get_schedule("hourly")
+    known = queue.schedules.get("hourly")
     assert known.next_run_at == NOON + 4 * HOUR
     assert known.last_run_at == (NOON + 3 * HOUR if expected else None)
     clock.advance(1_810)
@@ -223,17 +223,17 @@ def test_fires_that_nobody_was_there_for(queue: JobQueue, clock: TestClock, miss
 
 def test_what_a_fire_adds_says_where_it_comes_from(queue: JobQueue, clock: TestClock) -> None:
     at_noon(clock)
-    queue.schedule("hourly", "report", {"a": 1}, cron="0 * * * *", max_attempts=2)
+    queue.schedules.set("hourly", "report", {"a": 1}, cron="0 * * * *", max_attempts=2)
     clock.advance(3_605)
     look(queue)
     (job,) = queue.claim(["report"])
     assert (job.data, job.max_attempts, job.run_at) == ({"a": 1}, 2, NOON + HOUR)
     assert job.meta == {"schedule": "hourly", "scheduled_for": (NOON + HOUR).isoformat()}
-    assert queue.get_schedule("hourly").last_job_id == job.id
+    assert queue.schedules.get("hourly").last_job_id == job.id
 
 
 def test_a_thousand_at_a_time_are_made_up_for(queue: JobQueue, clock: TestClock) -> None:
-    queue.schedule("tick", "beat", every=1, missed="all")
+    queue.schedules.set("tick", "beat", every=1, missed="all")
     clock.advance(2_500)
     reports = [look(queue) for _ in range(4)]
     assert [report.fired for report in reports] == [1_000, 1_000, 500, 0]
@@ -247,8 +247,8 @@ def test_the_nights_in_which_clocks_change(queue: JobQueue, clock: TestClock, mo
     berlin = ZoneInfo("Europe/Berlin")
     midnight = datetime(2030, month, day, tzinfo=berlin)
     move_to(clock, midnight.astimezone(timezone.utc))
-    queue.schedule("fixed", "fixed", cron="30 2 * * *", timezone="Europe/Berlin", missed="all")
-    queue.schedule("star", "star", cron="30 * * * *", timezone="Europe/Berlin", missed="all")
+    queue.schedules.set("fixed", "fixed", cron="30 2 * * *", timezone="Europe/Berlin", missed="all")
+    queue.schedules.set("star", "star", cron="30 * * * *", timezone="Europe/Berlin", missed="all")
     move_to(clock, (midnight + DAY).astimezone(timezone.utc))
     look(queue)
     (once,) = fired(queue, "fixed")
@@ -258,19 +258,19 @@ def test_the_nights_in_which_clocks_change(queue: JobQueue, clock: TestClock, mo
 
 def test_a_paused_schedule_does_not_fire_and_makes_up_for_nothing(queue: JobQueue, clock: TestClock) -> None:
     at_noon(clock)
-    queue.schedule("hourly", "report", cron="0 * * * *", missed="all")
-    queue.schedule("span", "span", every=3_600, missed="all")
+    queue.schedules.set("hourly", "report", cron="0 * * * *", missed="all")
+    queue.schedules.set("span", "span", every=3_600, missed="all")
     for name in ("hourly", "span"):
-        assert queue.pause_schedule(name) is True
-        assert queue.pause_schedule(name) is False
+        assert queue.schedules.pause(name) is True
+        assert queue.schedules.pause(name) is False
     clock.advance(5 * 3_600 + 600)
     assert look(queue) == FireReport(fired=0, skipped=0, next_in=None)
     for name in ("hourly", "span"):
-        assert queue.get_schedule(name).paused
-        assert queue.resume_schedule(name) is True
-        assert queue.resume_schedule(name) is False
+        assert queue.schedules.get(name).paused
+        assert queue.schedules.resume(name) is True
+        assert queue.schedules.resume(name) is False
         # A span stays on its beat.
-        assert queue.get_schedule(name).next_run_at == NOON + 6 * HOUR
+        assert queue.schedules.get(name).next_run_at == NOON + 6 * HOUR
     assert look(queue) == FireReport(fired=0, skipped=0, next_in=3_000)
     clock.advance(3_000)
     assert look(queue).fired == 2
@@ -278,25 +278,25 @@ def test_a_paused_schedule_does_not_fire_and_makes_up_for_nothing(queue: JobQueu
 
 def test_a_change_takes_effect_with_the_next_fire(queue: JobQueue, clock: TestClock) -> None:
     at_noon(clock)
-    queue.schedule("hourly", "report", {"version": 1}, cron="0 * * * *", missed="all")
+    queue.schedules.set("hourly", "report", {"version": 1}, cron="0 * * * *", missed="all")
     clock.advance(3_600 + 60)
-    changed = queue.schedule("hourly", "report", {"version": 2}, cron="0 * * * *", missed="all")
+    changed = queue.schedules.set("hourly", "report", {"version": 2}, cron="0 * * * *", missed="all")
     # The same rhythm: what was due already is not lost by the change.
     assert (changed.created, changed.next_run_at) == (False, NOON + HOUR)
     look(queue)
     assert [job.data for job in queue.claim(["report"])] == [{"version": 2}]
-    changed = queue.schedule("hourly", "report", {"version": 2}, cron="30 * * * *", missed="all")
+    changed = queue.schedules.set("hourly", "report", {"version": 2}, cron="30 * * * *", missed="all")
     assert (changed.next_run_at, changed.last_run_at) == (NOON + HOUR + 30 * MINUTE, NOON + HOUR)
 
 
 def test_without_overlap_a_fire_is_left_out_while_the_last_job_lives(queue: JobQueue, clock: TestClock) -> None:
-    queue.schedule("slow", "report", every=60, overlap=False)
+    queue.schedules.set("slow", "report", every=60, overlap=False)
     clock.advance(60)
     assert look(queue).fired == 1
     (job,) = queue.claim(["report"])
     clock.advance(60)
     assert look(queue) == FireReport(fired=0, skipped=1, next_in=60)
-    by_hand = queue.run_schedule("slow")
+    by_hand = queue.schedules.run("slow")
     assert (by_hand.id, by_hand.created) == (job.id, False)
     queue.complete(job)
     clock.advance(60)
@@ -304,18 +304,18 @@ def test_without_overlap_a_fire_is_left_out_while_the_last_job_lives(queue: JobQ
 
 
 def test_a_run_by_hand(queue: JobQueue, clock: TestClock) -> None:
-    made = queue.schedule("hourly", "report", {"a": 1}, every=3_600)
-    job = queue.run_schedule("hourly")
+    made = queue.schedules.set("hourly", "report", {"a": 1}, every=3_600)
+    job = queue.schedules.run("hourly")
     assert isinstance(job, Job)
     assert (job.data, job.status, job.run_at, job.created) == ({"a": 1}, "pending", clock.now, True)
-    assert queue.get_schedule("hourly").next_run_at == made.next_run_at
+    assert queue.schedules.get("hourly").next_run_at == made.next_run_at
 
 
 def test_a_deleted_schedule_leaves_its_jobs(queue: JobQueue, clock: TestClock) -> None:
-    queue.schedule("pulse", "beat", every=1)
+    queue.schedules.set("pulse", "beat", every=1)
     clock.advance(1)
     look(queue)
-    assert queue.delete_schedule("pulse") is True
+    assert queue.schedules.delete("pulse") is True
     clock.advance(10)
     assert look(queue) == FireReport(fired=0, skipped=0, next_in=None)
     assert queue.stats()["beat"].pending == 1
@@ -335,7 +335,7 @@ def test_a_schedule_that_cannot_be_read_holds_up_nobody(db: Db, queue: JobQueue,
     )
     db.execute("SELECT schedule('never', 'x', p_every => '1 second', p_next_run_at => 'infinity')")
     db.execute("SELECT schedule('never before', 'x', p_every => '1 second', p_next_run_at => '-infinity')")
-    queue.schedule("good", "beat", every=10)
+    queue.schedules.set("good", "beat", every=10)
     clock.advance(10)
     report = look(queue)
     assert (report.fired, report.next_in) == (1, 10)
@@ -363,7 +363,7 @@ def test_any_number_of_unreadable_ones_hold_up_nobody(db: Db, queue: JobQueue, c
     db.execute(
         "SELECT schedule('bad ' || n, 'x', p_cron => 'never', p_next_run_at => clock()) FROM generate_series(1, 250) AS n"
     )
-    queue.schedule("good", "beat", every=10)
+    queue.schedules.set("good", "beat", every=10)
     clock.advance(10)
     report = look(queue)
     assert (report.fired, report.next_in, len(report.errors)) == (1, 10, 250)
@@ -371,7 +371,7 @@ def test_any_number_of_unreadable_ones_hold_up_nobody(db: Db, queue: JobQueue, c
 
 def test_many_schedules_are_all_looked_at(queue: JobQueue, clock: TestClock) -> None:
     for number in range(130):
-        queue.schedule(f"pulse {number}", "beat", every=10)
+        queue.schedules.set(f"pulse {number}", "beat", every=10)
     clock.advance(10)
     reports = [look(queue), look(queue)]
     assert sum(report.fired for report in reports) == 130
@@ -392,7 +392,7 @@ def test_a_schedule_that_left_the_code_is_known_by_it(queue: JobQueue, dsn: str)
     @queue.periodic("0 3 * * *")
     async def report() -> None: ...
 
-    queue.schedule("by hand", "report", every=3_600)
+    queue.schedules.set("by hand", "report", every=3_600)
 
     async def worked_with(*names: str) -> list[tuple[str, bool]]:
         """What is said of the schedules while a worker whose code has these is there."""
@@ -404,17 +404,17 @@ def test_a_schedule_that_left_the_code_is_known_by_it(queue: JobQueue, dsn: str)
             try:
                 while not any(worker.ready for worker in await own.aworkers()):
                     await asyncio.sleep(0.01)
-                return [(each.name, each.left_code) for each in await own.aschedules()]
+                return [(each.name, each.left_code) for each in await own.schedules.alist()]
             finally:
                 working.cancel()
                 await asyncio.wait({working})
 
     assert asyncio.run(worked_with("report")) == [("by hand", False), ("report", False)]
     # Without a worker, it is unknown.
-    assert not any(schedule.left_code for schedule in queue.schedules())
+    assert not any(schedule.left_code for schedule in queue.schedules.list())
     assert asyncio.run(worked_with()) == [("by hand", False), ("report", True)]
-    assert queue.get_schedule("report").declared_at is not None
-    assert queue.get_schedule("by hand").declared_at is None
+    assert queue.schedules.get("report").declared_at is not None
+    assert queue.schedules.get("by hand").declared_at is None
     assert asyncio.run(worked_with("report")) == [("by hand", False), ("report", False)]
 
 

@@ -106,8 +106,8 @@ def test_a_worker_works_and_schedules_and_prunes(odd: str) -> None:
 
     with queue:
         job = fails_once.enqueue(at="now")
-        queue.schedule("again", "fails_once", {"at": "then"}, every=3600)
-        queue.run_schedule("again")
+        queue.schedules.set("again", "fails_once", {"at": "then"}, every=3600)
+        queue.schedules.run("again")
         drain(queue)
         while queue.get(job.id).status == "pending":
             queue.reschedule(job.id)

@@ -61,10 +61,10 @@ def test_a_paused_type_says_so_also_without_jobs(queue: JobQueue) -> None:
 
 
 def test_limits_and_paused_keys_are_shown_also_without_jobs(queue: JobQueue) -> None:
-    queue.set_limit(3, job_type="mail")
-    queue.set_limit(2, job_type="mail", each_key=True)
-    queue.set_limit(1, job_type="mail", per="acme")
-    queue.set_limit(9, group="smtp")
+    queue.limits.set(3, job_type="mail")
+    queue.limits.set(2, job_type="mail", each_key=True)
+    queue.limits.set(1, job_type="mail", per="acme")
+    queue.limits.set(9, group="smtp")
     for key in ("acme", "bolt"):
         queue.pause("mail", per=key)
     queue.enqueue("post")

@@ -292,7 +292,7 @@ def test_json_default_converts_what_json_does_not_have_wherever_it_is_stored(dsn
     assert not queue.enqueue("one_of_a_kind", UNTYPED).created
     assert queue.enqueue_many("one_of_a_kind", [UNTYPED, {**UNTYPED, "id": uuid.UUID(int=8)}]) == 1
     assert queue.enqueue_many("other", [UNTYPED], key=lambda item: f"{item['at']:%Y}") == 1
-    schedule = queue.schedule("nightly", "other", UNTYPED, cron="@daily")
+    schedule = queue.schedules.set("nightly", "other", UNTYPED, cron="@daily")
     assert schedule.data == CONVERTED
     queue.close()
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import psycopg
 import pytest
 
-from howdah import JobNotFound, JobQueue, LeaseLost
+from howdah import JobNotFound, JobQueue, LeaseLost, Limits, Schedules, Workflows
 from tests.clock import TestClock
 
 TWINS = {"wait_for": "await_for"}
@@ -20,9 +22,12 @@ STREAMS = {"watch": "awatch", "watch_all": "awatch_all"}
 SCHEMA_VERBS = {"migrate", "check_schema", "doctor"}
 # They go on while transactions come and go.
 PATIENT_VERBS = {"wait_for"}
+GROUPS: dict[str, type] = {"schedules": Schedules, "limits": Limits, "workflows": Workflows}
+"""Their verbs go by both names: schedules.set."""
 VERBS = sorted(
-    name
-    for name, value in vars(JobQueue).items()
+    name if group is None else f"{group}.{name}"
+    for group, kind in [(None, JobQueue), *GROUPS.items()]
+    for name, value in vars(kind).items()
     if callable(value)
     and not name.startswith("_")
     and name not in {*NO_VERBS, *STREAMS, *STREAMS.values()}
@@ -31,13 +36,29 @@ VERBS = sorted(
 JOB_VERBS = sorted(set(VERBS) - SCHEMA_VERBS - PATIENT_VERBS)
 
 
-def twin(name: str) -> Any:
-    return getattr(JobQueue, TWINS.get(name, f"a{name}"))
+def twin(name: str) -> str:
+    group, dot, plain = name.rpartition(".")
+    return f"{group}{dot}{TWINS.get(plain, f'a{plain}')}"
+
+
+def verb(name: str) -> Any:
+    group, _, own = name.rpartition(".")
+    return getattr(GROUPS[group] if group else JobQueue, own)
 
 
 def parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any, Any]]:
     # All but the first, which is self.
     return [(p.name, p.kind, p.default, p.annotation) for p in inspect.signature(function).parameters.values()][1:]
+
+
+def test_a_queue_makes_each_group_of_verbs_once_and_it_follows_connect_to(dsn: str) -> None:
+    groups = {name for name, value in vars(JobQueue).items() if isinstance(value, functools.cached_property)}
+    assert groups == set(GROUPS)
+    with JobQueue("host=/nowhere") as queue:
+        schedules = queue.schedules
+        queue.connect_to(dsn)
+        assert schedules is queue.schedules
+        assert schedules.list() == []
 
 
 def test_the_verbs_are_those_of_the_design() -> None:
@@ -50,7 +71,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
 
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_has_an_awaited_twin_with_the_same_signature_and_words(name: str) -> None:
-    plain, awaited = getattr(JobQueue, name), twin(name)
+    plain, awaited = verb(name), verb(twin(name))
     assert inspect.iscoroutinefunction(awaited)
     assert parameters(plain) == parameters(awaited)
     assert inspect.getdoc(plain) == inspect.getdoc(awaited)
@@ -65,8 +86,8 @@ def test_every_stream_has_an_awaited_twin(plain: str, awaited: str) -> None:
 
 @pytest.mark.parametrize("name", JOB_VERBS)
 def test_every_verb_takes_a_connection_of_the_callers(name: str) -> None:
-    for verb in (getattr(JobQueue, name), twin(name)):
-        conn = inspect.signature(verb).parameters.get("conn")
+    for each in (name, twin(name)):
+        conn = inspect.signature(verb(each)).parameters.get("conn")
         assert conn is not None, f"{name} takes no conn=: its plan needs the parameter, see CONTRIBUTING.md"
         assert (conn.kind, conn.default) == (inspect.Parameter.KEYWORD_ONLY, None)
 
@@ -74,10 +95,10 @@ def test_every_verb_takes_a_connection_of_the_callers(name: str) -> None:
 def test_the_help_of_a_verb_is_that_of_a_method() -> None:
     strange: list[str] = []
     for name in JOB_VERBS:
-        for verb, called in ((getattr(JobQueue, name), name), (twin(name), TWINS.get(name, f"a{name}"))):
-            signature = inspect.signature(verb)
-            if next(iter(signature.parameters)) != "self" or "Plan" in str(signature) or verb.__name__ != called:
-                strange.append(f"{verb.__name__}{signature}")
+        for each in (name, twin(name)):
+            signature, called = inspect.signature(verb(each)), verb(each).__name__
+            if next(iter(signature.parameters)) != "self" or "Plan" in str(signature) or not each.endswith(called):
+                strange.append(f"{called}{signature}")
     assert strange == []
 
 
@@ -93,7 +114,7 @@ def do(request: pytest.FixtureRequest, dsn: str) -> Iterator[Do]:
             extra = {"conn": conn} if with_conn else {}
 
             def call(name: str, *args: Any, **kwargs: Any) -> Any:
-                return getattr(queue, name)(*args, **({} if name in PATIENT_VERBS else extra), **kwargs)
+                return attrgetter(name)(queue)(*args, **({} if name in PATIENT_VERBS else extra), **kwargs)
 
             yield call
         return
@@ -104,7 +125,7 @@ def do(request: pytest.FixtureRequest, dsn: str) -> Iterator[Do]:
 
         async def run(name: str, *args: Any, **kwargs: Any) -> Any:
             given = {} if name in PATIENT_VERBS else aextra
-            return await getattr(queue, TWINS.get(name, f"a{name}"))(*args, **given, **kwargs)
+            return await attrgetter(twin(name))(queue)(*args, **given, **kwargs)
 
         yield lambda *args, **kwargs: runner.run(run(*args, **kwargs))
         runner.run(aconn.close())

@@ -442,7 +442,7 @@ class Keys(TestCase):
 class Schedules(TestCase):
     def test_a_schedule_fires_and_its_task_gets_its_arguments(self) -> None:
         self.assertEqual(run_pending(schedules=True), [])
-        (schedule,) = default_task_backend.queue.schedules(conn="default")
+        (schedule,) = default_task_backend.queue.schedules.list(conn="default")
         self.assertEqual((schedule.name, schedule.timezone), ("tests.django.app.tasks.morning", "Europe/Berlin"))
         (done,) = run_pending(advance=timedelta(days=400), schedules=True)
         self.assertEqual((done.return_value, done.task.priority), ("good morning, everybody", 5))
@@ -578,7 +578,7 @@ class Transactions(TransactionTestCase):
 
     def test_schedules_are_stored_when_a_worker_starts(self) -> None:
         work()
-        (schedule,) = default_task_backend.queue.schedules()
+        (schedule,) = default_task_backend.queue.schedules.list()
         self.assertEqual(schedule.name, "tests.django.app.tasks.morning")
 
 

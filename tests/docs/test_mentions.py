@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 import pytest
 
 import howdah
-from howdah import Handler, JobQueue
+from howdah import Handler, JobQueue, Limits, Schedules, Workflows
 from howdah.cli import parser
 from howdah.cli.command import Command
 from howdah.db import statements
@@ -27,6 +27,16 @@ COMMAND = (ROOT / "docs/reference/command.md").read_text(encoding="utf-8")
 DEFAULTS = (ROOT / "docs/reference/defaults.md").read_text(encoding="utf-8")
 SQL = (ROOT / "docs/reference/sql.md").read_text(encoding="utf-8")
 
+VERBS = [
+    *(name for name in dir(JobQueue) if not name.startswith("_")),
+    *(
+        f"{group}.{name}"
+        for group, kind in {"schedules": Schedules, "limits": Limits, "workflows": Workflows}.items()
+        for name in dir(kind)
+        if not name.startswith("_")
+    ),
+]
+
 INTERNAL = (
     "Internal",
     "Part of claim",
@@ -40,9 +50,9 @@ INTERNAL = (
 """What the comment of a function says that is not for users."""
 
 
-@pytest.mark.parametrize("verb", [name for name in dir(JobQueue) if not name.startswith("_")])
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_is_in_the_reference_of_the_client(verb: str) -> None:
-    assert re.search(rf"`(@|await )?(queue\.)?{verb}\b", CLIENT)
+    assert re.search(rf"`(@|await )?(queue\.)?{re.escape(verb)}\b", CLIENT)
 
 
 @pytest.mark.parametrize("name", [name for name in howdah.__all__ if not name.startswith("_")])

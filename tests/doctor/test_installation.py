@@ -123,7 +123,7 @@ def test_a_viewer_finds_what_the_owner_finds(ward: str, db: Db, queue: JobQueue)
         queue.enqueue_many("held", ({} for _ in range(4)))
         queue.claim(["held"], batch_size=2, worker_id="gone")
         queue.claim(["held"], batch_size=2, worker_id="slow", lease=60)
-        queue.schedule("nightly", "report", cron="0 3 * * *")
+        queue.schedules.set("nightly", "report", cron="0 3 * * *")
         ago, ours = "now() - interval '1 hour'", "own_write = NOT own_write"
         run_all(
             db,

@@ -134,7 +134,7 @@ def test_a_type_that_fails_more_often_than_not(queue: JobQueue) -> None:
 
 
 def test_a_schedule_that_does_not_fire(db: Db, queue: JobQueue) -> None:
-    queue.schedule("nightly", "report", cron="0 3 * * *")
+    queue.schedules.set("nightly", "report", cron="0 3 * * *")
     assert codes(queue) == []
     db.execute(f"UPDATE schedules SET next_run_at = {AGO}".encode())
     assert "waits for a worker: none is alive" in only_finding(queue, "schedule-overdue").what
@@ -142,12 +142,12 @@ def test_a_schedule_that_does_not_fire(db: Db, queue: JobQueue) -> None:
     assert "none of the live workers fired it" in only_finding(queue, "schedule-overdue").what
     db.execute("UPDATE schedules SET cron = 'whenever'")
     assert "cannot be read" in only_finding(queue, "schedule-overdue").what
-    queue.pause_schedule("nightly")
+    queue.schedules.pause("nightly")
     assert codes(queue) == []
 
 
 def test_a_schedule_whose_type_has_no_handler(db: Db, queue: JobQueue) -> None:
-    queue.schedule("nightly", "report", cron="0 3 * * *")
+    queue.schedules.set("nightly", "report", cron="0 3 * * *")
     register(db, "a", types=["mail"])
     finding = only_finding(queue, "schedule-unhandled")
     assert finding.cause == "schedule nightly"
@@ -156,7 +156,7 @@ def test_a_schedule_whose_type_has_no_handler(db: Db, queue: JobQueue) -> None:
 
 
 def test_a_schedule_that_left_the_code(db: Db, queue: JobQueue) -> None:
-    queue.schedule("nightly", "report", cron="0 3 * * *")
+    queue.schedules.set("nightly", "report", cron="0 3 * * *")
     register(db, "a", types=["report"])
     assert codes(queue) == []
     db.execute(f"UPDATE schedules SET declared_at = {AGO}".encode())

@@ -166,7 +166,7 @@ def test_errors_are_ours_with_the_drivers_as_the_cause_and_others_are_the_driver
     queue: JobQueue, dsn: str, db: Db, name: str
 ) -> None:
     first = queue.enqueue("once", {"n": 1}, unique=True)
-    queue.set_max_pending("full", 1)
+    queue.limits.set_max_pending("full", 1)
     queue.enqueue("full")
     with opened(FORMS[name], dsn) as caller:
 

@@ -45,7 +45,8 @@ def _comparable(answer: Any) -> Any:
 
 def _answers(caller: Caller, queue: JobQueue, text: str) -> Any:
     def call(name: str, *args: Any, **options: Any) -> Any:
-        return caller.call(queue, name, *args, **options)
+        group, _, verb = name.rpartition(".")
+        return caller.call(getattr(queue, group) if group else queue, verb, *args, **options)
 
     def select(name: str, *args: Any, **filters: Any) -> Any:
         return caller.call(queue.select(**filters), name, *args)
@@ -106,15 +107,15 @@ def _answers(caller: Caller, queue: JobQueue, text: str) -> Any:
     yield select("reprioritise", 3, status="pending", older_than=timedelta(0))
     yield select("delete", error=text)
     yield call("pause", "mail", text), call("pause", "mail", per=text)
-    yield call("set_limit", 3, job_type="mail", per=text), call("set_rate", "7/min", group=text)
-    yield call("set_weight", "mail", text, 3), call("set_max_pending", "mail", 9, when_full="wait")
-    yield call("limits"), call("stats"), call("workers")
+    yield call("limits.set", 3, job_type="mail", per=text), call("limits.set_rate", "7/min", group=text)
+    yield call("limits.set_weight", "mail", text, 3), call("limits.set_max_pending", "mail", 9, when_full="wait")
+    yield call("limits.list"), call("stats"), call("workers")
     yield call("resume", "mail"), call("resume", "mail", per=text)
-    yield call("schedule", text, "mail", data, cron="30 6 * * MON-FRI", timezone="Europe/Berlin", timeout=2.5)
-    yield call("schedule", "every", "mail", every=timedelta(days=400, seconds=1.5))
-    yield call("schedules"), call("get_schedule", text)
-    yield call("pause_schedule", text), call("resume_schedule", text), call("run_schedule", text)
-    yield call("delete_schedule", text), call("delete", SECOND)
+    yield call("schedules.set", text, "mail", data, cron="30 6 * * MON-FRI", timezone="Europe/Berlin", timeout=2.5)
+    yield call("schedules.set", "every", "mail", every=timedelta(days=400, seconds=1.5))
+    yield call("schedules.list"), call("schedules.get", text)
+    yield call("schedules.pause", text), call("schedules.resume", text), call("schedules.run", text)
+    yield call("schedules.delete", text), call("delete", SECOND)
     yield call("recover"), call("recover_stale_jobs", 3600), call("prune", 3600)
     yield isinstance(call("stream_position"), str)
     try:

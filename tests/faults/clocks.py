@@ -159,7 +159,7 @@ def across_a_change(
     clock.advance(0)
     rhythms = {f"{cron} {zone} {change}": Watched(cron, matches, fixed, zone) for cron, matches, fixed in RHYTHMS}
     for name, watched in rhythms.items():
-        stage.queue.schedule(name, "tick", cron=watched.expression, timezone=zone, missed="all")
+        stage.queue.schedules.set(name, "tick", cron=watched.expression, timezone=zone, missed="all")
     dies_at, alive = stage.chance.uniform(-30, 30) * MINUTE + change, pair
     while clock.now < change + AROUND:
         if pair is alive and clock.now >= dies_at:
@@ -180,7 +180,7 @@ def across_a_change(
     assert fired == expected, f"too many: {fired - expected}; missing: {expected - fired}"
     stage.acknowledged += [row["id"] for row in stage.execute("SELECT id FROM howdah.job_details")]
     for name in rhythms:
-        stage.queue.delete_schedule(name)
+        stage.queue.schedules.delete(name)
     return alive
 
 

@@ -48,7 +48,7 @@ class World:
         self.ended: set[uuid.UUID] = set()
         for table in ("live", "archive", "types", "backlog_counts"):
             db.execute(f"DELETE FROM {table}".encode())
-        queue.set_max_pending("t", BOUND, when_full=when_full)
+        queue.limits.set_max_pending("t", BOUND, when_full=when_full)
 
     def do(self, word: str, *arguments: Any) -> None:
         # Each operation has a moment of its own, so that one job is the oldest.
@@ -83,7 +83,7 @@ class World:
                 del self.waiting[id]
             case "bound", most:
                 self.bound = most
-                self.queue.set_max_pending("t", most, when_full=self.when_full)
+                self.queue.limits.set_max_pending("t", most, when_full=self.when_full)
             case "wait", seconds:
                 self.clock.advance(seconds)
 

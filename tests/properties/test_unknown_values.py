@@ -113,8 +113,8 @@ def scene(db: Db, queue: JobQueue) -> dict[str, uuid.UUID]:
     db.execute(
         'SELECT declare_type(\'x\', p_fail_stalled => true, p_retry_policy => \'{"kind": "fixed", "delay": 5}\')'
     )
-    queue.schedule("good", "x", cron="0 3 * * *")
-    queue.schedule("bad", "x", cron="0 3 * * *")
+    queue.schedules.set("good", "x", cron="0 3 * * *")
+    queue.schedules.set("bad", "x", cron="0 3 * * *")
     return jobs
 
 
@@ -148,7 +148,7 @@ def look(queue: JobQueue, jobs: dict[str, uuid.UUID]) -> None:
         watching = queue.watch(id)
         next(watching)
         watching.close()
-    assert {schedule.name for schedule in queue.schedules()} == {"good", "bad"}
+    assert {schedule.name for schedule in queue.schedules.list()} == {"good", "bad"}
     assert queue.doctor(only=["type-stuck", "schedule-left-code", "worker-dead", "job-orphaned"]).unseen == []
 
 

@@ -26,7 +26,7 @@ def started(queue: JobQueue, batch_size: int, most: int) -> list[str]:
 @pytest.mark.parametrize("limit", [None, 3])
 def test_a_key_with_a_million_jobs_does_not_delay_one_with_ten(queue: JobQueue, limit: int | None) -> None:
     if limit is not None:
-        queue.set_limit(limit, job_type="t", each_key=True)
+        queue.limits.set(limit, job_type="t", each_key=True)
     queue.enqueue_many("t", ({} for _ in range(MANY)), per="a")
     queue.enqueue_many("t", ({} for _ in range(10)), per="b")
     keys = started(queue, 5, MANY // 100)
@@ -36,7 +36,7 @@ def test_a_key_with_a_million_jobs_does_not_delay_one_with_ten(queue: JobQueue, 
 
 
 def test_weights_are_shares(queue: JobQueue) -> None:
-    queue.set_weight("t", "heavy", 3)
+    queue.limits.set_weight("t", "heavy", 3)
     for key in ("heavy", "light"):
         queue.enqueue_many("t", ({} for _ in range(MANY // 10)), per=key)
     shares = Counter(started(queue, 1, 400) + started(queue, 40, 1_600))

@@ -51,8 +51,8 @@ def test_nothing_that_was_said_is_in_clear_in_any_column_nor_in_any_log(dsn: str
         ]
         later = sealed.enqueue("later", secret)
         sealed.cancel(later, f"because of {CANARY}")
-        sealed.schedule("often", "scheduled", secret, every=3600)
-        sealed.run_schedule("often")
+        sealed.schedules.set("often", "scheduled", secret, every=3600)
+        sealed.schedules.run("often")
         sealed.enqueue_many("bulk", [secret, CANARY])
         done = work("tests.security.canary", dsn, "--drain", "--log-level", "debug", **{ENVIRONMENT: KEY})
         assert done.code == 0, done.err
@@ -83,7 +83,7 @@ def test_what_stays_in_clear_is_what_the_page_says(sealed: JobQueue, db: Db) -> 
         (job,) = sealed.claim([f"type {CANARY}"], worker_id=f"worker {CANARY}")
         sealed.progress(job, 10, f"stage {CANARY}")
         sealed.event(job, f"name {CANARY}")
-        sealed.schedule(f"schedule {CANARY}", "scheduled", every=3600)
+        sealed.schedules.set(f"schedule {CANARY}", "scheduled", every=3600)
         sealed.pause("scheduled", f"because of {CANARY}")
     clear = {name.partition(".")[2] for name, text in cells(db).items() if CANARY in text}
     assert clear == {*IN_CLEAR, "paused_because"}

@@ -82,7 +82,7 @@ def test_nothing_is_imported_or_unpickled_for_what_is_in_a_row(dsn: str, db: Db,
         ]
         left = [queue.enqueue(name, HOSTILE[0]) for name in TYPES]
         for number, value in enumerate(HOSTILE):
-            queue.schedule(f"tests.security.bait {number}", "take", {"value": value}, every=3600)
+            queue.schedules.set(f"tests.security.bait {number}", "take", {"value": value}, every=3600)
             db.execute("UPDATE schedules SET next_run_at = now() - interval '1 s', next_run_known = true")
         db.execute(
             "INSERT INTO types (job_type, retry_policy) VALUES ('tests.security.bait', %s)", (Jsonb(HOSTILE[1]),)

@@ -88,7 +88,7 @@ def test_a_worker_works_as_a_worker_and_a_producer_feeds_it(tenant: Tenant, tmp_
         assert [job.result for job in jobs] == ["Ann", 7, None, "in one transaction"]
         assert [event.name for event in queue.events(jobs[0])] == ["greeted", "completed"]
         assert queue.stats()["thank"].completed == 3
-        assert queue.get_schedule("hourly").next_run_at is not None
+        assert queue.schedules.get("hourly").next_run_at is not None
 
 
 def test_a_viewer_looks_at_everything_and_sees_no_secret(tenant: Tenant) -> None:

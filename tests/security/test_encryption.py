@@ -268,9 +268,9 @@ def test_results_errors_and_events_that_cannot_be_read_say_so(dsn: str, sealed: 
 
 def test_a_schedule_that_cannot_be_read_keeps_nobody_from_the_others(dsn: str, sealed: JobQueue) -> None:
     with with_keys(dsn, SECOND) as other:
-        other.schedule("b", "work", {"n": 2}, every=60)
-    sealed.schedule("a", "work", {"n": 1}, every=60)
-    first, second = sealed.schedules()
+        other.schedules.set("b", "work", {"n": 2}, every=60)
+    sealed.schedules.set("a", "work", {"n": 1}, every=60)
+    first, second = sealed.schedules.list()
     assert first.data == {"n": 1}
     assert isinstance(second.data, Unreadable)
 
@@ -288,7 +288,7 @@ def test_a_queue_that_was_plain_before_goes_on_if_that_is_allowed(dsn: str, queu
 
 def test_a_value_that_says_that_it_is_redacted_was_not_made_by_anybody_with_a_key(sealed: JobQueue, db: Db) -> None:
     """It stands for nothing where nothing is redacted."""
-    sealed.schedule("nightly", "work", cron="0 3 * * *")
+    sealed.schedules.set("nightly", "work", cron="0 3 * * *")
     ended = sealed.enqueue("mail")
     (job,) = sealed.claim(["mail"])
     sealed.event(job, "opened", {"n": 1})
@@ -307,7 +307,7 @@ def test_a_value_that_says_that_it_is_redacted_was_not_made_by_anybody_with_a_ke
     read = [sealed.get(waits).data, sealed.get(ended).data, sealed.wait_for(ended).data, sealed.list()[0].data]
     read += [
         event.data,
-        sealed.get_schedule("nightly").data,
+        sealed.schedules.get("nightly").data,
         *(update.data for update in sealed.watch(ended, kinds=["event"])),
     ]
     with contextlib.closing(sealed.watch_all(kinds=["event"], after="")) as updates:
@@ -361,7 +361,7 @@ def test_the_command_reads_and_writes_with_the_keys_of_the_environment(dsn: str,
 
 
 def test_the_command_shows_what_it_cannot_read_as_that(dsn: str, sealed: JobQueue) -> None:
-    sealed.schedule("nightly", "work", {"n": 1}, every=60)
+    sealed.schedules.set("nightly", "work", {"n": 1}, every=60)
     sealed.enqueue("work", {"n": 1})
     (job,) = sealed.claim(["work"])
     sealed.event(job, "told", {"n": 1})

@@ -92,10 +92,10 @@ def test_events_and_schedules_of_others_are_read_beside_it(dsn: str, queue: JobQ
     )
     queue.event(job, "told", {"n": 3})
     assert [type(event.data) for event in queue.events(job)] == [dict, Unreadable, dict]
-    queue.schedule("a", "work", {"n": 1}, every=60)
-    queue.schedule("b", "work", {"n": 2}, every=60)
+    queue.schedules.set("a", "work", {"n": 1}, every=60)
+    queue.schedules.set("b", "work", {"n": 2}, every=60)
     db.execute("UPDATE schedules SET data = %s::jsonb WHERE name = 'b'", (UNREADABLE["digits"],))
-    assert [type(schedule.data) for schedule in queue.schedules()] == [dict, Unreadable]
+    assert [type(schedule.data) for schedule in queue.schedules.list()] == [dict, Unreadable]
 
 
 @every_kind

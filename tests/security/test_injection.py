@@ -78,10 +78,10 @@ def test_every_name_is_stored_and_found_as_it_is(
         queue.fail(held, value, give_up=True)
         ended = queue.get(job)
         assert (ended.job_type, ended.key, ended.current_stage, ended.last_error) == (job_type, key, name, value)
-        made = queue.schedule(name, job_type, {value: value}, every=60)
-        assert queue.get_schedule(name) == made or queue.get_schedule(name).data == made.data
-        queue.cancel(queue.run_schedule(name), value)
-        assert queue.delete_schedule(name)
+        made = queue.schedules.set(name, job_type, {value: value}, every=60)
+        assert queue.schedules.get(name) == made or queue.schedules.get(name).data == made.data
+        queue.cancel(queue.schedules.run(name), value)
+        assert queue.schedules.delete(name)
         assert queue.stats()[job_type].failed >= 1
 
 
@@ -97,16 +97,16 @@ def test_what_is_no_name_is_refused_in_words_and_changes_nothing(unchanged: None
             lambda: queue.list(status=text, job_type=text),  # type: ignore[arg-type]
             lambda: queue.list(before=text),
             lambda: queue.get(text),
-            lambda: queue.schedule(text, "x", cron=text),
-            lambda: queue.schedule("x", "x", cron="* * * * *", timezone=text),
-            lambda: queue.schedule("x", "x", every=60, missed=text),  # type: ignore[arg-type]
+            lambda: queue.schedules.set(text, "x", cron=text),
+            lambda: queue.schedules.set("x", "x", cron="* * * * *", timezone=text),
+            lambda: queue.schedules.set("x", "x", every=60, missed=text),  # type: ignore[arg-type]
             lambda: next(iter(queue.watch_all(after=f"x{text}"))),
             lambda: JobQueue(server_dsn, text),
         ]
         for call in calls:
             with contextlib.suppress(HowdahError):
                 call()
-        queue.delete_schedule("x")
+        queue.schedules.delete("x")
 
 
 @settings(max_examples=10)

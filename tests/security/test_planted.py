@@ -92,7 +92,7 @@ def test_no_worker_calls_what_is_planted(field: Tenant) -> None:
         for handler in canary.queue.handlers:
             queue.enqueue(handler, {"secret": "x"})
     with field.queue("operator") as queue:
-        queue.schedule("again", "in_a_thread", {"secret": "x"}, every=3600)
+        queue.schedules.set("again", "in_a_thread", {"secret": "x"}, every=3600)
     outcome = work(TARGET, field.dsn("worker"), "--drain", "--schema", field.schema)
     assert outcome.code == 0, outcome.err
     with field.queue("owner") as queue:

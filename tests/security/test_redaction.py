@@ -77,7 +77,7 @@ def sow(queue: JobQueue) -> None:
             queue.cancel(job.id, reason=CANARY)
         elif ending in ("failed", "again"):
             queue.fail(job, ValueError(CANARY), give_up=ending == "failed")
-    queue.schedule("nightly", "waits", secret, cron="0 3 * * *")
+    queue.schedules.set("nightly", "waits", secret, cron="0 3 * * *")
 
 
 def everything(conn: psycopg.Connection[dict[str, Any]], schema: str) -> str:
@@ -116,7 +116,7 @@ def test_a_viewer_reads_by_the_same_verbs(canaries: Tenant) -> None:
         assert {event.name: event.data for event in queue.events(failed)}["opened"] == "[redacted]"
         assert queue.events(failed)[-1].data["cause"] == "failed"
         assert (jobs["waits"].key, jobs["waits"].meta) == ("[redacted]", {"redacted": True})
-        assert queue.get_schedule("nightly").data == "[redacted]"
+        assert queue.schedules.get("nightly").data == "[redacted]"
         assert queue.stats()["failed"].failed == 1
         assert queue.queue_position(jobs["waits"]) is not None
         updates = list(queue.watch(failed))
@@ -169,7 +169,7 @@ def test_what_is_redacted_is_no_riddle_for_a_codec(canaries: Tenant) -> None:
         assert (seen.data, seen.last_error, seen.errors[0].error) == ("[redacted]",) * 3
         assert next((event.name, event.data) for event in queue.events(job.id)) == ("opened", "[redacted]")
         assert {update.data for update in queue.watch(job.id, kinds=["event"])} == {"[redacted]"}
-        assert queue.list(job_type="sealed")[0].data == queue.get_schedule("nightly").data == "[redacted]"
+        assert queue.list(job_type="sealed")[0].data == queue.schedules.get("nightly").data == "[redacted]"
         with contextlib.closing(queue.watch_all(types=["sealed"], kinds=["event"], after="")) as updates:
             assert next(updates).data == "[redacted]"
 
@@ -192,7 +192,7 @@ def test_who_may_read_the_table_sees_everything(canaries: Tenant) -> None:
         with canaries.queue("viewer") as queue:
             assert {job.data["password"] for job in queue.list().jobs} == {CANARY}
             assert len(queue.list(data={"password": CANARY}).jobs) == len(queue.list().jobs)
-            assert queue.get_schedule("nightly").data == {"password": CANARY}
+            assert queue.schedules.get("nightly").data == {"password": CANARY}
     finally:
         canaries.admin.execute(sql.SQL("REVOKE ALL ON {} FROM {}").format(live, sql.Identifier(login)))
 

@@ -37,7 +37,7 @@ def test_a_worker_logs_nothing_of_its_jobs(dsn: str, queue: JobQueue, how: list[
         for name in sorted(canary.queue.handlers)
         if name not in ("gives_up", "tries_again", "returns_what_is_not_json")
     ]
-    queue.schedule("often", "on_the_loop", {"secret": CANARY}, every=3600)
+    queue.schedules.set("often", "on_the_loop", {"secret": CANARY}, every=3600)
     done = work("tests.security.canary", dsn, "--drain", *how, HOWDAH_DEBUG="1", PYTHONASYNCIODEBUG="1")
     assert done.code == 0, done.err
     assert {queue.get(job).status for job in jobs} == {"completed", "failed", "cancelled"}
@@ -122,7 +122,7 @@ def test_what_is_printed_of_an_object_has_no_values(queue: JobQueue) -> None:
     queue.checkpoint(job, secret)
     queue.fail(job, ValueError(CANARY), give_up=True)
     job = queue.get(job)
-    schedule = queue.schedule("often", "work", secret, every=60)
+    schedule = queue.schedules.set("often", "work", secret, every=60)
     assert isinstance(schedule, Schedule)
     assert isinstance(job, Job)
     things: list[Any] = [

@@ -66,7 +66,7 @@ def test_no_command_shows_it_as_it_is(server_dsn: str, text: str) -> None:
             "SELECT register_worker(%s, gen_random_uuid(), p_host => %s, p_version => %s)", (f"{text}w", text, text)
         )
         conn.execute("UPDATE workers SET job_types = ARRAY[%s], meta = %s", (text, Jsonb({text: text})))
-        queue.schedule(name[:50], name[:50], {text: text}, every=60)
+        queue.schedules.set(name[:50], name[:50], {text: text}, every=60)
         conn.execute("UPDATE schedules SET name = %s, job_type = %s, timezone = %s", (text, text, text))
         conn.execute("INSERT INTO types (job_type, paused_at, paused_because) VALUES (%s, now(), %s)", (text, text))
     for argv in (

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 
-from howdah import Flow, JobQueue, Selection
+from howdah import JobQueue
+from tests.client.test_verbs import GROUPS
 from tests.drivers.callers import Form, opened
-
-Verb = Callable[..., Any]
 
 
 class Caller:
@@ -35,18 +32,23 @@ class Caller:
         self.awaited = awaited
         self.own_connection = own_connection
         self.form = form
+        self.group: str | None = None
         self.called: set[str] = set()
 
-    def on(self, selection: Selection | Flow) -> Caller:
-        """Calls the verbs of a selection, or of a workflow, in the same form."""
+    def on(self, selection: Any) -> Caller:
+        """Calls the verbs of a selection, a workflow or a group, in the same form."""
         options: dict[str, Any] = {"awaited": self.awaited, "own_connection": self.own_connection, "form": self.form}
         return Caller(self.queue, **options, verbs_of=selection)
 
-    def __getattr__(self, name: str) -> Verb:
+    def __getattr__(self, name: str) -> Any:
+        if name in GROUPS:
+            group = self.on(getattr(self.queue, name))
+            group.group, group.called = name, self.called
+            return group
         return lambda *args, **options: self._call(name, *args, **options)
 
     def _call(self, name: str, /, *args: Any, **options: Any) -> Any:
-        self.called.add(name)
+        self.called.add(name if self.group is None else f"{self.group}.{name}")
         if self.form is not None:
             with opened(self.form, self.queue.dsn) as caller:
                 caller.begin()
@@ -68,10 +70,6 @@ class Caller:
             return await verb(*args, conn=conn, **options)
 
 
-def takes_a_connection(name: str) -> bool:
-    return "conn" in inspect.signature(getattr(JobQueue, name)).parameters
-
-
 def call_them_all(caller: Caller) -> None:
     """From the first enqueue to the last prune, and looks at every answer."""
     _add_and_read(caller)
@@ -85,8 +83,8 @@ def call_them_all(caller: Caller) -> None:
 def _flow(caller: Caller) -> None:
     with caller.queue.workflow("import", data={"a": "ä"}, key="k") as flow:
         flow.add("second", after=flow.add("first", n=1))
-    assert [each.id for each in caller.workflows(name="import", limit=1)] == [flow.id]
-    assert caller.get_workflow("import", "k").id == flow.id
+    assert [each.id for each in caller.workflows.list(name="import", limit=1)] == [flow.id]
+    assert caller.workflows.get("import", "k").id == flow.id
     verbs = caller.on(flow)
     assert (verbs.get().data, verbs.status(), verbs.progress().total) == ({"a": "ä"}, "running", 2)
     assert verbs.cancel("not wanted")
@@ -155,26 +153,26 @@ def _interfere(caller: Caller) -> None:
     assert caller.delete(second.id)
     caller.pause("bulk", "for now")
     caller.resume("bulk")
-    caller.set_limit(5, job_type="bulk")
-    caller.set_limit(3, job_type="bulk", each_key=True)
-    caller.set_rate("100/s", job_type="bulk")
-    caller.set_rate("10/s", job_type="bulk", each_key=True)
-    caller.set_weight("bulk", "acme", 2)
-    caller.set_max_pending("bulk", 1000, when_full="drop_oldest")
+    caller.limits.set(5, job_type="bulk")
+    caller.limits.set(3, job_type="bulk", each_key=True)
+    caller.limits.set_rate("100/s", job_type="bulk")
+    caller.limits.set_rate("10/s", job_type="bulk", each_key=True)
+    caller.limits.set_weight("bulk", "acme", 2)
+    caller.limits.set_max_pending("bulk", 1000, when_full="drop_oldest")
     keyed = caller.enqueue("bulk", {"n": 1}, per="acme", cost=2)
     assert caller.pause("bulk", per="acme")
     assert caller.resume("bulk", per="acme")
     assert [job.id for job in caller.list(per="acme")] == [keyed.id]
     assert caller.on(caller.queue.select(per="acme")).count() == 1
-    assert {limit.max_running for limit in caller.limits()} == {5, 3, None}
-    assert {limit.max_pending for limit in caller.limits()} == {1000, None}
-    caller.set_max_pending("bulk", None)
+    assert {limit.max_running for limit in caller.limits.list()} == {5, 3, None}
+    assert {limit.max_pending for limit in caller.limits.list()} == {1000, None}
+    caller.limits.set_max_pending("bulk", None)
     (job,) = caller.claim(["bulk"], 1, "me")
     caller.release(job)
     assert caller.delete(keyed.id)
     for each_key in (False, True):
-        caller.set_limit(None, job_type="bulk", each_key=each_key)
-        caller.set_rate(None, job_type="bulk", each_key=each_key)
+        caller.limits.set(None, job_type="bulk", each_key=each_key)
+        caller.limits.set_rate(None, job_type="bulk", each_key=each_key)
     caller.recover()
     caller.recover_stale_jobs(3600)
     caller.prune(keep=3600)
@@ -190,10 +188,10 @@ def _change_many(caller: Caller) -> None:
 
 
 def _schedule(caller: Caller) -> None:
-    caller.schedule("nightly", "bulk", {"n": 3}, cron="0 3 * * *", timezone="Europe/Berlin")
-    assert caller.get_schedule("nightly").next_run_at is not None
-    assert [each.name for each in caller.schedules()] == ["nightly"]
-    caller.pause_schedule("nightly")
-    caller.resume_schedule("nightly")
-    caller.run_schedule("nightly")
-    assert caller.delete_schedule("nightly")
+    caller.schedules.set("nightly", "bulk", {"n": 3}, cron="0 3 * * *", timezone="Europe/Berlin")
+    assert caller.schedules.get("nightly").next_run_at is not None
+    assert [each.name for each in caller.schedules.list()] == ["nightly"]
+    caller.schedules.pause("nightly")
+    caller.schedules.resume("nightly")
+    caller.schedules.run("nightly")
+    assert caller.schedules.delete("nightly")

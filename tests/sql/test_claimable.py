@@ -164,7 +164,7 @@ def test_a_job_that_was_added_after_the_transaction_began_can_be_claimed_in_it(d
 def test_a_claim_in_an_open_transaction_holds_its_key_and_others_pass_it_by(
     db: Db, queue: JobQueue, connect: Connect
 ) -> None:
-    queue.set_limit(5, job_type="x", each_key=True)
+    queue.limits.set(5, job_type="x", each_key=True)
     acme, *more = (queue.enqueue("x", per=key) for key in ("acme", "acme", "bolt"))
     with connect(autocommit=False) as mine:
         assert change(mine, CLAIM_BY_ID, "loop", acme.id) == 1
@@ -174,7 +174,7 @@ def test_a_claim_in_an_open_transaction_holds_its_key_and_others_pass_it_by(
 
 
 def test_a_claim_in_an_open_transaction_holds_a_type_with_a_limit(db: Db, queue: JobQueue, connect: Connect) -> None:
-    queue.set_limit(5, job_type="x")
+    queue.limits.set(5, job_type="x")
     first, second = (queue.enqueue("x", per=key) for key in ("acme", "bolt"))
     other = queue.enqueue("y")
     with connect(autocommit=False) as mine:

@@ -149,7 +149,7 @@ def test_a_job_that_was_only_claimed_is_not_marked_as_started_or_cancelled(
 
 def test_a_schedule_of_a_span_goes_on(db: Db, queue: JobQueue, clock: TestClock) -> None:
     steady(db, clock, a=A)
-    queue.schedule("often", "x", every=10)
+    queue.schedules.set("often", "x", every=10)
     db.execute("UPDATE schedules SET next_run_at = clock() + interval '10 seconds', next_run_known = true")
     clock.advance(-HOUR)
     sweep(db, "a")

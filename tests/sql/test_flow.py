@@ -180,7 +180,7 @@ def test_a_claim_that_waits_while_the_head_fails_sees_that_the_type_is_paused(
     db: Db, queue: JobQueue, connect: Connect
 ) -> None:
     db.execute("SELECT declare_type('t', p_ordered => true, p_pause_on_failure => true, p_groups => ARRAY['g'])")
-    queue.set_limit(5, group="g")
+    queue.limits.set(5, group="g")
     db.execute("SELECT recover()")
     first, _ = add(queue, "a", 1, 2)
     (held,) = queue.claim(["t"], 1)
@@ -244,25 +244,25 @@ def test_a_limit_of_a_group_over_types(db: Db, queue: JobQueue) -> None:
         declare(db, job_type, groups=["smtp"])
         add(queue, "", *range(5), job_type=job_type)
     assert len(queue.claim(["x", "y"], 4)) == 4
-    queue.set_limit(5, group="smtp")
+    queue.limits.set(5, group="smtp")
     assert len(queue.claim(["x", "y"], 10)) == 1
     assert queue.claim(["x"], 10) == []
-    queue.set_limit(None, group="smtp")
+    queue.limits.set(None, group="smtp")
     assert len(queue.claim(["x", "y"], 10)) == 5
 
 
 def test_several_limits_at_once(db: Db, queue: JobQueue) -> None:
     declare(db, per="key", limit=2, groups=["g"])
-    queue.set_limit(4, job_type="t")
-    queue.set_limit(3, group="g")
+    queue.limits.set(4, job_type="t")
+    queue.limits.set(3, group="g")
     for key in "abcd":
         add(queue, key, *range(3))
     held = queue.claim(["t"], 100)
     assert len(held) == 3
-    queue.set_limit(9, group="g")
+    queue.limits.set(9, group="g")
     held += queue.claim(["t"], 100)
     assert len(held) == 4
-    queue.set_limit(None, job_type="t")
+    queue.limits.set(None, job_type="t")
     held += queue.claim(["t"], 100)
     assert Counter(keys(held)) == dict.fromkeys("abcd", 2)
 
@@ -270,44 +270,44 @@ def test_several_limits_at_once(db: Db, queue: JobQueue) -> None:
 def test_a_limit_applies_to_jobs_that_wait_and_to_jobs_that_run_already(db: Db, queue: JobQueue) -> None:
     add(queue, "a", *range(6))
     held = queue.claim(["t"], 2)
-    queue.set_limit(3, job_type="t")
+    queue.limits.set(3, job_type="t")
     assert len(queue.claim(["t"], 10)) == 1
     for job in held:
         queue.complete(job)
     assert len(queue.claim(["t"], 10)) == 2
-    queue.set_limit(None, job_type="t")
+    queue.limits.set(None, job_type="t")
     assert len(queue.claim(["t"], 10)) == 1
 
 
 def test_an_operators_limit_beats_the_handlers_until_it_is_reset(db: Db, queue: JobQueue) -> None:
     declare(db, per="key", limit=1)
     add(queue, "a", *range(9))
-    queue.set_limit(2, job_type="t", each_key=True)
+    queue.limits.set(2, job_type="t", each_key=True)
     declare(db, per="key", limit=1)
     assert len(queue.claim(["t"], 10)) == 2
-    queue.set_limit(4, job_type="t", per="a")
+    queue.limits.set(4, job_type="t", per="a")
     assert len(queue.claim(["t"], 10)) == 2
-    queue.set_limit(None, job_type="t", per="a")
-    queue.set_limit(None, job_type="t", each_key=True)
+    queue.limits.set(None, job_type="t", per="a")
+    queue.limits.set(None, job_type="t", each_key=True)
     assert queue.claim(["t"], 10) == []
-    (limit,) = queue.limits()
+    (limit,) = queue.limits.list()
     assert (limit.each_key, limit.max_running, limit.by_operator) == (True, 1, False)
 
 
 def test_an_operator_stops_the_keys_of_an_ordered_type(db: Db, queue: JobQueue) -> None:
     declare(db, ordered=True, per="key")
     (job,) = add(queue, "a", 1)
-    queue.set_limit(0, job_type="t", each_key=True)
+    queue.limits.set(0, job_type="t", each_key=True)
     assert queue.claim(["t"], 10) == []
     assert db.execute("UPDATE jobs SET status = 'running' WHERE id = %s", (job.id,)).rowcount == 0
-    queue.set_limit(1, job_type="t", per="a")
+    queue.limits.set(1, job_type="t", per="a")
     assert len(queue.claim(["t"], 10)) == 1
 
 
 def test_racing_claims_never_exceed_a_limit(db: Db, queue: JobQueue, dsn: str) -> None:
     declare(db, per="key", limit=7, groups=["g"])
-    queue.set_limit(20, job_type="t")
-    queue.set_limit(15, group="g")
+    queue.limits.set(20, job_type="t")
+    queue.limits.set(15, group="g")
     queue.enqueue_many("t", ({"key": "abc"[n % 3], "n": n} for n in range(600)))
     most: Counter[str] = Counter()
     problems: list[BaseException] = []
@@ -355,7 +355,7 @@ def until_noted(db: Db, queue: JobQueue) -> None:
 def test_a_claim_that_began_long_ago_is_counted(db: Db, queue: JobQueue, connect: Connect) -> None:
     """Tokens are times of transactions: this one's is below those that counting starts with."""
     declare(db, per="key", limit=2)
-    queue.set_limit(3, job_type="t")
+    queue.limits.set(3, job_type="t")
     db.execute("SELECT recover()")
     add(queue, "a", *range(10), priority=1)
     late = connect(autocommit=False)
@@ -370,7 +370,7 @@ def test_a_claim_that_began_long_ago_is_counted(db: Db, queue: JobQueue, connect
 
 def test_a_plain_claim_is_counted_whatever_its_token(db: Db, queue: JobQueue, connect: Connect) -> None:
     declare(db, per="key", limit=2)
-    queue.set_limit(2, job_type="t")
+    queue.limits.set(2, job_type="t")
     db.execute("SELECT recover()")
     with connect(autocommit=False) as late:
         late.execute("SELECT 1")
@@ -384,21 +384,21 @@ def test_a_limit_that_is_set_again_counts_all_held_jobs(db: Db, queue: JobQueue)
     declare(db, per="key")
     limits: tuple[dict[str, Any], ...] = ({}, {"each_key": True})
     for options in limits:
-        queue.set_limit(2, job_type="t", **options)
+        queue.limits.set(2, job_type="t", **options)
     db.execute("SELECT recover()")
     until_noted(db, queue)
     for options in limits:
-        queue.set_limit(None, job_type="t", **options)
+        queue.limits.set(None, job_type="t", **options)
     add(queue, "a", *range(6))
     assert len(queue.claim(["t"], 3)) == 3
     # As if a transaction had claimed these that began before the counts were noted.
     db.execute("UPDATE live SET token = 5, own_write = NOT own_write WHERE status <> 'pending'")
     for options in limits:
-        queue.set_limit(3, job_type="t", **options)
+        queue.limits.set(3, job_type="t", **options)
         assert queue.claim(["t"], 10) == []
         db.execute("SELECT recover()")
         assert queue.claim(["t"], 10) == []
-        queue.set_limit(None, job_type="t", **options)
+        queue.limits.set(None, job_type="t", **options)
 
 
 def test_what_is_behind_the_jobs_of_the_last_claim_is_found(db: Db, queue: JobQueue, connect: Connect) -> None:
@@ -431,7 +431,7 @@ def test_a_dead_worker_frees_its_room(db: Db, queue: JobQueue) -> None:
 )
 def test_a_limit_of_nothing_or_of_two_things_is_refused(queue: JobQueue, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="a limit is for a group, a type"):
-        queue.set_limit(1, **wrong)
+        queue.limits.set(1, **wrong)
 
 
 # Turns
@@ -454,7 +454,7 @@ def test_a_large_claim_is_shared(queue: JobQueue) -> None:
 def test_weights(queue: JobQueue) -> None:
     for key in ("light", "heavy"):
         queue.enqueue_many("t", ({"n": n} for n in range(400)), per=key)
-    queue.set_weight("t", "heavy", 3)
+    queue.limits.set_weight("t", "heavy", 3)
     started = Counter(key for _ in range(50) for key in keys(queue.claim(["t"], 4)))
     assert 2 <= started["heavy"] / started["light"] <= 4
 
@@ -493,7 +493,7 @@ def test_a_paused_key_rests_and_no_other(db: Db, queue: JobQueue) -> None:
     add(queue, "", 4, per="a")
     assert queue.claim(["t"], 10) == []
     assert lines(db) == {"behind": 3}
-    (limit,) = queue.limits()
+    (limit,) = queue.limits.list()
     assert (limit.flow_key, limit.paused_because) == ("a", "owes us money")
     assert queue.resume("t", per="a")
     assert not queue.resume("t", per="a")

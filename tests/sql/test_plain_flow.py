@@ -99,7 +99,7 @@ def test_a_type_that_has_lost_its_order_gives_all_its_jobs(db: Db) -> None:
 
 
 def test_claimable_leaves_out_jobs_of_a_group_that_has_no_room(db: Db, queue: JobQueue) -> None:
-    queue.set_limit(1, group="g")
+    queue.limits.set(1, group="g")
     db.execute("SELECT declare_type('x', p_groups => ARRAY['g'])")
     for _ in range(2):
         queue.enqueue("x", priority=900)
@@ -124,7 +124,7 @@ def test_deviation_2_an_idle_claim_of_a_new_key_holds_up_no_other_key(
     db: Db, connect: Connect, queue: JobQueue, claim: str
 ) -> None:
     """The rows of all keys are new, and the claim adds the row of its own."""
-    queue.set_limit(1, job_type="x", each_key=True)
+    queue.limits.set(1, job_type="x", each_key=True)
     jobs = [queue.enqueue("x", per=key) for key in "abcab"]
     idle, other = connect(), connect()
     with idle.transaction():
@@ -136,7 +136,7 @@ def test_deviation_2_an_idle_claim_of_a_new_key_holds_up_no_other_key(
 
 
 def test_a_refused_claim_does_not_hold_up_a_type_with_a_limit(db: Db, connect: Connect, queue: JobQueue) -> None:
-    queue.set_limit(1, job_type="x")
+    queue.limits.set(1, job_type="x")
     _, second, third = (queue.enqueue("x") for _ in range(3))
     (running,) = queue.claim(["x"])
     client = connect()
@@ -150,7 +150,7 @@ def test_a_refused_claim_does_not_hold_up_a_type_with_a_limit(db: Db, connect: C
 def test_deviation_2_an_operator_does_not_wait_for_ever_for_an_idle_claim(
     db: Db, connect: Connect, queue: JobQueue, verb: str
 ) -> None:
-    queue.set_limit(2, job_type="x")
+    queue.limits.set(2, job_type="x")
     (job_id, _) = insert(db, 2)
     idle, operator = connect(), connect()
     operator.execute("SET statement_timeout = '60s'")

@@ -137,8 +137,8 @@ def test_what_comes_back_is_never_refused(db: Db, queue: JobQueue, clock: TestCl
 def test_a_schedule_fires_into_a_full_type_and_its_jobs_count(db: Db, queue: JobQueue, clock: TestClock) -> None:
     bound(db, 1)
     queue.enqueue("t")
-    queue.schedule("nightly", "t", every=60)
-    run = queue.run_schedule("nightly")
+    queue.schedules.set("nightly", "t", every=60)
+    run = queue.schedules.run("nightly")
     assert run.created
     assert is_refused(db, DOORS["enqueue"])["pending"] == 2
 

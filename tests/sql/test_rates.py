@@ -73,7 +73,7 @@ def test_a_group_shares_a_bucket_over_types(db: Db, queue: JobQueue, clock: Test
     for job_type in ("t", "u"):
         declare(db, job_type, groups=["smtp"])
         add(queue, 10, job_type=job_type)
-    queue.set_rate(Rate(6, 60, burst=4), group="smtp")
+    queue.limits.set_rate(Rate(6, 60, burst=4), group="smtp")
     assert [starts(queue, "t", "u"), starts(queue, "t"), starts(queue, "u")] == [4, 0, 0]
     clock.advance(10)
     assert [starts(queue, "u"), starts(queue, "t")] == [1, 0]
@@ -81,8 +81,8 @@ def test_a_group_shares_a_bucket_over_types(db: Db, queue: JobQueue, clock: Test
 
 def test_all_buckets_of_a_job_must_have_a_token(db: Db, queue: JobQueue, clock: TestClock) -> None:
     declare(db, rate="(1, 10, 2)", per="key", groups=["g"], limit=3)
-    queue.set_rate("5/10s", job_type="t")
-    queue.set_rate(Rate(7, 10), group="g")
+    queue.limits.set_rate("5/10s", job_type="t")
+    queue.limits.set_rate(Rate(7, 10), group="g")
     for key in "abcd":
         add(queue, 4, key)
     held = queue.claim(["t"], 100)
@@ -96,7 +96,7 @@ def test_all_buckets_of_a_job_must_have_a_token(db: Db, queue: JobQueue, clock: 
 
 def test_what_only_one_bucket_refuses_costs_the_others_nothing(db: Db, queue: JobQueue, clock: TestClock) -> None:
     declare(db, rate="(1, 10, 4)", per="key", cost=2)
-    queue.set_rate(Rate(1, 10, burst=2), job_type="t")
+    queue.limits.set_rate(Rate(1, 10, burst=2), job_type="t")
     add(queue, 3)
     assert starts(queue) == 1
     clock.advance(20)
@@ -149,11 +149,11 @@ def test_an_operators_rate_beats_the_handlers_until_it_is_reset(db: Db, queue: J
     declare(db, rate="(1, 60, 1)")
     add(queue, 100)
     assert starts(queue) == 1
-    queue.set_rate("10/s", job_type="t")
-    assert [str(limit.rate) for limit in queue.limits()] == ["10/s"]
+    queue.limits.set_rate("10/s", job_type="t")
+    assert [str(limit.rate) for limit in queue.limits.list()] == ["10/s"]
     clock.advance(1)
     assert starts(queue) == 10
-    queue.set_rate(None, job_type="t")
+    queue.limits.set_rate(None, job_type="t")
     clock.advance(60)
     assert [starts(queue), starts(queue)] == [1, 0]
     clock.advance(30)
@@ -162,10 +162,10 @@ def test_an_operators_rate_beats_the_handlers_until_it_is_reset(db: Db, queue: J
 
 def test_a_rate_applies_to_jobs_that_wait_already_and_to_one_key(db: Db, queue: JobQueue, clock: TestClock) -> None:
     add(queue, 5)
-    queue.set_rate("2/min", job_type="t")
+    queue.limits.set_rate("2/min", job_type="t")
     assert starts(queue) == 2
-    queue.set_rate(None, job_type="t")
-    queue.set_rate("1/min", job_type="u", per="x")
+    queue.limits.set_rate(None, job_type="t")
+    queue.limits.set_rate("1/min", job_type="u", per="x")
     add(queue, 3, job_type="u", per="x")
     add(queue, 3, job_type="u", per="y")
     assert sorted(str(job.flow_key) for job in queue.claim(["u"], 10)) == ["x", "y", "y", "y"]
@@ -184,8 +184,8 @@ def test_an_order_has_a_rate_too(db: Db, queue: JobQueue, clock: TestClock) -> N
 
 def test_only_a_job_that_has_not_started_gives_its_tokens_back(db: Db, queue: JobQueue, clock: TestClock) -> None:
     declare(db, rate="(1, 60, 2)", per="key", groups=["g"])
-    queue.set_rate(Rate(1, 60, burst=2), group="g")
-    queue.set_rate(Rate(1, 60, burst=2), job_type="t")
+    queue.limits.set_rate(Rate(1, 60, burst=2), group="g")
+    queue.limits.set_rate(Rate(1, 60, burst=2), job_type="t")
     add(queue, 4)
     first, second = queue.claim(["t"], 10)
     queue.release(first)
@@ -260,7 +260,7 @@ def test_a_bucket_is_kept_until_it_is_full(db: Db, queue: JobQueue, clock: TestC
 
 def test_racing_claims_never_exceed_a_rate(db: Db, queue: JobQueue, dsn: str) -> None:
     declare(db, rate="(200, 1, 20)", per="key", groups=["g"])
-    queue.set_rate(Rate(400, 1, burst=30), group="g")
+    queue.limits.set_rate(Rate(400, 1, burst=30), group="g")
     wanted = 250
     for key in "abc":
         queue.enqueue_many("t", ({"key": key} for _ in range(100)))
@@ -296,8 +296,8 @@ def test_racing_claims_never_exceed_a_rate(db: Db, queue: JobQueue, dsn: str) ->
 )
 def test_what_is_no_rate_is_refused(queue: JobQueue, wrong: Any) -> None:
     with pytest.raises(InvalidInput):
-        queue.set_rate(wrong, job_type="t")
-    assert queue.limits() == []
+        queue.limits.set_rate(wrong, job_type="t")
+    assert queue.limits.list() == []
 
 
 @pytest.mark.parametrize("wrong", ["0, 1, 1", "1, 0, 1", "1, 'NaN', 1", "1, 1, 0", "1, 'infinity', 1", "2000000, 1, 1"])
@@ -308,4 +308,4 @@ def test_what_is_no_rate_is_refused_by_the_database(db: Db, queue: JobQueue, wro
     with pytest.raises(psycopg.Error) as refused:
         declare(db, rate=f"({wrong})".replace("'", ""))
     assert refused.value.sqlstate == "JQ001"
-    assert queue.limits() == []
+    assert queue.limits.list() == []

@@ -363,7 +363,7 @@ def secrets(tenant: Tenant) -> Iterator[dict[str, list[Any]]]:
                 queue.complete(job, secret)
             elif job.job_type != "running":
                 queue.fail(job, CANARY, delay=0)
-        queue.schedule("nightly", "pending", secret, every=3600)
+        queue.schedules.set("nightly", "pending", secret, every=3600)
         jobs = queue.list().jobs
     spend = sql.SQL("UPDATE {} SET attempts = max_attempts WHERE job_type = 'spent'")
     tenant.admin.execute(spend.format(sql.Identifier(tenant.schema, "live")))

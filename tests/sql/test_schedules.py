@@ -183,8 +183,8 @@ def test_each_instant_fires_once_however_many_fire_it_at_the_same_time(db: Db, c
 def test_workers_that_look_again_and_again_fire_each_second_once(
     dsn: str, db: Db, queue: JobQueue, clock: TestClock
 ) -> None:
-    queue.schedule("tick", "beat", cron="* * * * * *", missed="all")
-    queue.schedule("span", "beat", every=1, missed="all")
+    queue.schedules.set("tick", "beat", cron="* * * * * *", missed="all")
+    queue.schedules.set("span", "beat", every=1, missed="all")
     begin, over = clock.now, threading.Event()
 
     def worker() -> int:
@@ -301,14 +301,14 @@ def test_a_span_is_kept_in_seconds_whatever_it_was_written_in(db: Db) -> None:
 def test_sql_alone_may_leave_the_first_fire_to_a_worker(db: Db, queue: JobQueue, clock: TestClock) -> None:
     db.execute("SELECT schedule('every second', 'x', p_cron => '* * * * * *', p_missed => 'all')")
     db.execute("SELECT schedule('on the hour', 'x', p_cron => '0 * * * *')")
-    assert [each.next_run_at for each in queue.schedules()] == [None, None]
+    assert [each.next_run_at for each in queue.schedules.list()] == [None, None]
     clock.advance(3)
     # From its creation, not from the first check.
     report = look(queue)
     assert report.fired in (3, 4)
     assert report.next_in is not None
     assert 0 < report.next_in <= 1
-    planned = queue.get_schedule("on the hour").next_run_at
+    planned = queue.schedules.get("on the hour").next_run_at
     assert planned is not None
     assert (planned > clock.now, planned.minute, planned.second) == (True, 0, 0)
 

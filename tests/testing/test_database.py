@@ -72,7 +72,7 @@ def make_a_mess(database: TestDatabase, conn: psycopg.Connection[Any]) -> None:
         queue.cancel(queue.enqueue("never"))
         queue.claim(["later"])
         queue.pause("later", "for a reason")
-        queue.schedule("nightly", "work", cron="0 3 * * *", data={"fail": False})
+        queue.schedules.set("nightly", "work", cron="0 3 * * *", data={"fail": False})
     execute(conn, "UPDATE {}.settings SET archive_retention = '1 day', max_crashes = 9", database.schema)
     execute(conn, "SELECT {}.register_worker('forgotten', gen_random_uuid())", database.schema)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Annotated, Any, assert_type
 
-from howdah import Exponential, Fixed, Handler, Job, JobQueue, Resource, resource
+from howdah import Exponential, Fixed, Flow, Handler, Job, JobQueue, Resource, Schedule, resource
 
 queue = JobQueue()
 
@@ -120,6 +120,11 @@ async def right() -> None:
     queue.worker(concurrency=3, types=["send"], name="a")
     await queue.run_worker(drain=True, grace=5)
     queue.handlers["send"].enqueue(whatever=1)
+    assert_type(queue.schedules.set("nightly", "send", cron="@daily"), Schedule)
+    assert_type(await queue.schedules.alist(), list[Schedule])
+    assert_type(queue.workflows.get("import", key="k"), Flow)
+    queue.limits.set(job_type="send", running=3)
+    await queue.limits.aset_rate("50/s", group="smtp")
 
 
 def takes_handlers(any: Handler[..., Any], typed: Handler[[int], Coroutine[Any, Any, str]]) -> None:
@@ -151,6 +156,8 @@ async def wrong() -> None:
     send.enqueue(1).wait_for().value() + 1  # wrong
     queue.job(prioritty=3)  # wrong
     queue.job(priority="high")  # wrong
+    queue.schedules.set("nightly", cron="@daily")  # wrong
+    queue.limits.set("3", job_type="send")  # wrong
     queue.worker(concurency=3)  # wrong
     queue.worker(concurrency="3")  # wrong
     await queue.run_worker(drian=True)  # wrong

@@ -36,5 +36,5 @@ def plant(queue: JobQueue) -> list[Job]:
         if place % 2:
             queue.cancel(waiting, text)
         queue.pause(job_type, text)
-        queue.schedule(text[:100], job_type, {"text": text}, every=3600)
+        queue.schedules.set(text[:100], job_type, {"text": text}, every=3600)
     return jobs

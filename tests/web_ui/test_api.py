@@ -51,8 +51,8 @@ def test_the_other_figures(site: Site, queue: JobQueue) -> None:
     queue.start(job)
     queue.event(job, "sent", {"to": "ann"})
     queue.complete(job)
-    queue.schedule("nightly", "report", every=60)
-    queue.set_limit(3, job_type="mail")
+    queue.schedules.set("nightly", "report", every=60)
+    queue.limits.set(3, job_type="mail")
     (counted,) = (each for each in site.get("/api/v1/counts").json()["types"] if each["job_type"] == "mail")
     assert counted["completed"] == 1
     (event,) = (each for each in site.get(f"/api/v1/jobs/{job.id}/events").json()["events"] if each["kind"] == "event")

@@ -138,10 +138,10 @@ def busy(queue: JobQueue) -> dict[str, Job]:
     queue.progress(held, 40, "load", done=40, total=100)
     waiting = queue.enqueue("mail", {"to": "ann"})
     queue.enqueue("mail", delay=3600)
-    queue.schedule("nightly", "report", cron="0 3 * * *")
+    queue.schedules.set("nightly", "report", cron="0 3 * * *")
     queue.pause("letters", "no ink")
-    queue.set_limit(3, job_type="import")
-    queue.set_max_pending("mail", 100)
+    queue.limits.set(3, job_type="import")
+    queue.limits.set_max_pending("mail", 100)
     queue.recover()
     return {"failed": failed, "running": held, "waiting": waiting} | {"import": running}
 

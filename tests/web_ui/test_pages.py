@@ -374,7 +374,7 @@ def test_schedules_are_made_changed_run_paused_and_deleted(site: Site, queue: Jo
         "data": '{"n": 1}',
     }
     assert site.post("/schedules", form).status_code == 303
-    (schedule,) = queue.schedules()
+    (schedule,) = queue.schedules.list()
     assert (schedule.cron, schedule.timezone, schedule.data, schedule.overlap) == (
         "0 3 * * *",
         "Europe/Berlin",
@@ -382,7 +382,7 @@ def test_schedules_are_made_changed_run_paused_and_deleted(site: Site, queue: Jo
         False,
     )
     site.post("/schedules", {**form, "cron": "", "every": "5min", "overlap": "yes"})
-    (schedule,) = queue.schedules()
+    (schedule,) = queue.schedules.list()
     assert schedule.every is not None
     assert schedule.every.total_seconds() == 300
     assert "every 5min" in text_of(site, "/schedules")
@@ -392,7 +392,7 @@ def test_schedules_are_made_changed_run_paused_and_deleted(site: Site, queue: Jo
     assert site.post("/schedules", {**form, "cron": "often"}).status_code == 400
     assert site.post("/schedules/run", {"name": "nothing"}).status_code == 404
     site.post("/schedules/delete", {"name": "nightly"})
-    assert queue.schedules() == []
+    assert queue.schedules.list() == []
 
 
 def test_limits_are_set_and_reset(site: Site, queue: JobQueue) -> None:

@@ -45,7 +45,7 @@ def test_each_key_keeps_its_order_through_failures_and_deaths(dsn: str, queue: J
 
 
 def test_no_limit_is_exceeded_and_a_killed_worker_frees_its_room(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
-    queue.set_limit(7, group="few")
+    queue.limits.set(7, group="few")
     with Fleet(dsn, tmp_path, "handlers_flow") as fleet:
         workers = fleet.start_all("one", "two", "three")
         queue.enqueue_many("limited", ({"key": f"key {n % 5}", "number": n} for n in range(LIMITED)))
@@ -71,7 +71,7 @@ def test_no_limit_is_exceeded_and_a_killed_worker_frees_its_room(dsn: str, queue
 def test_no_rate_is_exceeded_and_workers_look_again_when_there_are_tokens(
     dsn: str, queue: JobQueue, tmp_path: Path
 ) -> None:
-    queue.set_rate(Rate(50, seconds=1, burst=10), group="all")
+    queue.limits.set_rate(Rate(50, seconds=1, burst=10), group="all")
     with Fleet(dsn, tmp_path, "handlers_flow") as fleet:
         # They would not look again for an hour.
         workers = fleet.start_all("one", "two", "three", poll=3600)

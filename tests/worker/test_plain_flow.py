@@ -192,7 +192,7 @@ def declare(queue: JobQueue, ledger: Ledger) -> None:
     }
     for name, rule in rules.items():
         queue.job(name=name, max_attempts=100, **rule)(run)
-    queue.set_limit(OF_THE_GROUP, group="few")
+    queue.limits.set(OF_THE_GROUP, group="few")
     # A worker declares the types.
     in_process.drain(queue)
 

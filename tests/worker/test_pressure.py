@@ -26,7 +26,7 @@ def test_producers_wait_for_workers_and_every_job_runs_once(queue: JobQueue, db:
     async def produce_and_work() -> None:
         async with queue:
             worker = asyncio.create_task(queue.run_worker())
-            while not await queue.alimits():  # the worker has not stored the bound yet
+            while not await queue.limits.alist():  # the worker has not stored the bound yet
                 await asyncio.sleep(0)
             # One after the other: what is in flight is not counted.
             for n in range(JOBS):

@@ -260,7 +260,7 @@ def test_a_list_of_delays_means_one_attempt_more_unless_max_attempts_says_otherw
         "both": handler.using(retry_policy=[1], max_attempts=4).enqueue(),
         "without the handler": queue.enqueue("other", retry_policy=(1, 2, 3)),
     }
-    schedule = queue.schedule("nightly", "other", cron="@daily", retry_policy=[1, 2])
+    schedule = queue.schedules.set("nightly", "other", cron="@daily", retry_policy=[1, 2])
     assert {name: job.max_attempts for name, job in jobs.items()} == {
         "the handler's": 3,
         "the call's": 2,

@@ -130,8 +130,8 @@ def test_short_forms_pass_results_on(made: Handlers) -> None:
     assert made.cleaned == [20]
     assert chords.value() == {"total": 9, "parts": 3, "size": 0}
     assert mixed.value() == {"total": 8, "parts": 2, "size": 0}
-    assert made.queue.get_workflow("sum").id == chords.id
-    assert made.queue.get_workflow(str(chords.id)).get().name == "sum"
+    assert made.queue.workflows.get("sum").id == chords.id
+    assert made.queue.workflows.get(str(chords.id)).get().name == "sum"
 
 
 def test_a_failing_child_ends_the_chord_and_retry_goes_on_from_there(made: Handlers) -> None:
@@ -164,7 +164,7 @@ def test_a_failing_child_ends_the_chord_and_retry_goes_on_from_there(made: Handl
     node = next(node for node in flow.nodes() if node.name == "merge")
     assert node.first_id is not None
     assert made.queue.get(node.first_id).result == {"total": 3, "parts": 3, "size": 0}
-    assert [each.id for each in made.queue.workflows(name="chord", status="completed")] == [flow.id]
+    assert [each.id for each in made.queue.workflows.list(name="chord", status="completed")] == [flow.id]
 
 
 def test_cancel_ends_it_and_a_map_over_nothing_or_no_list(made: Handlers) -> None:
@@ -237,9 +237,9 @@ def test_it_is_part_of_the_callers_transaction(made: Handlers, dsn: str) -> None
     with psycopg.connect(dsn) as conn:
         with made.queue.workflow("w", conn=conn) as flow:
             flow.add(made.clean, of=1)
-        assert made.queue.workflows() == []
+        assert made.queue.workflows.list() == []
         conn.rollback()
-        assert made.queue.workflows() == []
+        assert made.queue.workflows.list() == []
         with made.queue.workflow("w", conn=conn) as flow:
             flow.add(made.clean, of=2)
     drain(made.queue)

@@ -231,7 +231,7 @@ class HowdahBackend(BaseTaskBackend):
         return queue.worker(types=queues, **options)
 
     def schedules(self) -> list[dict[str, Any]]:
-        """The schedules that are in the code, as arguments of ``JobQueue.schedule``."""
+        """The schedules that are in the code, as arguments of ``JobQueue.schedules.set``."""
         return [
             {
                 "name": each["name"],

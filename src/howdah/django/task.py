@@ -188,7 +188,7 @@ def periodic(
 ) -> Callable[[Any], Any]:
     """Runs a task periodically: ``@periodic("0 6 * * MON-FRI")`` above ``@task``. Workers store the schedule when they start.
 
-    cron, every, missed, overlap: as in ``JobQueue.schedule``. timezone: Django's TIME_ZONE if not given.
+    cron, every, missed, overlap: as in ``JobQueue.schedules.set``. timezone: Django's TIME_ZONE if not given.
     name: of the schedule, the task's path if not given. ``arguments`` are those of the task.
     """
 
@@ -248,7 +248,7 @@ def check_options(task: HowdahTask) -> None:
 
 
 def stored_options(task: framework.Task) -> dict[str, Any]:
-    """The options that do not depend on the arguments, as those of ``JobQueue.enqueue`` and ``JobQueue.schedule``."""
+    """The options that do not depend on the arguments, as those of ``JobQueue.enqueue`` and ``JobQueue.schedules.set``."""
     if not isinstance(task, HowdahTask):
         return {}
     attempts = attempts_of(task.retry) if task.max_attempts is None else task.max_attempts

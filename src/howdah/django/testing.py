@@ -64,7 +64,7 @@ def run_pending(
     """
     pending = _Pending(backend, queues)
     for schedule in pending.backend.schedules() if schedules else ():
-        pending.queue.schedule(**schedule, conn=pending.conn)
+        pending.queue.schedules.set(**schedule, conn=pending.conn)
     if advance is not None:
         pending.advance(advance)
     pending.run(call("recover"))

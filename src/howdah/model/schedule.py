@@ -24,14 +24,14 @@ class Schedule:
 
     data: the data of each of its jobs.
     cron, every: when it fires; one of the two.
-    timezone, missed, overlap: as they were given to ``schedule``.
+    timezone, missed, overlap: as they were given to ``queue.schedules.set``.
     options: those of the job options that the schedule sets.
     next_run_at: None: never again, or no worker has read it yet.
     last_run_at, last_job_id: when it last fired, and the job that it added then.
     paused: whether it is paused, and does not fire.
-    created: True if ``schedule`` created it, False if it existed.
+    created: True if ``set`` created it, False if it existed.
     declared_at: when a worker whose code has it (``@queue.periodic``) last started; None if a call created it.
-    left_code: it was in the code, and no live worker has it there any more. It still fires: ``delete_schedule`` removes it.
+    left_code: it was in the code, and no live worker has it there any more. It still fires: ``queue.schedules.delete`` removes it.
     """
 
     name: str

@@ -7,19 +7,42 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from howdah.checks.context import Context
 from howdah.db.database import Database
 from howdah.db.plan import Plan
 
 C = TypeVar("C")
+C_co = TypeVar("C_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Runner(Protocol[C]):
+class Runner(Protocol[C_co]):
     """What has such methods: a database, and the first argument of its plans."""
 
-    _database: Database
-    _context: C
+    @property
+    def _database(self) -> Database: ...
+
+    @property
+    def _context(self) -> C_co: ...
+
+
+class VerbGroup:
+    """Verbs of a queue that are about one thing, such as ``queue.schedules``.
+
+    They ask the queue for its database at each call, because ``connect_to`` replaces it.
+    """
+
+    def __init__(self, queue: Runner[Context]) -> None:
+        self._queue = queue
+
+    @property
+    def _database(self) -> Database:
+        return self._queue._database
+
+    @property
+    def _context(self) -> Context:
+        return self._queue._context
 
 
 Verb = Callable[Concatenate[Runner[C], P], R]

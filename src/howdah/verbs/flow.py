@@ -10,6 +10,8 @@ from howdah.db.plan import Plan, Row, call, read
 from howdah.model.connection import Connection
 from howdah.model.rate import Rate, RateOption, parsed_rate
 from howdah.model.results import Limit
+from howdah.verbs.both import VerbGroup, both, name_verbs
+from howdah.verbs.pressure import set_max_pending
 
 
 def set_limit(
@@ -49,7 +51,7 @@ def set_rate(
     """Sets how often jobs start over all workers. It applies instead of the handler's ``rate``, and to jobs that wait already.
 
     rate: such as "50/s", "100/min" or ``Rate(50, seconds=1, burst=10)``. None resets it: then the handler's rate applies again.
-    job_type, per, each_key, group: what it is for, as of ``set_limit``.
+    job_type, per, each_key, group: what it is for, as of ``set``.
     """
     yield from call(
         "set_rate",
@@ -74,6 +76,22 @@ def limits(context: Context, *, conn: Connection | None = None) -> Plan[list[Lim
     """All limits, rates, weights and pauses of keys, and how many jobs run within each; and the bounds on jobs that wait."""
     rows = yield from read("limits")
     return [Limit(rate=_rate(row), **row) for row in rows]
+
+
+class Limits(VerbGroup):
+    """How many jobs run at once, how often they start and how many may wait, over all workers, as ``queue.limits``.
+
+    What operators set here applies at once, without a deployment, instead of what the handlers say.
+    """
+
+    set, aset = both(set_limit)
+    set_rate, aset_rate = both(set_rate)
+    set_weight, aset_weight = both(set_weight)
+    set_max_pending, aset_max_pending = both(set_max_pending)
+    list, alist = both(limits)
+
+
+name_verbs(Limits)
 
 
 def _limited(job_type: str | None, per: str | int | None, each_key: bool, group: str | None) -> dict[str, Any]:

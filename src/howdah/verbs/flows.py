@@ -19,7 +19,7 @@ from howdah.handlers.handler import AnyHandler, Call
 from howdah.model.connection import Connection
 from howdah.model.workflow import Node, When, Workflow, WorkflowProgress
 from howdah.verbs import workflows
-from howdah.verbs.both import Runner, both, name_verbs
+from howdah.verbs.both import Runner, VerbGroup, both, name_verbs
 
 if TYPE_CHECKING:
     from howdah.queue import JobQueue
@@ -98,7 +98,7 @@ def _enqueue(flow: FlowContext, *, conn: Connection | None = None) -> Plan[bool]
 class Flow:
     """A workflow: ``with queue.workflow("import") as flow:``. What is added in the block is enqueued at its end, in one transaction.
 
-    If the block raises an exception, nothing is enqueued. Afterwards, and from ``queue.get_workflow(…)``, it is the workflow as it runs.
+    If the block raises an exception, nothing is enqueued. Afterwards, and from ``queue.workflows.get(…)``, it is the workflow as it runs.
     """
 
     def __init__(self, database: Database, context: FlowContext) -> None:
@@ -235,22 +235,23 @@ def _found(
     return (yield from workflows.get(context, workflow, key)).id
 
 
-def get_workflow(
-    self: Runner[Context], workflow: uuid.UUID | str, key: str | None = None, *, conn: Connection | None = None
-) -> Flow:
-    """The workflow of an id, or of a name and a key; of a name alone, the newest. Raises WorkflowNotFound."""
-    found = self._database.run(_found(self._context, workflow, key), conn)
-    return Flow(self._database, FlowContext(self._context, None, None, found))
+class Workflows(VerbGroup):
+    """The workflows that were enqueued, as ``queue.workflows``. ``queue.workflow(…)`` makes a new one."""
+
+    def get(self, workflow: uuid.UUID | str, key: str | None = None, *, conn: Connection | None = None) -> Flow:
+        """The workflow of an id, or of a name and a key; of a name alone, the newest. Raises WorkflowNotFound."""
+        found = self._database.run(_found(self._context, workflow, key), conn)
+        return Flow(self._database, FlowContext(self._context, None, None, found))
+
+    async def aget(self, workflow: uuid.UUID | str, key: str | None = None, *, conn: Connection | None = None) -> Flow:
+        found = await self._database.arun(_found(self._context, workflow, key), conn)
+        return Flow(self._database, FlowContext(self._context, None, None, found))
+
+    aget.__doc__ = get.__doc__
+    list, alist = both(workflows.list_workflows)
 
 
-async def aget_workflow(
-    self: Runner[Context], workflow: uuid.UUID | str, key: str | None = None, *, conn: Connection | None = None
-) -> Flow:
-    found = await self._database.arun(_found(self._context, workflow, key), conn)
-    return Flow(self._database, FlowContext(self._context, None, None, found))
-
-
-aget_workflow.__doc__ = get_workflow.__doc__
+name_verbs(Workflows)
 
 
 # Short forms

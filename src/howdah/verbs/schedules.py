@@ -25,6 +25,7 @@ from howdah.model.failure import describe
 from howdah.model.job import Job
 from howdah.model.schedule import Missed, Schedule, schedule_of
 from howdah.verbs import cron as fires
+from howdah.verbs.both import VerbGroup, both, name_verbs
 from howdah.verbs.cron import Cron, Due, Every, Rhythm
 from howdah.verbs.operate import get
 
@@ -145,6 +146,21 @@ def delete_schedule(context: Context, name: str, *, conn: Connection | None = No
     """Deletes the schedule; the jobs that it added stay. False: there is none of this name."""
     rows = yield from call("delete_schedule", name=_name(name))
     return bool(rows[0]["delete_schedule"])
+
+
+class Schedules(VerbGroup):
+    """The schedules of a queue, as ``queue.schedules``. Each adds jobs of one type at its times."""
+
+    set, aset = both(schedule)
+    list, alist = both(list_schedules)
+    get, aget = both(get_schedule)
+    pause, apause = both(pause_schedule)
+    resume, aresume = both(resume_schedule)
+    run, arun = both(run_schedule)
+    delete, adelete = both(delete_schedule)
+
+
+name_verbs(Schedules)
 
 
 def declare(name: str) -> Plan[None]:

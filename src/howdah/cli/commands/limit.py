@@ -56,15 +56,17 @@ def _run(args: argparse.Namespace) -> int:
         raise InvalidInput("--when-full needs --max-pending N")
     with open_queue(args) as queue:
         if args.max_pending is not None:
-            queue.set_max_pending(str(job_type), _number(args.max_pending), when_full=args.when_full)
+            queue.limits.set_max_pending(str(job_type), _number(args.max_pending), when_full=args.when_full)
         if running is not None:
-            queue.set_limit(_number(running), job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
+            queue.limits.set(
+                _number(running), job_type=job_type, per=args.per, each_key=args.each_key, group=args.group
+            )
         if args.rate is not None:
             rate = None if args.rate == "none" else parsed_rate(args.rate, args.burst)
-            queue.set_rate(rate, job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
+            queue.limits.set_rate(rate, job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
         if args.weight is not None:
-            queue.set_weight(str(job_type), args.per, args.weight)
-        limits = [each for each in queue.limits() if _matches(each, job_type, args)]
+            queue.limits.set_weight(str(job_type), args.per, args.weight)
+        limits = [each for each in queue.limits.list() if _matches(each, job_type, args)]
     if args.json:
         print_json([plain(each) for each in limits])
     elif limits:

@@ -82,7 +82,7 @@ def _add_rhythm(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        schedules = queue.schedules()
+        schedules = queue.schedules.list()
     if args.json:
         for schedule in schedules:
             print_json(_as_json(schedule))
@@ -98,7 +98,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        schedule = queue.get_schedule(args.name)
+        schedule = queue.schedules.get(args.name)
     if args.json:
         print_json(_as_json(schedule))
     else:
@@ -108,7 +108,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _add(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        schedule = queue.schedule(
+        schedule = queue.schedules.set(
             args.name,
             args.type,
             data_of(args),
@@ -131,21 +131,21 @@ def _add(args: argparse.Namespace) -> int:
 
 def _pause(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        changed = queue.pause_schedule(args.name)
+        changed = queue.schedules.pause(args.name)
     return _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
 
 
 def _resume(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        changed = queue.resume_schedule(args.name)
-        schedule = queue.get_schedule(args.name)
+        changed = queue.schedules.resume(args.name)
+        schedule = queue.schedules.get(args.name)
     outcome = f"resumed; {_outlook(schedule)}" if changed else "was not paused"
     return _answer(args, changed, paused=False, outcome=outcome)
 
 
 def _run_now(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        job = queue.run_schedule(args.name)
+        job = queue.schedules.run(args.name)
     if args.json:
         print_json(job_as_json(job) | {"created": job.created})
         return 0
@@ -157,7 +157,7 @@ def _run_now(args: argparse.Namespace) -> int:
 
 def _delete(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        deleted = queue.delete_schedule(args.name)
+        deleted = queue.schedules.delete(args.name)
     if not deleted:
         raise ScheduleNotFound(f"there is no schedule {args.name!r} in this schema")
     if args.json:

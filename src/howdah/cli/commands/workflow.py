@@ -51,7 +51,7 @@ def _add_id(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        found = queue.workflows(name=args.name, status=args.status, limit=args.limit)
+        found = queue.workflows.list(name=args.name, status=args.status, limit=args.limit)
     if args.json:
         for each in found:
             print_json(_as_json(each))
@@ -64,7 +64,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        flow = queue.get_workflow(args.workflow, args.key)
+        flow = queue.workflows.get(args.workflow, args.key)
         workflow, nodes = flow.get(), flow.nodes()
     if args.json:
         print_json({**_as_json(workflow), "nodes": [plain(node) for node in nodes]})
@@ -80,7 +80,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _cancel(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        flow = queue.get_workflow(args.workflow, args.key)
+        flow = queue.workflows.get(args.workflow, args.key)
         changed = flow.cancel(args.reason)
     if args.json:
         print_json({"id": str(flow.id), "changed": changed})
@@ -93,7 +93,7 @@ def _cancel(args: argparse.Namespace) -> int:
 
 def _retry(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
-        flow = queue.get_workflow(args.workflow, args.key)
+        flow = queue.workflows.get(args.workflow, args.key)
         nodes = flow.retry(args.node)
     if args.json:
         print_json({"id": str(flow.id), "nodes": nodes})

@@ -56,7 +56,7 @@ def routes(site: Site) -> list[BaseRoute]:
         fields = dict(await site.form(request))
         try:
             given = _given(fields)
-            await site.queue.aschedule(**given)
+            await site.queue.schedules.aset(**given)
         except (InvalidInput, InvalidOption) as error:
             return await form(request, fields, None, str(error), 400)
         target = {

@@ -153,7 +153,7 @@ class Show:
     def _wait_for_all_jobs(self) -> None:
         others = [kind.job_type for kind in self._board.kinds if kind.job_type != PERIODIC]
         self._until(lambda: not any(map(self._board.live, others)), "all jobs to end")
-        self._queue.delete_schedule(PERIODIC)
+        self._queue.schedules.delete(PERIODIC)
         self._until(lambda: not self._board.live(PERIODIC), f"the last {PERIODIC} to end")
 
     def _stop_workers(self) -> None:
