@@ -10,9 +10,9 @@ from tests.faults.stage import Stage
 from tests.worker.processes import WorkerProcess, until
 
 WAYS = {
-    "forks_in_a_thread": ("raises", "returns", "exits", "completes"),
-    "forks_on_the_loop": ("raises", "returns", "exits", "waits"),
-    "forks_in_a_child": ("raises", "returns", "exits", "completes"),
+    "forks_in_a_thread": ("raises", "returns", "returns, forked by C", "exits", "completes"),
+    "forks_on_the_loop": ("raises", "returns", "returns, forked by C", "exits", "waits"),
+    "forks_in_a_child": ("raises", "returns", "returns, forked by C", "exits", "completes"),
     "forks_on_a_childs_loop": ("raises", "returns", "waits"),
 }
 

@@ -95,8 +95,10 @@ def test_nothing_of_a_batch_counts_that_is_stale_as_a_whole(queue: JobQueue, job
     stale = [(id, token - 1) for id, token in held]
 
     assert queue._database.run(calls.start(queue._context, stale)) == set()
-    assert queue._database.run(calls.complete(queue._context, [(hold, Completed(None)) for hold in stale])) == {}
+    assert queue._database.run(calls.complete(queue._context, [(hold, Completed(None)) for hold in stale])) == (
+        [None] * jobs
+    )
     assert queue._database.run(calls.start(queue._context, [*stale[1:], held[0]])) == {held[0][0]}
     ends = [(hold, Completed(None)) for hold in [*stale[1:], held[0]]]
-    assert queue._database.run(calls.complete(queue._context, ends)) == {held[0][0]: "completed"}
+    assert queue._database.run(calls.complete(queue._context, ends)) == [None] * (jobs - 1) + ["completed"]
     assert [job.status for job in queue.list(status="completed")] == ["completed"]

@@ -33,6 +33,7 @@ from howdah.worker.inputs import Runs, with_inputs
 
 ClaimRef: TypeAlias = tuple[uuid.UUID, int]
 """A claim: the id of the job, and the token of the claim."""
+Statuses: TypeAlias = list[str | None]
 
 LOCK_TIMEOUT: Final = "100ms"
 """How long a batch waits for a row that another transaction has locked, before it skips that row."""
@@ -377,15 +378,18 @@ def write_events(
     )
 
 
-# The ends of attempts. Each returns the new status of every job that it changed.
+# The ends of attempts. Each returns the new status of every job in its place; None if the database refused its end.
 
 
-def complete(context: Context, ended: Sequence[tuple[ClaimRef, Completed]]) -> Plan[dict[uuid.UUID, str]]:
+def complete(context: Context, ended: Sequence[tuple[ClaimRef, Completed]]) -> Plan[Statuses]:
     results = [end.result for _, end in ended]
     given = JsonTexts(results) if any(result is not None for result in results) else None
     fences = _fences([ref for ref, _ in ended])
     rows = yield from write("complete", **fences, results=given, lock_timeout=LOCK_TIMEOUT)
-    return dict.fromkeys(_changed(rows, fences["ids"]), "completed")
+    only: list[uuid.UUID] | None = rows[0]["only"]
+    if only is None:  # all of them: nothing has to be looked up
+        return ["completed"] * len(ended)
+    return _in_place(dict.fromkeys(only, "completed"), ended)
 
 
 def complete_and_spawn(context: Context, ended: Sequence[tuple[ClaimRef, CompletedAndSpawned]]) -> Plan[Batch]:
@@ -396,7 +400,7 @@ def complete_and_spawn(context: Context, ended: Sequence[tuple[ClaimRef, Complet
     free = [(ref, end) for ref, end in ended if ref[0] not in locked]
     for ref, end in free:
         yield from spawn(context, ref, end.spawned)
-    return Batch((yield from complete(context, free)) if free else {}, locked)
+    return Batch((yield from complete(context, free)) if free else [], locked)
 
 
 def spawn(context: Context, ref: ClaimRef, spawned: Sequence[Spawned]) -> Plan[None]:
@@ -416,7 +420,7 @@ def spawn(context: Context, ref: ClaimRef, spawned: Sequence[Spawned]) -> Plan[N
             )
 
 
-def fail(context: Context, ended: Sequence[tuple[ClaimRef, Failed]]) -> Plan[dict[uuid.UUID, str]]:
+def fail(context: Context, ended: Sequence[tuple[ClaimRef, Failed]]) -> Plan[Statuses]:
     rows = yield from call_within(
         LOCK_TIMEOUT,
         "fail",
@@ -428,10 +432,10 @@ def fail(context: Context, ended: Sequence[tuple[ClaimRef, Failed]]) -> Plan[dic
         give_ups=[end.give_up for _, end in ended],
         exceptions=[end.exception for _, end in ended],
     )
-    return _statuses(rows)
+    return _statuses(rows, ended)
 
 
-def snooze(context: Context, ended: Sequence[tuple[ClaimRef, Snoozed]]) -> Plan[dict[uuid.UUID, str]]:
+def snooze(context: Context, ended: Sequence[tuple[ClaimRef, Snoozed]]) -> Plan[Statuses]:
     rows = yield from call_within(
         LOCK_TIMEOUT,
         "snooze",
@@ -439,31 +443,28 @@ def snooze(context: Context, ended: Sequence[tuple[ClaimRef, Snoozed]]) -> Plan[
         run_ats=[end.at for _, end in ended],
         delays=[_delay(end.delay) for _, end in ended],
     )
-    return _statuses(rows)
+    return _statuses(rows, ended)
 
 
-def cancel(context: Context, ended: Sequence[tuple[ClaimRef, Cancelled]]) -> Plan[dict[uuid.UUID, str]]:
+def cancel(context: Context, ended: Sequence[tuple[ClaimRef, Cancelled]]) -> Plan[Statuses]:
     reasons = [stored_text(context, end.reason) for _, end in ended]
-    return _statuses(
-        (yield from call_within(LOCK_TIMEOUT, "cancel_held", **_fences([ref for ref, _ in ended]), reasons=reasons))
-    )
+    fences = _fences([ref for ref, _ in ended])
+    return _statuses((yield from call_within(LOCK_TIMEOUT, "cancel_held", **fences, reasons=reasons)), ended)
 
 
-def crash(context: Context, ended: Sequence[tuple[ClaimRef, Crashed]]) -> Plan[dict[uuid.UUID, str]]:
+def crash(context: Context, ended: Sequence[tuple[ClaimRef, Crashed]]) -> Plan[Statuses]:
     errors = [stored_text(context, end.error) for _, end in ended]
-    return _statuses(
-        (yield from call_within(LOCK_TIMEOUT, "crash", **_fences([ref for ref, _ in ended]), errors=errors))
-    )
+    fences = _fences([ref for ref, _ in ended])
+    return _statuses((yield from call_within(LOCK_TIMEOUT, "crash", **fences, errors=errors)), ended)
 
 
-def release(context: Context, ended: Sequence[tuple[ClaimRef, Interrupted | NotBegun]]) -> Plan[dict[uuid.UUID, str]]:
+def release(context: Context, ended: Sequence[tuple[ClaimRef, Interrupted | NotBegun]]) -> Plan[Statuses]:
     interrupted = isinstance(ended[0][1], Interrupted)
-    return _statuses(
-        (yield from call_within(LOCK_TIMEOUT, "release", **_fences([ref for ref, _ in ended]), interrupted=interrupted))
-    )
+    fences = _fences([ref for ref, _ in ended])
+    return _statuses((yield from call_within(LOCK_TIMEOUT, "release", **fences, interrupted=interrupted)), ended)
 
 
-_WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
+_WRITES: dict[type, Callable[[Context, Any], Plan[Statuses]]] = {
     Completed: complete,
     Failed: fail,
     Snoozed: snooze,
@@ -475,7 +476,7 @@ _WRITES: dict[type, Callable[[Context, Any], Plan[dict[uuid.UUID, str]]]] = {
 
 
 def end(context: Context, ended: Sequence[tuple[ClaimRef, Any]]) -> Plan[Batch]:
-    """Write endings of one kind."""
+    """Write endings of one kind. The answer has the statuses of those that are not locked."""
     if isinstance(ended[0][1], CompletedAndSpawned):
         return (yield from complete_and_spawn(context, ended))
     write = _WRITES[type(ended[0][1])]
@@ -496,8 +497,12 @@ def _changed(rows: list[Row], ids: Ids) -> Iterable[uuid.UUID]:
     return ids if only is None else only
 
 
-def _statuses(rows: list[Row]) -> dict[uuid.UUID, str]:
-    return {row["id"]: row["status"] for row in rows}
+def _statuses(rows: list[Row], ended: Sequence[tuple[ClaimRef, Any]]) -> Statuses:
+    return _in_place({row["id"]: row["status"] for row in rows}, ended)
+
+
+def _in_place(statuses: Mapping[uuid.UUID, str], ended: Sequence[tuple[ClaimRef, Any]]) -> Statuses:
+    return [statuses.get(job_id) for (job_id, _), _ in ended]
 
 
 def _delay(seconds: float | None) -> timedelta | None:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from howdah.checks.context import Context
+from howdah.model.job import Job
 from howdah.worker import calls
 from howdah.worker.background.heartbeat import Heartbeat
 from howdah.worker.calls import ClaimRef, HeldState
@@ -48,7 +49,7 @@ class Reconciler(Service):
 
     def job_cancelled(self, id: uuid.UUID) -> None:
         """A job was cancelled, perhaps one that is held here."""
-        if any(held == id for held, _ in self._dispatcher.held):
+        if any(job.id == id for job in self._dispatcher.held.values()):
             self._now.set()
 
     def ask_to_stop(self) -> None:
@@ -60,22 +61,19 @@ class Reconciler(Service):
         if self.stopping.is_set():
             return
         self._now.clear()
-        held = self._dispatcher.held
         claiming = self._is_claiming()
-        states = await self._connection.run(calls.check_held(self._context, list(held)))
+        states = await self._connection.run(calls.check_held(self._context, list(self._dispatcher.held_refs())))
+        held = self._dispatcher.held_refs()
         for state in states:
-            if state.state != "unknown":
-                self._apply(state)
+            if state.state != "unknown" and (job := held.get(state.ref)) is not None:
+                self._apply(state, job)
         if not claiming and not self._is_claiming():
             await self._release([each.ref for each in states if each.state == "unknown" and each.ref not in held])
 
     def _is_claiming(self) -> bool:
         return any(group.claiming for group in self._dispatcher.groups)
 
-    def _apply(self, state: HeldState) -> None:
-        job = self._dispatcher.held.get(state.ref)
-        if job is None:
-            return
+    def _apply(self, state: HeldState, job: Job) -> None:
         run = self._dispatcher.runs.get(id(job))
         if run is None:
             self._dispatcher.take_from_line(job, still_held=state.state == "cancel")

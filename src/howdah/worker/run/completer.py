@@ -16,7 +16,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Container, Coroutine, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from howdah.checks.context import Context
 from howdah.db.batch_size import BatchSize
@@ -47,17 +47,9 @@ LOOK_AGAIN = 0.05
 """Seconds after which a locked job is tried again. They grow up to tenfold."""
 
 
-class Ended(NamedTuple):
-    job: Job
-    ending: Ending
-
-
-class Written(NamedTuple):
-    """An ending that was written, with the new status of the job; None if the database refused it."""
-
-    job: Job
-    ending: Ending
-    status: str | None
+Ended: TypeAlias = tuple[Job, Ending]
+OnWritten: TypeAlias = Callable[[Sequence[Ended], Sequence[str | None]], None]
+"""Called with endings and, in their places, the new statuses of the jobs; None where the database refused an ending."""
 
 
 class Completer:
@@ -68,7 +60,7 @@ class Completer:
         database: Database,
         connection: WorkerConnection,
         context: Context,
-        on_written: Callable[[Sequence[Written]], None],
+        on_written: OnWritten,
         more_comes: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
@@ -104,7 +96,7 @@ class Completer:
         return len(self._endings) + len(self._locked) + len(self._slow)
 
     def end(self, job: Job, ending: Ending) -> None:
-        self._endings.append(Ended(job, ending))
+        self._endings.append((job, ending))
         if len(self._endings) == 1:
             self._wake()
 
@@ -244,19 +236,16 @@ class Completer:
     async def _write_batch(self, batch: Sequence[Ended], persist: Persist) -> None:
         if batch and self._buffer:
             batch = await self._after_reports(batch, persist)
-        by_kind: dict[type, list[Ended]] = {}
-        for ended in batch:
-            by_kind.setdefault(type(ended.ending), []).append(ended)
-        for group in by_kind.values():
-            await self._write(group, persist)
+        for kind in dict.fromkeys([type(ending) for _, ending in batch]):
+            await self._write([ended for ended in batch if type(ended[1]) is kind], persist)
 
     async def _after_reports(self, batch: Sequence[Ended], persist: Persist) -> list[Ended]:
         """Write the last reports of jobs that end. If those have to wait, the ending has to wait too."""
-        refs = [claim_ref(ended.job) for ended in batch]
+        refs = [claim_ref(job) for job, _ in batch]
         waiting = await self._buffer.write(persist, [ref for ref in refs if ref in self._buffer], alone=True)
         if waiting:
-            self._put_off([ended for ended in batch if claim_ref(ended.job) in waiting])
-        return [ended for ended in batch if claim_ref(ended.job) not in waiting]
+            self._put_off([ended for ended in batch if claim_ref(ended[0]) in waiting])
+        return [ended for ended in batch if claim_ref(ended[0]) not in waiting]
 
     async def _write(self, group: Sequence[Ended], persist: Persist) -> None:
         size = min(self._batch_size.size, len(group))
@@ -283,10 +272,9 @@ class Completer:
             return
         self._batch_size.went_well(size)
         if locked:
-            self._put_off([ended for ended in group if ended.job.id in locked])
-        self._report_written(
-            [Written(job, ending, statuses.get(job.id)) for job, ending in group if job.id not in locked]
-        )
+            self._put_off([ended for ended in group if ended[0].id in locked])
+            group = [ended for ended in group if ended[0].id not in locked]
+        self._report_written(group, statuses)
 
     def _put_off(self, batch: Sequence[Ended]) -> None:
         """Keep the endings of jobs that another transaction has locked, and try them again."""
@@ -312,9 +300,8 @@ class Completer:
 
     def _is_slow(self, ended: Ended) -> None:
         """Keep an ending that takes longer than the server allows. Its job stays held."""
-        self._cut_short.log(
-            f"the end of {ended.job.job_type} {ended.job.id} will be tried again, and the job stays held"
-        )
+        job = ended[0]
+        self._cut_short.log(f"the end of {job.job_type} {job.id} will be tried again, and the job stays held")
         self._slow.append(ended)
         if not self._trying_slow:
             self._trying_slow = True
@@ -370,15 +357,15 @@ class Completer:
                     return
                 await asyncio.sleep(backoff.next())
             else:
-                self._report_written([Written(job, ending, statuses.get(job.id))])
+                self._report_written([(job, ending)], statuses)
                 return
 
-    def _report_written(self, written: Sequence[Written]) -> None:
+    def _report_written(self, written: Sequence[Ended], statuses: Sequence[str | None]) -> None:
         if self._buffer:
-            for job, _, _ in written:
+            for job, _ in written:
                 self._buffer.forget(claim_ref(job))
         try:
-            self._on_written(written)
+            self._on_written(written, statuses)
         except Exception:
             log.exception("unexpected error after the ends of %d jobs were written", len(written))
 

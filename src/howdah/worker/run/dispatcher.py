@@ -39,7 +39,7 @@ from howdah.worker.options import WorkerOptions
 from howdah.worker.run import endings
 from howdah.worker.run.child import will_be_found
 from howdah.worker.run.children import Child, Children, ChildStartError
-from howdah.worker.run.completer import Completer, Written
+from howdah.worker.run.completer import Completer, Ended
 from howdah.worker.run.executor import Executor, Invocation
 from howdah.worker.run.run import Run, RunServices, StopReason
 from howdah.worker.run.slot_group import BatchGroup, SlotGroup, Suspects, slot_groups
@@ -78,8 +78,8 @@ class Dispatcher:
         thread_lifespan: ThreadLifespan | None = None,
         begin_child: Callable[[], None] | None = None,
     ) -> None:
-        self.held: dict[ClaimRef, Job] = {}
-        """Every job that this worker holds according to the database, until its end is written."""
+        self.held: dict[int, Job] = {}
+        """Every job that this worker holds according to the database, until its end is written. By the id() of the job object."""
         self.runs: dict[int, Run] = {}
         """By the id() of the job object."""
         self.closed = False
@@ -189,7 +189,7 @@ class Dispatcher:
         waiting: list[Job] = []
         started = {id(job) for job in claim.jobs[: claim.started] if job.status == "running"}
         for job in jobs:
-            self.held[claim_ref(job)] = job
+            self.held[id(job)] = job
             if job.crashes:
                 suspects.append(job)
             elif id(job) in started:
@@ -204,10 +204,14 @@ class Dispatcher:
                 self._hand_back(group, [job], NotBegun())
         self._fill_soon(group)
 
+    def held_refs(self) -> dict[ClaimRef, Job]:
+        """The jobs that are held, by their claims."""
+        return {claim_ref(job): job for job in self.held.values()}
+
     def _can_be_read(self, job: Job) -> bool:
         reason = why_unreadable(job)
         if reason is not None:
-            self.held[claim_ref(job)] = job
+            self.held[id(job)] = job
             # A codec may lack a key that another worker has. What Python itself cannot read, no worker can.
             for_good = self._context.codec is PLAIN or type(job) is Job
             self._completer.end(job, Failed(reason, delay=None if for_good else UNREADABLE_DELAY, give_up=for_good))
@@ -314,9 +318,10 @@ class Dispatcher:
             self._refuse(group, jobs)
             return
         run = Run(group.handlers[jobs[0].job_type], jobs, self._services, noted=noted)
+        if not self.runs:
+            self._no_runs.clear()
         for job in jobs:
             self.runs[id(job)] = run
-        self._no_runs.clear()
         Invocation(self._executor, run, child).start()
         if run.began is not None:
             group.call_began(run.began)
@@ -383,8 +388,10 @@ class Dispatcher:
         self._fill_soon(group)
 
     def _end(self, job: Job, ending: Ending | None) -> None:
-        if ending is None:
-            self.held.pop(claim_ref(job), None)
+        if isinstance(ending, Completed):
+            self._completer.end(job, ending if ending.result is None else endings.storable(self._context, ending))
+        elif ending is None:
+            self.held.pop(id(job), None)
             self._completer.forget(job)
             self.summary.counts["refused"] += 1
             log.warning(
@@ -395,12 +402,10 @@ class Dispatcher:
             )
         elif isinstance(ending, Suspended):
             self._completer.forget(job)
-            self._on_written([Written(job, ending, "pending")])
+            self._on_written([(job, ending)], ["pending"])
         elif isinstance(ending, CompletedByHandler):
             self._spawn(self._confirm(job, ending))
         else:
-            if isinstance(ending, Completed) and ending.result is not None:
-                ending = endings.storable(self._context, ending)
             self._completer.end(job, ending)
 
     async def _confirm(self, job: Job, ending: CompletedByHandler) -> None:
@@ -419,28 +424,32 @@ class Dispatcher:
             self._completed_by_handler.add(claim_ref(job))
             self._completer.end(job, ending.otherwise)
         else:
-            self._on_written([Written(job, ending, "completed")])
+            self._on_written([(job, ending)], ["completed"])
 
-    def _on_written(self, batch: Sequence[Written]) -> None:
+    def _on_written(self, batch: Sequence[Ended], statuses: Sequence[str | None]) -> None:
         """Endings are in the database, or were refused there."""
-        types: dict[str, None] = {}
-        for job, ending, status in batch:
-            types[job.job_type] = None
-            ref = claim_ref(job)
-            self.held.pop(ref, None)
-            if self._completed_by_handler and ref in self._completed_by_handler:
-                self._completed_by_handler.discard(ref)
+        held, by_handler, logs_all = self.held, self._completed_by_handler, log.isEnabledFor(logging.DEBUG)
+        completed = 0
+        for (job, ending), status in zip(batch, statuses, strict=True):
+            held.pop(id(job), None)
+            if by_handler and (ref := claim_ref(job)) in by_handler:
+                by_handler.discard(ref)
                 status = status or "completed"
-            self.summary.counts[endings.counted_as(ending, status)] += 1
-            if status != "completed" or log.isEnabledFor(logging.DEBUG):
+            if status == "completed":
+                completed += 1
+            else:
+                self.summary.counts[endings.counted_as(ending, status)] += 1
+            if status != "completed" or logs_all:
                 endings.log_ending(job, ending, status, is_private=self._context.codec is not PLAIN)
-        for job_type in types:
+        if completed:
+            self.summary.counts["completed"] += completed
+        for job_type in {job.job_type: None for job, _ in batch}:
             if job_type in self.handlers:
                 self._job_ended(self.handlers[job_type])
 
     def _gone(self, group: SlotGroup, job: Job) -> None:
         """A job that waited here is no longer held."""
-        self.held.pop(claim_ref(job), None)
+        self.held.pop(id(job), None)
         group.release([job])
         self.throughput.released(job)
 

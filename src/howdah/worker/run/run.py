@@ -75,6 +75,7 @@ class RunServices:
         self.sink = sink
         self.capture_logs = capture_logs
         self.pid = os.getpid()
+        self.mark_of_original = forks.mark_of_original()
         self.held_until = float("inf")
         """By the monotonic clock: after that, other workers may have the jobs of this one."""
         self._database = database
@@ -225,8 +226,11 @@ class Run:
     @property
     def timeout(self) -> float | None:
         """Seconds that the call may take: the shortest timeout of its jobs, or the handler's own."""
-        of_jobs = [job.timeout for job in self.jobs if job.timeout is not None]
-        shortest = min(of_jobs, default=self.handler.timeout)
+        shortest = self.jobs[0].timeout
+        if len(self.jobs) > 1:
+            shortest = min((job.timeout for job in self.jobs if job.timeout is not None), default=None)
+        if shortest is None:
+            shortest = self.handler.timeout
         return None if shortest is None else shortest.total_seconds()
 
     def stop(self, reason: StopReason) -> None:
@@ -380,7 +384,7 @@ class Run:
 
     def end_copy(self, error: BaseException | None = None) -> None:
         """Called when the handler returned or raised: a forked copy of the worker ends here."""
-        if os.getpid() != self.services.pid:
+        if not self.services.mark_of_original[0]:
             forks.end_copy(self.services.pid, self.handler.name, error)
 
     def close(self) -> None:
