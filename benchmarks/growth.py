@@ -245,7 +245,7 @@ def _listener(place: Place, stack: contextlib.ExitStack, *, asleep: bool) -> Con
 def workers(server: Server, size: Size) -> Measured:
     silent, grown = server.place("small"), server.place("grown")
     silent.conn.execute(
-        "CREATE OR REPLACE FUNCTION wake(p_job_types varchar[], p_alone boolean DEFAULT false) RETURNS void"
+        "CREATE OR REPLACE FUNCTION notify_workers(p_job_types varchar[], p_alone boolean DEFAULT false) RETURNS void"
         " LANGUAGE plpgsql AS 'BEGIN END'"
     )
 

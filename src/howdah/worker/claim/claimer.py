@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 import psycopg
@@ -288,13 +287,18 @@ class Claimer(Service):
             if key not in seen:
                 seen.add(key)
                 self._cursors[key] = Cursor(*key, job.run_at, job.id)
+                if len(seen) == MOST_CURSORS:
+                    break
         if len(self._cursors) > MOST_CURSORS:
             self._forget_cursors()
 
     def _forget_cursors(self) -> None:
         """Drop the cursors of the types with the most priorities: their next claim reads across priorities, from the front."""
-        for job_type, _ in Counter(job_type for job_type, _ in self._cursors).most_common():
-            for key in [key for key in self._cursors if key[0] == job_type]:
+        by_type: dict[str, list[tuple[str, int]]] = {}
+        for key in self._cursors:
+            by_type.setdefault(key[0], []).append(key)
+        for keys in sorted(by_type.values(), key=len, reverse=True):
+            for key in keys:
                 del self._cursors[key]
             if len(self._cursors) <= MOST_CURSORS // 2:
                 return

@@ -97,9 +97,11 @@ class SlotGroup:
         room = free + (self._ahead - waiting if waiting <= self._ahead // 2 else 0)
         # At most half of it all: the next claim is under way while the jobs of the last one still run.
         room = min(room, max((self.slots + self._ahead) // 2, 1), most)
+        self._bound.clear()
+        if room <= 0:  # asked very often, and there may be thousands of types
+            return None
         limits = {name: self._limit(handler, free, room) for name, handler in self.handlers.items()}
         asked = {name: limit for name, limit in limits.items() if limit > 0}
-        self._bound.clear()
         self._bound.update([name for name, limit in limits.items() if limit < room])
         if not asked:
             return None
