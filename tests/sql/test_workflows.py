@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from howdah import JobQueue
-from howdah.worker.background.workflows import expand_maps
+from howdah.verbs.maps import expand_maps
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
 from tests.sql.graphs import (
@@ -451,10 +451,11 @@ def test_a_deadline_fails_the_workflow_and_its_maximum_age_ends_even_what_always
 
 
 def test_what_was_never_started_does_not_stay(db: Db, clock: TestClock) -> None:
-    (row,) = db.execute("SELECT id FROM enqueue_workflow('half', p_max_age => '10 s')").fetchall()
     add = "SELECT add_nodes(%s, ARRAY[1, 2], ARRAY['a', 'b'], p_whens => ARRAY['success', 'always'], p_parents => ARRAY[1], p_children => ARRAY[2])"
-    db.execute(add, (row["id"],))
-    db.execute("SELECT add_node_jobs(%s, ARRAY[1, 2], ARRAY[0, 0], ARRAY['{}', '{}']::jsonb[])", (row["id"],))
+    with db.transaction():
+        (row,) = db.execute("SELECT id FROM enqueue_workflow('half', p_max_age => '10 s')").fetchall()
+        db.execute(add, (row["id"],))
+        db.execute("SELECT add_node_jobs(%s, ARRAY[1, 2], ARRAY[0, 0], ARRAY['{}', '{}']::jsonb[])", (row["id"],))
     clock.advance(10)
     advance(db)
     assert status(db, row["id"]) == "failed"
@@ -639,12 +640,13 @@ ITEMS = {"parameter": "x", **SOURCE}
     ids=str,
 )
 def test_a_node_that_workers_could_not_read_is_refused(db: Db, given: dict[str, Any]) -> None:
-    (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
     add = (
         "SELECT add_nodes(%s, ARRAY[1, 2], ARRAY['a', 'b'], p_kinds => ARRAY['job', %s], p_options => ARRAY[NULL, %s]::jsonb[],"
         " p_inputs => ARRAY[NULL, %s]::jsonb[], p_items => ARRAY[NULL, %s]::jsonb[], p_parents => %s::int[], p_children => ARRAY[2])"
     )
     read = [json.dumps(given[name]) if name in given else None for name in ("options", "inputs", "items")]
+    db.execute("BEGIN")
+    (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
     with pytest.raises(psycopg.Error) as refused:
         db.execute(add, (row["id"], given.get("kind", "job"), *read, given.get("parents", [1])))
     assert refused.value.sqlstate == "JQ001", refused.value
@@ -707,9 +709,10 @@ def test_the_error_of_a_workflow_shows_no_reason_of_a_caller(db: Db, plain_role:
 
 @pytest.mark.parametrize(("kind", "places"), [("group", [0, 5]), ("group", [-1, 0]), ("group", [1, 2]), ("job", [1])])
 def test_the_places_of_a_node_have_no_gap(db: Db, kind: str, places: list[int]) -> None:
+    add = "SELECT add_node_jobs(%s, %s::int[], %s::int[], array_fill('{}'::jsonb, ARRAY[%s]))"
+    db.execute("BEGIN")
     (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
     db.execute("SELECT add_nodes(%s, ARRAY[1, 2], ARRAY['a', 'b'], p_kinds => ARRAY['group', %s])", (row["id"], kind))
-    add = "SELECT add_node_jobs(%s, %s::int[], %s::int[], array_fill('{}'::jsonb, ARRAY[%s]))"
     db.execute(add, (row["id"], [1, 1], [1, 0], 2))
     both = sql.SQL(
         "DO $$ BEGIN PERFORM add_node_jobs({0}, {1}, {2}, {3}::jsonb[]); PERFORM start_workflow({0}); END $$"
