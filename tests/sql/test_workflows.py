@@ -664,16 +664,29 @@ def test_one_workflow_that_cannot_go_on_stops_no_other(db: Db, clock: TestClock)
     (row,) = db.execute("SELECT * FROM advance_workflows(100000)").fetchall()
     assert row["more"] is False
     assert states(db, good) == {"a": "completed", "b": "running", "c": "running"}
-    clock.advance(20)
-    db.execute("SELECT * FROM advance_workflows(100000)")
-    (row,) = db.execute("SELECT count(*)::int AS n FROM workflows WHERE cancel_requested_at IS NOT NULL").fetchall()
-    assert row["n"] == 2
-    assert {said.split(":")[0] for said in warnings} == {f"workflow {bad} could not be advanced"}
-    run(db, "b")
-    assert (status(db, bad), status(db, good)) == ("running", "failed")
-    db.execute("SELECT cancel_workflow(%s, p_all => true)", (bad,))
+    # The node has failed, once, and its workflow goes on without it.
     advance(db)
-    assert status(db, bad) == "failed"
+    assert states(db, bad) == {"a": "completed", "b": "failed", "c": "running"}
+    assert [said.split(":")[0] for said in warnings] == [f"node b of workflow {bad} could not be advanced (release)"]
+    (row,) = db.execute("SELECT error FROM node_details WHERE workflow_id = %s AND name = 'b'", (bad,)).fetchall()
+    assert row["error"].startswith("its jobs could not be made due: ")
+    clock.advance(20)
+    advance(db)
+    run(db, "b")
+    advance(db)
+    assert (status(db, bad), status(db, good)) == ("failed", "failed")
+    assert len(warnings) == 1
+
+
+def test_the_arguments_of_a_damaged_node_keep_no_other_job_from_its_own(db: Db) -> None:
+    bad, good = (workflow(db, {"a": 1, "b": 1}, {"b": ["a"]}) for _ in range(2))
+    for each, node in ((bad, "abc"), (good, 1)):
+        inputs = json.dumps([{"parameter": "x", "list": False, "sources": [{"node": node, "path": []}]}])
+        db.execute("UPDATE workflow_nodes SET inputs = %s WHERE workflow_id = %s AND name = 'b'", (inputs, each))
+    db.execute("UPDATE live SET inputs = true WHERE job_type = 'b'")
+    run(db, "a")
+    rows = db.execute("SELECT workflow_id FROM node_inputs(%s::uuid[])", (claim(db, "b")["ids"],)).fetchall()
+    assert [row["workflow_id"] for row in rows] == [good]
 
 
 @pytest.mark.parametrize("items", [{**ITEMS, "node": "abc"}, {**ITEMS, "node": 7}, {**ITEMS, "path": None}, [], None])

@@ -80,7 +80,7 @@ def _arguments(
 ) -> tuple[dict[str, Any], dict[str, Any]] | str:
     """The arguments of a node's jobs, and those that are read a page at a time; or why they cannot be had."""
     if not rows:
-        return "its workflow is no longer there"
+        return "its arguments cannot be read: its workflow is no longer there, or its node is damaged"
     sources = {row["source"]: row for row in rows}
     values: dict[str, Any] = {}
     results: dict[str, Results[Any]] = {}
