@@ -132,7 +132,7 @@ def test_a_viewer_watches_a_workflow_and_reads_none_of_its_values(canaries: Tena
     secret = {"password": CANARY}
     with JobQueue(canaries.admin_dsn, canaries.schema) as owner:
         with owner.workflow("sealed", data=secret, key=CANARY, meta={"trace": CANARY}) as flow:
-            flow.add("of a workflow", **secret)
+            flow.add("of a workflow", password=CANARY)
         (job,) = owner.claim(["of a workflow"])
         owner.start(job)
         owner.event(job, "opened", secret)
