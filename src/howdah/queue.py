@@ -38,8 +38,9 @@ from howdah.verbs import schedules as schedule_verbs
 from howdah.verbs import selection as selections
 from howdah.verbs.both import both, name_verbs
 from howdah.watch import wait
+from howdah.watch.home import QueueHome
 from howdah.watch.hub import Hub
-from howdah.watch.wait import OnProgress, value_of
+from howdah.watch.wait import OnProgress
 from howdah.watch.watch import JobUpdates, StreamUpdates, Update, UpdateKind
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class JobQueue:
             worker_id=_own_name() if worker_id is None else options.name(worker_id, "worker_id", 100),
             known={},
             json_default=_function(json_default, "json_default"),
-            home=_Home(self),
+            home=QueueHome(self),
         )
         self._hubs: dict[int, Hub] = {}
         self._database = Database(
@@ -604,30 +605,6 @@ class JobQueue:
 
     def __repr__(self) -> str:
         return f"JobQueue(schema={self.schema!r})"
-
-
-class _Home:
-    """The queue that jobs came from."""
-
-    def __init__(self, queue: JobQueue) -> None:
-        self._queue = queue
-
-    def wait_for(self, job: Job[T], timeout: Seconds | None) -> Job[T]:
-        return self._queue.wait_for(job, timeout)
-
-    async def await_for(self, job: Job[T], timeout: Seconds | None) -> Job[T]:  # noqa: ASYNC109
-        return await self._queue.await_for(job, timeout)
-
-    def value(self, job: Job[T]) -> T:
-        value: T = value_of(self._queue._context, job)
-        return value
-
-    def __deepcopy__(self, memo: object) -> _Home:
-        return self
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        # A job that is sent to another process has no queue there.
-        return type(None), ()
 
 
 name_verbs(JobQueue)

@@ -2,8 +2,9 @@
 
 ::
 
-    GET /{job_id}    one job, from its first event until it has ended
-    GET /            all jobs, from now on
+    GET /{job_id}           one job, from its first event until it has ended
+    GET /workflows/{id}     one workflow with its jobs, from its beginning until it has ended
+    GET /                   all jobs, from now on
 
 ``?kinds=event,progress`` and ``?types=mail`` select updates. ``Last-Event-ID``, which browsers send by themselves,
 or ``?after=…`` resumes a stream. Mount it in a Starlette or FastAPI app, behind that app's own authentication.
@@ -16,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import logging
 import re
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -29,19 +31,30 @@ import msgspec
 from howdah.checks import options
 from howdah.checks.options import Seconds
 from howdah.checks.values import unreadable_mark
-from howdah.errors import DatabaseUnavailable, HowdahError, InvalidInput, InvalidOption, JobNotFound, PositionLost
+from howdah.errors import (
+    DatabaseUnavailable,
+    HowdahError,
+    InvalidInput,
+    InvalidOption,
+    JobNotFound,
+    PositionLost,
+    WorkflowNotFound,
+)
 from howdah.model.codec import Unreadable
 from howdah.model.failure import describe
 from howdah.model.job import Job
+from howdah.model.workflow import Workflow
 from howdah.verbs.events import some_of
 from howdah.watch.watch import KINDS, Update, UpdateKind
 
 if TYPE_CHECKING:
     from howdah.queue import JobQueue
+    from howdah.verbs.flows import Flow
 
 Scope: TypeAlias = Mapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+T = TypeVar("T")
 Authorize: TypeAlias = Callable[[Scope, uuid.UUID | None], bool | Awaitable[bool]]
 
 log = logging.getLogger("howdah.watching")
@@ -56,14 +69,15 @@ _SHOWN: Final = (
     "id", "job_type", "status", "percent", "current_stage", "events_count", "attempts", "max_attempts", "priority",
     "created_at", "run_at", "started_at", "finished_at", "stalled", "record",
 )  # fmt: skip
+_SHOWN_OF_WORKFLOWS: Final = ("id", "name", "status", "created_at", "finished_at", "deadline_at", "cancel_requested_at")
 _PRIVATE: Final = ("error", "worker")
 _LOOPBACK: Final = re.compile(r"localhost|[a-z0-9.-]+\.localhost|127(\.[0-9]{1,3}){3}|\[::1\]")
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(:[0-9]+)?")
 _LONGEST_POSITION: Final = 16_384
 _POSITION: Final = re.compile(
-    r"[0-9]{1,9}(-[0-9]{1,18})?|[0-9]{1,20}:[0-9]{1,20}:[0-9,]*@[0-9]{1,19}(/[0-9:,]+@[0-9]{1,19}/[0-9]{1,19})?"
+    r"[0-9]{1,9}(-[0-9]{1,18})?|[0-9]{1,20}:[0-9]{1,20}:[0-9,]*@[0-9]{1,19}(/[0-9:,]+@[0-9]{1,19}/[0-9]{1,19})?(-end)?"
 )
-"""A position in the stream of one job, or of all jobs."""
+"""A position in the stream of one job, of all jobs, or of a workflow."""
 
 
 def shown(update: Update) -> dict[str, Any]:
@@ -80,6 +94,7 @@ def shown(update: Update) -> dict[str, Any]:
         "name": update.name,
         "data": data,
         "job": None if update.job is None else _shown_job(update.job),
+        **({} if update.workflow is None else {"workflow": _shown_workflow(update.workflow)}),
     }
 
 
@@ -87,11 +102,17 @@ def _shown_job(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in _SHOWN}
 
 
+def _shown_workflow(workflow: Workflow) -> dict[str, Any]:
+    shown = {name: getattr(workflow, name) for name in _SHOWN_OF_WORKFLOWS}
+    return {**shown, "progress": workflow.progress, "percent": workflow.progress.percent}
+
+
 class EventStream:
     """The ASGI app.
 
-    types: serve only jobs of these types. kinds: the kinds of updates to serve; "log" only if it is listed here.
-    authorize: called with the request's scope and the job's id (None: all jobs); False refuses with 403.
+    types: serve only jobs of these types. workflows: serve only workflows of these names, with all of their jobs; all workflows if
+        not given, and none where only types are. kinds: the kinds of updates to serve; "log" only if it is listed here.
+    authorize: called with the request's scope and the id of the job or the workflow (None: all jobs); False refuses with 403.
     show: turns an update into the value that is sent as JSON; by default ``howdah.sse.shown``.
     hosts: the host names to serve besides localhost, such as ``["jobs.example.com"]``; ``["*"]`` for any. A request for another
         host is refused with 403, because an attacker can make a name of his own point here.
@@ -116,9 +137,11 @@ class EventStream:
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
         commit_timeout: Seconds = 5,
+        workflows: Sequence[str] | None = None,
     ) -> None:
         self._queue = queue
         self._types = None if types is None else options.job_types(types)
+        self._workflows = None if workflows is None and types is None else _listed_names(workflows or ())
         self._kinds = _in_order(some_of(kinds, KINDS))
         self._authorize = authorize
         self._show = show
@@ -156,7 +179,7 @@ class EventStream:
         except InvalidInput as error:
             await _refuse(send, 404 if isinstance(error, _NoSuchPath) else 400, str(error))
             return
-        if not await self._allows(scope, wanted.job_id):
+        if not await self._allows(scope, wanted.job_id or wanted.workflow_id):
             await _refuse(send, 403, "this app does not allow this request to read these jobs")
         elif self._closed or len(self._stops) >= self._max_streams:
             await _put_off(scope, send, "too many streams are open")
@@ -189,25 +212,22 @@ class EventStream:
 
     async def _serve(self, wanted: _Wanted, scope: Scope, receive: Receive, send: Send, stop: asyncio.Event) -> None:
         """Respond at once, even if there is no update yet."""
-        messages = self._all(wanted)
-        if wanted.job_id is not None:
-            try:
-                job = await self._job(wanted.job_id, stop)
-            except DatabaseUnavailable:
-                await _put_off(scope, send, "the database cannot be reached")
-                return
-            if job is None and stop.is_set():
-                await _put_off(scope, send, "the server stops")
-                return
-            if job is None or (wanted.types is not None and job.job_type not in wanted.types):
-                await _refuse(send, 404, "there is no such job")
-                return
-            if job.ended and wanted.after is not None and wanted.after.endswith(f"-{job.token}"):
-                # The end was delivered before. Only a 204 keeps a browser from reconnecting.
-                await send({"type": "http.response.start", "status": 204, "headers": []})
-                await send({"type": "http.response.body", "body": b""})
-                return
-            messages = self._one(wanted, job)
+        try:
+            messages = await self._messages(wanted, stop)
+        except DatabaseUnavailable:
+            await _put_off(scope, send, "the database cannot be reached")
+            return
+        except _Delivered:
+            # Only a 204 keeps a browser from reconnecting.
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        if messages is None and stop.is_set():
+            await _put_off(scope, send, "the server stops")
+            return
+        if messages is None:
+            await _refuse(send, 404, f"there is no such {'job' if wanted.workflow_id is None else 'workflow'}")
+            return
         await _start(scope, send)
         if scope["method"] == "HEAD":
             await send(_body(b"", more=False))
@@ -216,19 +236,69 @@ class EventStream:
         async with contextlib.aclosing(messages):
             await self._stream(messages, receive, send, stop)
 
-    async def _job(self, job_id: uuid.UUID, stop: asyncio.Event) -> Job[Any] | None:
-        """The job, as soon as it is committed; None if it is not in time."""
+    async def _messages(self, wanted: _Wanted, stop: asyncio.Event) -> AsyncGenerator[bytes] | None:
+        """What to send; None if it is not there, or not served. Raises _Delivered."""
+        if wanted.workflow_id is not None:
+            flow = await self._committed(functools.partial(self._queue.workflows.aget, wanted.workflow_id), stop)
+            if flow is None:
+                return None
+            workflow = await flow.aget()
+            if self._workflows is not None and workflow.name not in self._workflows:
+                return None
+            if workflow.ended and wanted.after is not None and await self._is_delivered(flow, wanted.after):
+                raise _Delivered
+            return self._whole(wanted, flow)
+        if wanted.job_id is None:
+            return self._all(wanted)
+        job = await self._committed(functools.partial(self._queue.aget, wanted.job_id), stop)
+        if job is None or (wanted.types is not None and job.job_type not in wanted.types):
+            return None
+        if job.ended and wanted.after is not None and wanted.after.endswith(f"-{job.token}"):
+            raise _Delivered
+        return self._one(wanted, job)
+
+    async def _committed(self, get: Callable[[], Awaitable[T]], stop: asyncio.Event) -> T | None:
+        """The job or the workflow, as soon as it is committed; None if it is not in time."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + self._commit_timeout, _FIRST_PAUSE
         while True:
-            with contextlib.suppress(JobNotFound):
-                return await self._queue.aget(job_id)
+            with contextlib.suppress(JobNotFound, WorkflowNotFound):
+                return await get()
             left = deadline - loop.time()
             if left <= 0 or stop.is_set():
                 return None
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _is_delivered(self, flow: Flow, after: str) -> bool:
+        """Whether a workflow that has ended has nothing behind this position."""
+        with contextlib.suppress(InvalidOption, PositionLost):
+            async with contextlib.aclosing(flow.awatch(kinds=["progress"], after=after)) as updates:
+                return await anext(updates, None) is None
+        return False
+
+    async def _whole(self, wanted: _Wanted, flow: Flow) -> AsyncGenerator[bytes]:
+        after, reset = wanted.after, b""
+        try:
+            async with contextlib.aclosing(flow.awatch(kinds=[*wanted.kinds, "progress"], after=after)) as updates:
+                async for message in self._of_workflow(wanted, updates):
+                    yield message
+            return
+        except (InvalidOption, PositionLost):
+            reset = b"event: reset\ndata: {}\n\n"
+        yield reset
+        async with contextlib.aclosing(flow.awatch(kinds=[*wanted.kinds, "progress"])) as updates:
+            async for message in self._of_workflow(wanted, updates):
+                yield message
+
+    async def _of_workflow(self, wanted: _Wanted, updates: AsyncGenerator[Update]) -> AsyncGenerator[bytes]:
+        async for update in updates:
+            is_whole = update.job_id == wanted.workflow_id
+            if update.kind in wanted.kinds and (is_whole or wanted.types is None or update.job_type in wanted.types):
+                yield self._message(update)
+            if update.workflow is not None and update.workflow.ended:
+                yield b"id: %s\nevent: end\ndata: {}\n\n" % update.position.encode()
 
     async def _one(self, wanted: _Wanted, job: Job) -> AsyncGenerator[bytes]:
         position = wanted.after or "0"
@@ -306,13 +376,18 @@ class EventStream:
 
 
 class _NoSuchPath(InvalidInput):
-    """There is nothing at this path: it is empty, or the id of a job."""
+    """There is nothing at this path: it is empty, the id of a job, or workflows/ and the id of a workflow."""
+
+
+class _Delivered(Exception):
+    """The end was delivered before."""
 
 
 class _Wanted(msgspec.Struct, frozen=True):
     """What a request asks for."""
 
     job_id: uuid.UUID | None
+    workflow_id: uuid.UUID | None
     kinds: Sequence[UpdateKind]
     types: Sequence[str] | None
     after: str | None
@@ -320,6 +395,10 @@ class _Wanted(msgspec.Struct, frozen=True):
 
 def _wanted(scope: Scope, kinds: Sequence[UpdateKind], types: Sequence[str] | None) -> _Wanted:
     query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    job_id, workflow_id = _ids(scope)
+    if workflow_id is not None:
+        # The types that are served do not concern the jobs of a workflow that is: see EventStream.
+        types = None
     asked_kinds, asked_types = _listed(query, "kinds"), _listed(query, "types")
     if asked_kinds is not None:
         kinds = _in_order(some_of(asked_kinds, KINDS).intersection(kinds))
@@ -330,7 +409,7 @@ def _wanted(scope: Scope, kinds: Sequence[UpdateKind], types: Sequence[str] | No
     after = _header(scope, b"last-event-id") or (query.get("after") or [""])[0]
     if after and (len(after) > _LONGEST_POSITION or not _POSITION.fullmatch(after)):
         raise InvalidOption("this is not a position: pass the id of an event of this stream, or none")
-    return _Wanted(_job_id(scope), kinds, types, after or None)
+    return _Wanted(job_id, workflow_id, kinds, types, after or None)
 
 
 def _header(scope: Scope, wanted: bytes) -> str:
@@ -343,14 +422,25 @@ def _names(values: Sequence[str], option: str) -> frozenset[str]:
     return frozenset(options.text(value, option).lower().rstrip("/") for value in values)
 
 
-def _job_id(scope: Scope) -> uuid.UUID | None:
+def _listed_names(names: Sequence[str]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise InvalidOption("workflows is a list of names, not a str")
+    return frozenset(options.text(name, "workflows") for name in names)
+
+
+def _ids(scope: Scope) -> tuple[uuid.UUID | None, uuid.UUID | None]:
+    """The id of a job, or of a workflow."""
     path = scope["path"].removeprefix(scope.get("root_path", "")).strip("/")
     if not path:
-        return None
+        return None, None
+    folder, _, last = path.rpartition("/")
     try:
-        return uuid.UUID(path)
+        if folder in ("", "workflows"):
+            found = uuid.UUID(last)
+            return (None, found) if folder else (found, None)
     except ValueError as error:
         raise _NoSuchPath from error
+    raise _NoSuchPath
 
 
 def _listed(query: Mapping[str, list[str]], name: str) -> list[str] | None:

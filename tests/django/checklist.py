@@ -374,6 +374,20 @@ class Running(TestCase):
         tasks.chain.enqueue(3)
         self.assertEqual([each.return_value for each in run_pending()], [3, 2, 1, 0])
 
+    def test_tasks_of_a_workflow_get_results_and_maps_their_jobs(self) -> None:
+        queue = default_task_backend.queue
+        run_task = queue.handlers["default"]
+
+        def named(task: str) -> dict[str, Any]:
+            return {"meta": {"task": f"tests.django.app.tasks.{task}"}}
+
+        with queue.workflow("sums", conn=connection) as flow:
+            made = flow.add(run_task, args=[4], kwargs={}, options=named("pairs"))
+            sums = flow.map(run_task, made, kwargs={}, options=named("add"), name="sums")
+            flow.add(run_task, args=sums, kwargs={}, options=named("total"), name="total")
+        self.assertEqual([each.return_value for each in run_pending()][1:], [0, 2, 4, 6, 12])
+        self.assertEqual(flow.status(conn=connection), "completed")
+
     def test_progress_events_and_completion_in_the_tasks_own_transaction(self) -> None:
         result = tasks.report.enqueue(4)
         (done,) = run_pending()

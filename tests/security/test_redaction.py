@@ -128,6 +128,25 @@ def test_a_viewer_reads_by_the_same_verbs(canaries: Tenant) -> None:
             ended.value()
 
 
+def test_a_viewer_watches_a_workflow_and_reads_none_of_its_values(canaries: Tenant) -> None:
+    secret = {"password": CANARY}
+    with JobQueue(canaries.admin_dsn, canaries.schema) as owner:
+        with owner.workflow("sealed", data=secret, key=CANARY, meta={"trace": CANARY}) as flow:
+            flow.add("of a workflow", password=CANARY)
+        (job,) = owner.claim(["of a workflow"])
+        owner.start(job)
+        owner.event(job, "opened", secret)
+        owner.fail(job, CANARY, give_up=True)
+    with canaries.queue("viewer") as viewer:
+        seen = viewer.workflows.get(flow.id)
+        updates = list(seen.watch())
+        assert [update.name for update in updates] == ["running", "opened", "failed", "failed", None]
+        assert updates[-1].workflow is not None
+        assert (updates[-1].workflow.status, updates[-1].workflow.data) == ("failed", "[redacted]")
+        assert seen.wait_for(180).status == "failed"
+        assert CANARY not in repr([(update, update.data, update.workflow) for update in updates])
+
+
 def test_what_a_job_waits_for_does_not_reveal_its_key(canaries: Tenant) -> None:
     with canaries.queue("viewer") as viewer, JobQueue(canaries.admin_dsn, canaries.schema) as owner:
         job = owner.enqueue("keyed", per=CANARY)

@@ -88,6 +88,7 @@ def _flow(caller: Caller) -> None:
     verbs = caller.on(flow)
     assert (verbs.get().data, verbs.status(), verbs.progress().total) == ({"a": "ä"}, "running", 2)
     assert verbs.cancel("not wanted")
+    assert list(flow.watch())[-1].workflow is not None
     assert verbs.wait_for(30).cancel_reason == "not wanted"
     assert [node.status for node in verbs.nodes()] == ["cancelled", "cancelled"]
     assert verbs.retry() == 2

@@ -120,6 +120,28 @@ def test_what_is_due_later_is_run_when_the_clock_has_been_moved(howdah_queue: Jo
     assert len(drain(howdah_queue).failed) == 1
 
 
+def test_a_workflow_runs_to_its_end_with_its_maps_and_results(howdah_queue: JobQueue) -> None:
+    queue = howdah_queue
+
+    @queue.job
+    def numbers() -> list[int]:
+        return [1, 2, 3]
+
+    @queue.job
+    def double(n: int) -> int:
+        return 2 * n
+
+    @queue.job
+    def total(of: list[int]) -> int:
+        return sum(of)
+
+    with queue.workflow("sums") as flow:
+        flow.add(total, of=flow.map(double, flow.add(numbers)))
+    done = drain(queue)
+    assert [job.job_type for job in done] == ["numbers", "double", "double", "double", "total"]
+    assert (flow.status(), flow.value()) == ("completed", 12)
+
+
 def test_schedules_fire_when_they_are_due(howdah_queue: JobQueue, howdah_clock: Clock) -> None:
     @howdah_queue.periodic(every=HOUR)
     @howdah_queue.job

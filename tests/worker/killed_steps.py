@@ -1,21 +1,28 @@
-"""``python -m tests.worker.killed_steps DSN``: runs a handler of steps in processes that are killed between two of its round trips.
+"""``python -m tests.worker.killed_steps DSN``: runs a handler of steps in processes that are killed at each of its round trips.
 
-The number of the round trip is in the type of the job. The last job of all is not killed.
+At each they are killed before the statement is sent, when it was sent, and when the server has answered, before the answer arrives
+where it was asked for. The round trip and the moment are in the type of the job. The last job of all is not killed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import sys
-from typing import Any
+from collections.abc import Generator
+from typing import Any, Final
 
 import psycopg
+from psycopg.waiting import Ready, Wait
 
 from howdah import Job, JobQueue
 from howdah.db.plan import Plan
 from howdah.worker.progress.tracker import Tracker
 from howdah.worker.run.run import Run, RunServices
+
+MOMENTS: Final = ("before", "sent", "answered")
 
 
 class NoSink:
@@ -60,29 +67,46 @@ def attempt(queue: JobQueue, job: Job, dsn: str) -> None:
     order(job, dsn)
 
 
-def die_at(round_trip: int) -> None:
-    """Kills this process before the n-th time that it would wait for the server."""
+def die_at(round_trip: int, moment: str) -> None:
+    """Kills this process at the n-th time that it would wait for the server."""
     wait, count = psycopg.Connection.wait, 0
 
     def counted(self: Any, *args: Any, **options: Any) -> Any:
         nonlocal count
         count += 1
-        if count > round_trip:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return wait(self, *args, **options)
+        if count <= round_trip:
+            return wait(self, *args, **options)
+        if moment == "sent":
+            send(self, *args)
+        answer = wait(self, *args, **options) if moment == "answered" else None
+        os.kill(os.getpid(), signal.SIGKILL)
+        return answer
 
     psycopg.Connection.wait = counted  # type: ignore[method-assign]
 
 
-def in_a_child(dsn: str, round_trip: int) -> int:
+def send(conn: psycopg.Connection[Any], gen: Generator[Any, Any, Any]) -> None:
+    """Sends all of a statement, and reads nothing of the answer. There may be nothing to send, such as for a commit of nothing."""
+    with contextlib.suppress(StopIteration):
+        state = next(gen)
+        while state & Wait.W:
+            select.select([], [conn.fileno()], [])
+            state = gen.send(Ready.W)
+
+
+def type_of(round_trip: int, moment: str) -> str:
+    return f"killed-{round_trip}-{moment}"
+
+
+def in_a_child(dsn: str, round_trip: int, moment: str) -> int:
     """Claims the job and runs it. Returns how the process ended."""
     pid = os.fork()
     if pid == 0:
         try:
             with JobQueue(dsn) as queue:
-                (job,) = queue.claim([f"killed-{round_trip}"])
+                (job,) = queue.claim([type_of(round_trip, moment)])
                 queue.start(job)
-                die_at(round_trip)
+                die_at(round_trip, moment)
                 attempt(queue, job, dsn)
                 os._exit(0)
         finally:
@@ -93,13 +117,14 @@ def in_a_child(dsn: str, round_trip: int) -> int:
 def main(dsn: str) -> None:
     """Prints how many points there were."""
     for round_trip in range(1000):
-        with JobQueue(dsn) as queue:
-            queue.enqueue(f"killed-{round_trip}")
-        ended = in_a_child(dsn, round_trip)
-        if ended == 0:
-            print(round_trip)
-            return
-        assert ended == -signal.SIGKILL, (round_trip, ended)
+        for moment in MOMENTS:
+            with JobQueue(dsn) as queue:
+                queue.enqueue(type_of(round_trip, moment))
+            ended = in_a_child(dsn, round_trip, moment)
+            if ended == 0:
+                print(round_trip)
+                return
+            assert ended == -signal.SIGKILL, (round_trip, moment, ended)
 
 
 if __name__ == "__main__":

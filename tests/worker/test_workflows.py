@@ -11,7 +11,17 @@ import psycopg
 import pytest
 
 import howdah
-from howdah import InvalidArguments, InvalidOption, Job, JobQueue, NotEnded, Results, WaitTimeout, WorkflowFailed
+from howdah import (
+    InvalidArguments,
+    InvalidOption,
+    Job,
+    JobQueue,
+    NotEnded,
+    QueueFull,
+    Results,
+    WaitTimeout,
+    WorkflowFailed,
+)
 from howdah.encryption import EncryptedCodec, new_key
 from tests.conftest import Db
 from tests.worker import child_handlers
@@ -64,6 +74,12 @@ class Handlers:
         @queue.job
         def count(parts: Results[int]) -> list[int]:
             return [len(parts), sum(parts), sum(parts)]
+
+        @queue.job(unique=True)
+        def only_once(of: int) -> None:
+            self.cleaned.append(of)
+
+        self.only_once = only_once
 
         @queue.job
         def note(of: Download) -> None:
@@ -202,6 +218,29 @@ def test_a_pruned_result_fails_the_job_that_needs_it(made: Handlers, db: Db) -> 
     assert flow.status() == "failed"
 
 
+def test_a_job_that_is_unique_elsewhere_may_run_beside_others_if_that_is_said(made: Handlers) -> None:
+    with made.queue.workflow("w") as flow:
+        flow.map(made.only_once, [7, 7], options={"unique": False})
+        flow.add(made.only_once.using(unique=False), of=8)
+    drain(made.queue)
+    assert (flow.status(), sorted(made.cleaned)) == ("completed", [7, 7, 8])
+
+
+def test_jobs_that_wait_for_no_other_observe_the_bound_of_their_type(made: Handlers, db: Db) -> None:
+    made.queue.limits.set_max_pending("clean", 2)
+    made.clean.enqueue()
+    with made.queue.workflow("fits") as flow:
+        first = flow.add(made.clean)
+        flow.add(made.clean, name="later", after=first)
+    flow = made.queue.workflow("w")
+    flow.add(made.download, url="x/10")
+    flow.add(made.clean)
+    with pytest.raises(QueueFull, match="another job of type clean: "), flow:
+        pass
+    assert [each.name for each in made.queue.workflows.list()] == ["fits"]
+    assert db.execute("SELECT FROM live WHERE job_type = 'download'").fetchall() == []
+
+
 def test_what_is_wrong_is_refused_when_it_is_added(made: Handlers, db: Db) -> None:
     flow = made.queue.workflow("w")
     fetch = flow.add(made.download, url="x/10")
@@ -218,8 +257,12 @@ def test_what_is_wrong_is_refused_when_it_is_added(made: Handlers, db: Db) -> No
         (lambda: flow.add(made.clean, when=cast(Any, "never")), "when is"),
         (lambda: flow.add(made.clean, when="failure"), "has none"),
         (lambda: flow.add(made.clean, name="download"), "two nodes"),
-        (lambda: flow.add(made.clean, options={"unique": True}), "unique: not an option"),
-        (lambda: flow.add(made.clean.using(key="k")), "key: not an option"),
+        (lambda: flow.add(made.clean, options={"unique": True}), "unique: .* let the whole workflow be there once"),
+        (lambda: flow.add(made.clean, options={"debounce": 5}), "debounce: .*not compared with others"),
+        (lambda: flow.add(made.clean.using(key="k")), r"key: .* give the workflow one, queue.workflow\(…, key=…\)"),
+        (lambda: flow.add(made.clean, options={"colour": "red"}), "colour: not an option"),
+        (lambda: flow.add(made.only_once, of=1), r'pass options={"unique": False} if it may run beside others'),
+        (lambda: flow.map(made.only_once, [1]), "only_once is declared with unique"),
         (lambda: flow.add(made.count, parts=fetch.result["chunks"]), "is Results"),
         (lambda: list(fetch.result), "not known yet"),
         (lambda: flow.add(made.clean, after=cast(Any, [7])), "after takes handles"),

@@ -28,6 +28,7 @@ from howdah.errors import InvalidOption
 from howdah.handlers.outcome import Completed, Ending, Spawned
 from howdah.model.job import Job
 from howdah.queue import JobQueue
+from howdah.verbs.maps import advance_all, expand_maps
 from howdah.verbs.schedules import fire_due
 from howdah.worker import calls
 from howdah.worker.progress.buffer import ProgressBuffer
@@ -68,6 +69,7 @@ def run_pending(
     if advance is not None:
         pending.advance(advance)
     pending.run(call("recover"))
+    pending.run(expand_maps(pending.queue._context))
     if schedules:
         pending.run(fire_due(pending.queue._context))
     done: list[TaskResult] = []
@@ -100,6 +102,10 @@ class _Pending:
     def run(self, plan: Plan[Any]) -> Any:
         return self.queue._database.run(plan, self.conn)
 
+    def advance_workflows(self) -> None:
+        while self.run(advance_all(self.queue._context)):
+            pass
+
     def advance(self, by: Seconds) -> None:
         if not self.conn.in_atomic_block:
             raise InvalidOption(
@@ -115,8 +121,8 @@ class _Pending:
     def attempt(self, job: Job, raise_errors: bool) -> TaskResult:
         """Runs one job, as the worker does."""
         self.queue.start(job, conn=self.conn)
-        # As it is now; whether it has steps is known from the claim.
-        job = dataclasses.replace(self.queue.get(job, conn=self.conn), _has_steps=job._has_steps)
+        # As it is now; whether it has steps, and the results that are among its arguments, are known from the claim.
+        job = dataclasses.replace(self.queue.get(job, conn=self.conn), data=job.data, _has_steps=job._has_steps)
         services = _Inline(self)
         going = Run(self.queue.handlers[job.job_type], [job], services)
         going.bind()
@@ -131,7 +137,7 @@ class _Pending:
             self._end(job, endings.with_spawned(ending, going.spawned.get(job.id, ())) or ending)
         if job.workflow_id is not None:
             # What a commit would do: there may never be one.
-            self.run(call("advance_workflows"))
+            self.advance_workflows()
         if error is not None and raise_errors:
             raise error.__cause__ or error
         return self.backend.get_result(str(job.id))

@@ -21,6 +21,15 @@ OPTIONS: Final = (
     "priority", "delay", "run_at", "max_attempts", "timeout", "expires_at", "expires_in", "retry_policy", "meta", "cost", "per",
 )  # fmt: skip
 """Those of the options of ``enqueue`` that the jobs of a workflow can have."""
+_INSTEAD: Final = {
+    "key": "a job in a workflow has no key of its own: give the workflow one, queue.workflow(…, key=…)",
+    **dict.fromkeys(
+        ("unique", "debounce", "throttle"),
+        "a job in a workflow is not compared with others: let the whole workflow be there once, queue.workflow(…, key=…)",
+    ),
+    "max_pending": "the bound of its type holds for a job in a workflow, too: see queue.limits",
+}
+"""Why an option of other jobs is refused, and what to do."""
 _WHENS: Final = ("success", "always", "failure")
 
 Target: TypeAlias = "AnyHandler | HandlerWithOptions[Any, Any] | str"
@@ -267,7 +276,17 @@ def resolved(target: Target, chosen: Mapping[str, Any]) -> tuple[AnyHandler | No
         handler, chosen = target.handler, {**target.options, **chosen}
     elif isinstance(target, Handler):
         handler = target
+    if chosen.get("unique") is False:
+        chosen = {name: value for name, value in chosen.items() if name != "unique"}
+    elif handler is not None and handler.unique is not None and handler.unique["by"] != "key":
+        raise InvalidOption(
+            f"{handler.name} is declared with unique, debounce or throttle, and a job in a workflow is not compared with others: pass"
+            ' options={"unique": False} if it may run beside others, and queue.workflow(…, key=…) if the workflow is to be there once'
+        )
     unknown = sorted(chosen.keys() - set(OPTIONS))
+    for name in unknown:
+        if name in _INSTEAD:
+            raise InvalidOption(f"{name}: {_INSTEAD[name]}")
     if unknown:
         raise InvalidOption(f"{', '.join(unknown)}: not an option of a job in a workflow ({', '.join(OPTIONS)})")
     if handler is not None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload
@@ -16,6 +27,7 @@ from howdah.model.codec import PLAIN, Codec, Unreadable, decoded, decoded_text
 from howdah.model.connection import Connection
 from howdah.model.failed_job import decoded_data
 from howdah.model.progress import Progress, progress_of
+from howdah.model.workflow import Workflow
 
 Conflict: TypeAlias = Literal["kept", "replaced", "rescheduled"]
 Status: TypeAlias = Literal["pending", "claimed", "running", "completed", "failed", "cancelled"]
@@ -123,13 +135,25 @@ class Attempt(Protocol):
 
 
 class Home(Protocol):
-    """The queue that a job came from, as far as the job needs it."""
+    """The queue that a job or a workflow came from, as far as these need it."""
 
     def wait_for(self, job: Job[T], timeout: float | timedelta | None) -> Job[T]: ...
 
     async def await_for(self, job: Job[T], timeout: float | timedelta | None) -> Job[T]: ...  # noqa: ASYNC109
 
     def value(self, job: Job[T]) -> T: ...
+
+    def wait_for_workflow(self, workflow_id: uuid.UUID, timeout: float | timedelta | None) -> Workflow: ...
+
+    async def await_for_workflow(self, workflow_id: uuid.UUID, timeout: float | timedelta | None) -> Workflow: ...  # noqa: ASYNC109
+
+    def watch_workflow(
+        self, workflow_id: uuid.UUID, after: str | None, kinds: Sequence[Any] | None
+    ) -> Generator[Any, None, None]: ...
+
+    def awatch_workflow(
+        self, workflow_id: uuid.UUID, after: str | None, kinds: Sequence[Any] | None
+    ) -> AsyncGenerator[Any, None]: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from howdah.errors import InvalidOption, LeaseLost
 from howdah.model.connection import Connection
 from howdah.model.failure import describe, path_of, traceback_of
 from howdah.model.job import Job, Status, from_row, why_unreadable
+from howdah.verbs.inputs import with_inputs
+from howdah.verbs.maps import advance_all
 
 UNREADABLE_DELAY: Final = 60.0
 """Seconds until a job that could not be read is tried again: by then a worker with the right key may be there."""
@@ -35,17 +37,27 @@ def claim(
 
     Each is held until it is completed, failed or released, or until ``lease`` (10 minutes) has passed
     without ``start`` or ``progress``. Then it can be claimed again, and this claim's writes are refused.
+
+    The data of a job of a workflow have the results of other jobs that are among its arguments. A claim that finds no job does what is
+    left to do for workflows, such as adding the jobs of maps, and looks once more; with ``conn=`` it does not.
     """
-    rows = yield from call(
-        "claim",
-        worker_id=context.worker_id if worker_id is None else options.name(worker_id, "worker_id", 100),
-        job_types=options.job_types(job_types),
-        batch_size=options.integer(batch_size, "batch_size", least=0, most=100_000),
-        lease=None if lease is None else options.span(lease, "lease", positive=True),
-    )
+    asked = {
+        "worker_id": context.worker_id if worker_id is None else options.name(worker_id, "worker_id", 100),
+        "job_types": options.job_types(job_types),
+        "batch_size": options.integer(batch_size, "batch_size", least=0, most=100_000),
+        "lease": None if lease is None else options.span(lease, "lease", positive=True),
+    }
+    rows = yield from call("claim", **asked)
+    # In the caller's transaction, the locks of that work would last until its end.
+    if not rows and conn is None and batch_size and (yield from advance_all(context)):
+        rows = yield from call("claim", **asked)
+    waiting = [bool(row["inputs"]) for row in rows]
+    claimed = [from_row(row, context.codec, context.home) for row in rows]
+    if any(waiting):
+        some = [job for job, waits in zip(claimed, waiting, strict=True) if waits]
+        claimed = yield from with_inputs(context, None, (), claimed, some)
     jobs: list[Job] = []
-    for row in rows:
-        job = from_row(row, context.codec, context.home)
+    for job in claimed:
         if (reason := why_unreadable(job)) is None:
             jobs.append(job)
         else:

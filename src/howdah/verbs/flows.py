@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,12 +17,14 @@ from howdah.errors import InvalidOption, NotRunning
 from howdah.handlers.graph import After, Graph, Handle, Path, Target, as_call
 from howdah.handlers.handler import AnyHandler, Call
 from howdah.model.connection import Connection
+from howdah.model.job import Home
 from howdah.model.workflow import Node, When, Workflow, WorkflowProgress
 from howdah.verbs import workflows
 from howdah.verbs.both import Runner, VerbGroup, both, name_verbs
 
 if TYPE_CHECKING:
     from howdah.queue import JobQueue
+    from howdah.watch.watch import Update, UpdateKind
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,6 +40,10 @@ class FlowContext:
         if self.id is None:
             raise NotRunning("the workflow is not enqueued yet: that happens at the end of its with block")
         return self.id
+
+    def home(self) -> Home:
+        assert self.context.home is not None
+        return self.context.home
 
 
 def get(flow: FlowContext, *, conn: Connection | None = None) -> Plan[Workflow]:
@@ -66,11 +72,6 @@ def value(flow: FlowContext, *, conn: Connection | None = None) -> Plan[Any]:
     Raises WorkflowFailed if it has not completed, and NotEnded.
     """
     return (yield from workflows.value(flow.context, flow.own_id()))
-
-
-def wait_for(flow: FlowContext, timeout: Seconds | None = None, *, conn: Connection | None = None) -> Plan[Workflow]:
-    """The workflow, once it has ended. timeout: raises WaitTimeout after so many seconds; it continues."""
-    return (yield from workflows.wait_for(flow.context, flow.own_id(), timeout))
 
 
 def cancel(flow: FlowContext, reason: str | None = None, *, conn: Connection | None = None) -> Plan[bool]:
@@ -112,7 +113,6 @@ class Flow:
     progress, aprogress = both(progress)
     nodes, anodes = both(nodes)
     value, avalue = both(value)
-    wait_for, await_for = both(wait_for)
     cancel, acancel = both(cancel)
     retry, aretry = both(retry)
     _enqueue, _aenqueue = both(_enqueue)
@@ -120,6 +120,33 @@ class Flow:
     @property
     def id(self) -> uuid.UUID:
         return self._context.own_id()
+
+    def wait_for(self, timeout: Seconds | None = None) -> Workflow:
+        """The workflow, once it has ended. timeout: raises WaitTimeout after so many seconds; it continues."""
+        return self._context.home().wait_for_workflow(self.id, timeout)
+
+    async def await_for(self, timeout: Seconds | None = None) -> Workflow:  # noqa: ASYNC109
+        return await self._context.home().await_for_workflow(self.id, timeout)
+
+    def watch(
+        self, *, after: str | None = None, kinds: Sequence[UpdateKind] | None = None
+    ) -> Generator[Update, None, None]:
+        """The updates of its jobs and of the whole as they happen, until it has ended: ``for update in flow.watch():``
+
+        First how far the whole is, in ``update.workflow``, unless it has ended; then everything since it began, then what is new. The
+        last update is always the workflow as it ended. Outages of the database are waited out.
+
+        after: an update's position, to resume behind it; or ``queue.stream_position()``, to begin now. kinds: as of ``queue.watch``.
+        """
+        return self._context.home().watch_workflow(self.id, after, kinds)
+
+    def awatch(
+        self, *, after: str | None = None, kinds: Sequence[UpdateKind] | None = None
+    ) -> AsyncGenerator[Update, None]:
+        return self._context.home().awatch_workflow(self.id, after, kinds)
+
+    await_for.__doc__ = wait_for.__doc__
+    awatch.__doc__ = watch.__doc__
 
     def add(
         self,

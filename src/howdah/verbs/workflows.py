@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -17,8 +16,8 @@ from howdah.checks.context import Context
 from howdah.checks.options import Seconds
 from howdah.checks.values import plain_json, stored_data, stored_json, stored_mapping, stored_text
 from howdah.db.adapters import JsonTexts
-from howdah.db.plan import Begin, NextItems, Pause, Plan, Row, call, read
-from howdah.errors import InvalidOption, NotEnded, Undecodable, WaitTimeout, WorkflowFailed, WorkflowNotFound
+from howdah.db.plan import Begin, NextItems, Plan, Row, call, read
+from howdah.errors import InvalidOption, NotEnded, Undecodable, WorkflowFailed, WorkflowNotFound
 from howdah.handlers.graph import Graph, NewNode, resolved
 from howdah.handlers.outcome import Spawned
 from howdah.model.codec import Unreadable, codec_of, decoded, decoded_text
@@ -29,9 +28,6 @@ from howdah.verbs.produce import _flow_key, _job_options
 
 NODES_AT_ONCE: Final = 1_000
 JOBS_AT_ONCE: Final = 2_000
-FIRST_LOOK: Final = 0.01
-"""Seconds; the pauses between looks grow to LONGEST_PAUSE."""
-LONGEST_PAUSE: Final = 0.5
 _STATUSES: Final = ("running", "completed", "failed", "cancelled")
 
 
@@ -211,7 +207,7 @@ def get(
         raise WorkflowNotFound(
             f"there is no workflow {workflow}{'' if key is None else f' with the key {key!r}'}: it may have been pruned"
         )
-    return _workflow(rows[0], context)
+    return from_row(rows[0], context)
 
 
 def _uuid_in(text: str) -> uuid.UUID | None:
@@ -233,14 +229,14 @@ def list_workflows(
     """Workflows, the newest first. before: the id after which the page begins."""
     if status is not None and status not in _STATUSES:
         raise InvalidOption(f"the status of a workflow is one of {', '.join(_STATUSES)}, not {options.shown(status)}")
-    rows = yield from read(
-        "workflows",
-        name=name,
-        status=status,
-        limit=options.integer(limit, "limit", least=1, most=10_000),
-        before=None if before is None else options.job_id(before),
-    )
-    return [_workflow(row, context) for row in rows]
+    filters = {
+        "name": name,
+        "limit": options.integer(limit, "limit", least=1, most=10_000),
+        "before": None if before is None else options.job_id(before),
+    }
+    running = status == "running"
+    rows = yield from (read("running_workflows", **filters) if running else read("workflows", status=status, **filters))
+    return [from_row(row, context) for row in rows]
 
 
 def nodes(context: Context, workflow_id: uuid.UUID, *, conn: Connection | None = None) -> Plan[list[Node]]:
@@ -266,24 +262,6 @@ def nodes(context: Context, workflow_id: uuid.UUID, *, conn: Connection | None =
     ]
 
 
-def wait_for(
-    context: Context, workflow_id: uuid.UUID, timeout: Seconds | None = None, *, conn: Connection | None = None
-) -> Plan[Workflow]:
-    """The workflow, once it has ended. timeout: raises WaitTimeout after so many seconds; it continues."""
-    seconds = None if timeout is None else options.span(timeout, "timeout").total_seconds()
-    give_up_at = None if seconds is None else time.monotonic() + seconds
-    pause = FIRST_LOOK
-    while True:
-        workflow = yield from get(context, workflow_id)
-        if workflow.ended:
-            return workflow
-        left = None if give_up_at is None else give_up_at - time.monotonic()
-        if left is not None and left <= 0:
-            raise WaitTimeout(f"workflow {workflow_id} has not ended after {seconds:g} s; it continues")
-        yield Pause(pause if left is None else min(pause, left))
-        pause = min(2 * pause, LONGEST_PAUSE)
-
-
 def value(context: Context, workflow_id: uuid.UUID, *, conn: Connection | None = None) -> Plan[Any]:
     """The result of the only node without children; of a group or a map, the list of its results. None if there are several such nodes.
 
@@ -292,7 +270,7 @@ def value(context: Context, workflow_id: uuid.UUID, *, conn: Connection | None =
     rows = yield from read("workflow", id=workflow_id, name=None, key=None)
     if not rows:
         raise WorkflowNotFound(f"there is no workflow {workflow_id}: it may have been pruned")
-    workflow = _workflow(rows[0], context)
+    workflow = from_row(rows[0], context)
     if not workflow.ended:
         raise NotEnded(f"workflow {workflow_id} is running: wait for it")
     if workflow.status != "completed":
@@ -362,7 +340,7 @@ def retry(
 # Rows
 
 
-def _workflow(row: Row, context: Context) -> Workflow:
+def from_row(row: Row, context: Context) -> Workflow:
     codec = codec_of(row, context.codec)
     return Workflow(
         **{

@@ -44,6 +44,10 @@ from howdah.watch.readers import (
     StreamWatch,
     Subscription,
     Types,
+    WorkflowReader,
+    WorkflowStreamReader,
+    WorkflowStreamWatch,
+    WorkflowWatch,
     union,
 )
 
@@ -183,6 +187,8 @@ class _HubThread:
         self._readers: dict[type, Reader] = {
             JobWatch: JobReader(self._to_wake),
             StreamWatch: StreamReader(self._to_wake),
+            WorkflowStreamWatch: WorkflowStreamReader(self._to_wake),
+            WorkflowWatch: WorkflowReader(self._to_wake),
             EndWait: EndReader(self._to_wake),
         }
         self._active: list[Reader] = []

@@ -25,7 +25,7 @@ BYTES = 16 << 20
 """How many bytes of users' own values it holds before that, about."""
 _LARGE: Final = ("data", "result", "checkpoint", "errors", "last_error")
 
-MessageKind: TypeAlias = Literal["joined", "event", "state", "end", "counts", "lost"]
+MessageKind: TypeAlias = Literal["joined", "event", "state", "end", "counts", "whole", "lost"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

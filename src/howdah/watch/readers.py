@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from howdah.db.adapters import Ids
 from howdah.db.plan import Plan, Row, call, read
-from howdah.errors import JobNotFound, PositionLost
+from howdah.errors import JobNotFound, PositionLost, WorkflowNotFound
 from howdah.model.job import FINAL_STATUSES
 from howdah.model.progress import number_in
 from howdah.watch.mailbox import Mailbox, Message
@@ -72,8 +72,31 @@ class StreamWatch:
         """What has to be read for it: the end of a job is known by its status event."""
         return self.kinds | {"status"} if self.progress else self.kinds
 
-    def wants(self, job_type: str) -> bool:
-        return self.types is None or job_type in self.types
+    def wants(self, row: Row) -> bool:
+        return self.types is None or row["job_type"] in self.types
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class WorkflowStreamWatch(StreamWatch):
+    """A watch of the jobs of a workflow.
+
+    types: those of its nodes, and its name: notifications of them are asked for. Jobs that others have spawned may be of further types.
+    """
+
+    workflow_id: uuid.UUID
+
+    def wants(self, row: Row) -> bool:
+        return bool(row["workflow_id"] == self.workflow_id)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class WorkflowWatch:
+    """A watch of a workflow as a whole, until it has ended. counts: also for how many of its jobs have ended."""
+
+    mailbox: Mailbox
+    workflow_id: uuid.UUID
+    types: frozenset[str]
+    counts: bool
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -88,7 +111,7 @@ class EndWait:
     """The last counts whose message was put."""
 
 
-Subscription: TypeAlias = JobWatch | StreamWatch | EndWait
+Subscription: TypeAlias = JobWatch | StreamWatch | WorkflowWatch | EndWait
 
 
 def seq_of(row: Row) -> int:
@@ -299,8 +322,7 @@ class StreamReader(Reader):
         wanting = [watch for watch in (*self._watches, *self._joining) if watch.progress]
         marks: dict[uuid.UUID, str] = {}
         if wanting:
-            types = union(watch.types for watch in wanting)
-            rows = run(read("reporting", job_types=None if types is None else sorted(types)))
+            rows = run(read("reporting", **self._jobs_of(wanting)))
             marks = {row["id"]: row["mark"] for row in rows}
         changed = [id for id in marks.keys() | self._marks.keys() if marks.get(id) != self._marks.get(id)]
         self._take_in(_jobs(run, changed if wanting else (), marks.keys()))
@@ -316,37 +338,44 @@ class StreamReader(Reader):
             if self._joining or self._position is None:
                 self._position = run(call("stream_position"))[0]["stream_position"]
             return False
-        types = union(watch.types for watch in self._watches)
         filters = {
-            "job_types": None if types is None else sorted(types),
             "kinds": sorted(frozenset[str]().union(*(watch.event_kinds for watch in self._watches))),
             "limit": _LIVE_PAGE,
         }
         self.more = True
         pages = 0
         while self.more and pages < _LIVE_PAGES:
-            *events, last = run(read("stream", after=self._position, until=None, **filters))
+            *events, last = run(self._page(after=self._position, until=None, **filters))
             for row in events:
                 self._deliver_event(row)
             self._ended |= self._ended_in(events)
             self._position = last["position"]
-            self.more = len(events) == _LIVE_PAGE
+            self.more = last.get("seen", len(events)) == _LIVE_PAGE
             pages += 1
         return bool(events) or pages > 1
+
+    def _jobs_of(self, watches: Iterable[StreamWatch]) -> dict[str, Any]:
+        """Which jobs these are watches of, for ``reporting``."""
+        types = union(watch.types for watch in watches)
+        return {"job_types": None if types is None else sorted(types), "workflows": None}
+
+    def _page(self, **filters: Any) -> Plan[list[Row]]:
+        types = union(watch.types for watch in self._watches)
+        return read("stream", job_types=None if types is None else sorted(types), **filters)
 
     def _deliver_event(self, row: Row) -> None:
         message = Message("event", row, row["position"])
         for watch in self._watches:
-            if row["kind"] in watch.kinds and watch.wants(row["job_type"]):
+            if row["kind"] in watch.kinds and watch.wants(row):
                 self._put(watch, message)
 
     def _ended_in(self, events: Iterable[Row]) -> set[uuid.UUID]:
         """Jobs that have ended: one may have been made and have ended between two looks."""
-        types = union(watch.types for watch in self._watches if watch.progress)
+        wanting = [watch for watch in self._watches if watch.progress]
         return {
             row["job_id"]
             for row in events
-            if row["kind"] == "status" and row["name"] in FINAL_STATUSES and (types is None or row["job_type"] in types)
+            if row["kind"] == "status" and row["name"] in FINAL_STATUSES and any(watch.wants(row) for watch in wanting)
         }
 
     def _deliver_states(self, watches: Iterable[StreamWatch], ids: Collection[uuid.UUID]) -> None:
@@ -354,7 +383,7 @@ class StreamReader(Reader):
         for id in ids if wanting else ():
             message = Message("state", self._rows[id], self._position or "")
             for watch in wanting:
-                if watch.wants(self._rows[id]["job_type"]):
+                if watch.wants(self._rows[id]):
                     self._put(watch, message, key=id)
         for id in self._rows.keys() - self._marks.keys():
             del self._rows[id]
@@ -370,6 +399,63 @@ class StreamReader(Reader):
         for watch in (*self._watches, *self._joining):
             self._fail(watch, error)
         self._watches, self._joining, self._position = [], [], None
+
+
+class WorkflowStreamReader(StreamReader):
+    """Reads for watches of the jobs of workflows."""
+
+    def _jobs_of(self, watches: Iterable[StreamWatch]) -> dict[str, Any]:
+        return {"job_types": None, "workflows": _workflows_of(watches)}
+
+    def _page(self, **filters: Any) -> Plan[list[Row]]:
+        return read("stream_of", workflows=_workflows_of(self._watches), **filters)
+
+
+def _workflows_of(watches: Iterable[StreamWatch]) -> list[uuid.UUID]:
+    return list({watch.workflow_id for watch in watches if isinstance(watch, WorkflowStreamWatch)})
+
+
+class WorkflowReader(Reader):
+    """Reads for watches of workflows as a whole."""
+
+    def __init__(self, to_wake: set[Mailbox]) -> None:
+        super().__init__(to_wake)
+        self._marks: dict[uuid.UUID, str] = {}
+
+    def add(self, watch: WorkflowWatch) -> None:
+        self.subscriptions.add(watch)
+        # It gets the state of now.
+        self._marks.pop(watch.workflow_id, None)
+
+    def remove(self, watch: WorkflowWatch) -> None:
+        self.subscriptions.discard(watch)
+
+    def read(self, run: Run) -> bool:
+        ids = {watch.workflow_id for watch in self.subscriptions}
+        there = {row["id"]: row for some in chunks(ids, _ROWS) for row in run(read("watched_workflows", ids=Ids(some)))}
+        counted = {watch.workflow_id for watch in self.subscriptions if watch.counts}
+        changed = [
+            id
+            for id, row in there.items()
+            if self._marks.get(id) != row["mark"] and (id in counted or row["status"] != "running")
+        ]
+        rows = {
+            row["id"]: row for some in chunks(changed, _ROWS) for row in run(read("workflows_by_id", ids=Ids(some)))
+        }
+        self._marks = {id: row["mark"] for id, row in there.items()}
+        for watch in list(self.subscriptions):
+            self._deliver(watch, there, rows.get(watch.workflow_id))
+        return bool(changed)
+
+    def _deliver(self, watch: WorkflowWatch, there: Collection[uuid.UUID], row: Row | None) -> None:
+        if watch.workflow_id not in there:
+            self._fail(watch, workflow_gone(watch.workflow_id))
+            self.remove(watch)
+        elif row is not None and row["status"] != "running":
+            self._put(watch, Message("end", row))
+            self.remove(watch)
+        elif row is not None and watch.counts:
+            self._put(watch, Message("whole", row), key="whole")
 
 
 class EndReader(Reader):
@@ -457,6 +543,10 @@ def chunks(items: Iterable[R], size: int) -> Iterator[list[R]]:
     source = iter(items)
     while chunk := list(islice(source, size)):
         yield chunk
+
+
+def workflow_gone(id: uuid.UUID) -> WorkflowNotFound:
+    return WorkflowNotFound(f"there is no workflow {id}: it may have been pruned")
 
 
 def _not_found(id: uuid.UUID) -> JobNotFound:

@@ -21,6 +21,7 @@ from howdah.db.plan import Emit, Pause, Plan, Row, Waker, read
 from howdah.errors import InvalidOption
 from howdah.model.event import EVENT_KINDS, event_of
 from howdah.model.job import Job, from_row
+from howdah.model.workflow import Workflow
 from howdah.verbs.events import some_of
 from howdah.verbs.operate import row_of
 from howdah.watch.hub import Hub
@@ -30,8 +31,8 @@ from howdah.watch.readers import JobWatch, StreamWatch, has_ended, seq_of
 UpdateKind: TypeAlias = Literal["progress", "event", "log", "status"]
 KINDS: Final[tuple[UpdateKind, ...]] = get_args(UpdateKind)
 
-_PAGE: Final = 1_000
-_LONGEST_POSITION: Final = 16_384
+PAGE: Final = 1_000
+LONGEST_POSITION: Final = 16_384
 """A position lists the transactions that were in progress."""
 _POSITION: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,18}))?")
 
@@ -46,6 +47,8 @@ class Update:
     position: pass it as ``after`` to resume behind it.
     attempt: the attempt that it belongs to.
     name, data: as in ``Event``. job: with ``"progress"`` only.
+    workflow: with ``"progress"`` of a whole workflow, instead of job. ``job_id`` is its id then, and ``job_type`` its name, as in the
+        ``"status"`` of the whole.
     """
 
     kind: UpdateKind
@@ -57,9 +60,10 @@ class Update:
     name: str | None = None
     data: Any = dataclasses.field(default=None, repr=False)
     job: Job[Any] | None = None
+    workflow: Workflow | None = None
 
 
-class _Watching:
+class Watching:
     """What both have in common."""
 
     def __init__(self, hub: Hub, context: Context, kinds: Sequence[UpdateKind] | None) -> None:
@@ -97,7 +101,7 @@ class _Watching:
         )
 
 
-class JobUpdates(_Watching):
+class JobUpdates(Watching):
     """The updates of one job, until it has ended."""
 
     def __init__(
@@ -138,7 +142,7 @@ class JobUpdates(_Watching):
             kinds = sorted(self._kinds)
             while page := [
                 event
-                for event in (yield from insist("events", id=self._id, after=self._seq, kinds=kinds, limit=_PAGE))
+                for event in (yield from insist("events", id=self._id, after=self._seq, kinds=kinds, limit=PAGE))
                 if event["seq"] <= seq_of(row)
             ]:
                 yield Emit(self._events(page))
@@ -159,7 +163,7 @@ class JobUpdates(_Watching):
         return [update] if is_new else []
 
 
-class StreamUpdates(_Watching):
+class StreamUpdates(Watching):
     """The updates of all jobs, or of those of some types, without end."""
 
     def __init__(
@@ -173,7 +177,7 @@ class StreamUpdates(_Watching):
         super().__init__(hub, context, kinds)
         self._types = None if types is None else frozenset(options.job_types(types))
         # An empty one is the oldest event that is kept.
-        self._position = after if after in (None, "") else options.name(after, "after", _LONGEST_POSITION)
+        self._position = after if after in (None, "") else options.name(after, "after", LONGEST_POSITION)
 
     def plan(self, waker: type[Waker]) -> Plan[None]:
         while True:
@@ -208,12 +212,12 @@ class StreamUpdates(_Watching):
         """Emits the events before the position at which the hub began to read for this watch, if they are wanted."""
         is_there = self._position is None or not self._kinds
         types = None if self._types is None else sorted(self._types)
-        filters = {"until": position, "job_types": types, "kinds": sorted(self._kinds), "limit": _PAGE}
+        filters = {"until": position, "job_types": types, "kinds": sorted(self._kinds), "limit": PAGE}
         while not is_there:
             *rows, last = yield from insist("stream", after=self._position, **filters)
             yield Emit([self._event(row, row["position"]) for row in rows])
             self._position = last["position"]
-            is_there = len(rows) < _PAGE
+            is_there = len(rows) < PAGE
         self._position = position
 
 

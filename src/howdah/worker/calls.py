@@ -29,7 +29,7 @@ from howdah.handlers.outcome import (
 from howdah.model.claimed_job import claimed_job
 from howdah.model.codec import PLAIN, Unreadable
 from howdah.model.job import Job
-from howdah.worker.inputs import Runs, with_inputs
+from howdah.verbs.inputs import Runs, with_inputs
 
 ClaimRef: TypeAlias = tuple[uuid.UUID, int]
 """A claim: the id of the job, and the token of the claim."""

@@ -31,6 +31,16 @@ def add(first: int, second: int = 1) -> int:
     return first + second
 
 
+@django_task
+def pairs(count: int) -> list[list[int]]:
+    return [[n, n] for n in range(count)]
+
+
+@django_task
+def total(*numbers: int) -> int:
+    return sum(numbers)
+
+
 @django_task(priority=10, queue_name="mail")
 def send(to: str) -> str:
     return f"sent to {to}"

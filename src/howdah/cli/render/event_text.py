@@ -101,7 +101,7 @@ def _status_text(event: EventLike) -> str:
         said, error = f"lost, worker {data['worker']} died", None
     elif said == "pending":
         said = f"{cause or 'handed back'}"
-    elif cause not in (None, said):
+    elif cause not in (None, said, "workflow"):
         said = f"{said}, {cause}"
     if event.name == "completed" and (ran := _duration_between(data.get("started_at"), event.at)):
         said = f"{said} after {ran}"

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from howdah.cli.commands.top import job_types, jobs, plain, workers
+from howdah.cli.commands.top import job_types, jobs, plain, workers, workflows
 from howdah.cli.commands.top.cells import Column, ordered
 from howdah.cli.commands.top.dialogs import Remarks, StatusLine
 from howdah.cli.commands.top.snapshot import FAILED, RUNNING, STALLED, WAITING, Rates, Snapshot, View
@@ -162,6 +162,7 @@ class Board(Screen[None]):
         self._banner = Static(id="banner")
         self._types = Grid(job_types.COLUMNS, "types")
         self._jobs = Grid(jobs.COLUMNS[RUNNING.name], "jobs")
+        self._workflows = Grid(workflows.COLUMNS, "workflows")
         self._workers = Grid(workers.COLUMNS, "workers")
         self._filter = Input(
             placeholder="type, stage, worker or id", id="filter", select_on_focus=False, restrict=_HARMLESS
@@ -172,13 +173,14 @@ class Board(Screen[None]):
         yield Remarks()
         yield self._types
         yield self._jobs
+        yield self._workflows
         yield self._workers
         yield self._filter
         yield StatusLine()
         yield Footer()
 
     def on_mount(self) -> None:
-        self._filter.display = False
+        self._filter.display = self._workflows.display = False
         self._types.focus()
 
     # Content
@@ -191,7 +193,15 @@ class Board(Screen[None]):
         self._banner.update(Text("\n").join((where, plain.totals(snapshot, rates))), layout=False)
         self._types.show(job_types.COLUMNS, job_types.rows_of(snapshot, rates), wanted, self._title("types"))
         self._jobs.show(jobs.COLUMNS[view], jobs.rows_of(snapshot), wanted, self._title(f"{view} jobs{more}"))
+        self._show_workflows(workflows.rows_of(snapshot), wanted)
         self._workers.show(workers.COLUMNS, workers.rows_of(snapshot), wanted, self._title("workers"))
+
+    def _show_workflows(self, rows: Sequence[workflows.Row], wanted: str) -> None:
+        """Where no workflow runs, others have the room."""
+        if not rows and self._workflows.has_focus:
+            self._jobs.focus()
+        self._workflows.display = bool(rows)
+        self._workflows.show(workflows.COLUMNS, rows, wanted, self._title("running workflows"))
 
     def _title(self, name: str) -> Text:
         return Text(name) + (Text("  /", "bold") + text(self._filter.value, "bold") if self._filter.value else Text())
@@ -226,7 +236,7 @@ class Board(Screen[None]):
         chosen: Any = event.data_table.chosen if isinstance(event.data_table, Grid) else None
         if isinstance(chosen, jobs.Row):
             self.post_message(self.JobChosen(chosen.job))
-        elif chosen is not None:
+        elif chosen is not None and not isinstance(chosen, workflows.Row):
             self._filter.value = terminal_escape(chosen.key)
 
     # Keys

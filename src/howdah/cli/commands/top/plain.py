@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from rich.console import Console
 from rich.text import Text
 
-from howdah.cli.commands.top import cells, job_types, jobs, workers
+from howdah.cli.commands.top import cells, job_types, jobs, workers, workflows
 from howdah.cli.commands.top.cells import Column, print_table
 from howdah.cli.commands.top.snapshot import Rates, Snapshot
 from howdah.cli.render.output import STATUS_STYLES, answers, job_as_json, plain, print_json, text
@@ -80,6 +80,8 @@ def print_tables(snapshot: Snapshot, where: str, schema: str) -> None:
     view = snapshot.view.name
     _print_table(console, "types", _TYPES, job_types.rows_of(snapshot, rates))
     _print_table(console, f"{view} jobs", jobs.COLUMNS[view], jobs.rows_of(snapshot))
+    if snapshot.workflows:
+        _print_table(console, "running workflows", workflows.COLUMNS, workflows.rows_of(snapshot))
     _print_table(console, "workers", workers.COLUMNS, workers.rows_of(snapshot))
 
 
@@ -92,6 +94,7 @@ def print_object(snapshot: Snapshot, where: str, schema: str) -> None:
             "total": snapshot.stats.total,
             "types": {row.job_type: _type_as_json(row) for row in job_types.rows_of(snapshot, Rates())},
             "jobs": [job_as_json(job) for job in snapshot.jobs],
+            "workflows": [plain(workflow) for workflow in snapshot.workflows],
             "workers": [plain(worker) | {"ready": worker.ready} for worker in snapshot.workers],
         }
     )

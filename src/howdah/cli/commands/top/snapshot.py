@@ -13,6 +13,7 @@ from howdah.cli.arguments.datetimes import now
 from howdah.model.job import Job
 from howdah.model.results import Stats, TypeStats
 from howdah.model.worker_info import WorkerInfo
+from howdah.model.workflow import Workflow
 from howdah.queue import JobQueue
 
 
@@ -33,13 +34,16 @@ FAILED: Final = View("failed", {"status": "failed"})
 SCAN_LIMIT: Final = 10_000
 """The jobs that one statement searches: each further window would cost one more."""
 
+WORKFLOWS: Final = 20
+"""How many workflows are listed."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
     """The state of the queue.
 
     at: the time, by the database's clock if a worker's heartbeat has it, else by this computer's. clock: a monotonic time, to
-    measure between two snapshots. more: there are jobs of this view that are not among ``jobs``.
+    measure between two snapshots. more: there are jobs of this view that are not among ``jobs``. workflows: the newest that run.
     """
 
     at: datetime
@@ -49,10 +53,11 @@ class Snapshot:
     view: View
     jobs: Sequence[Job]
     more: bool
+    workflows: Sequence[Workflow] = ()
 
 
 def take(queue: JobQueue, view: View, limit: int) -> Snapshot:
-    """Reads the queue, in four statements at most."""
+    """Reads the queue, in five statements at most."""
     stats, clock = queue.stats(), time.monotonic()
     workers = queue.workers()
     jobs = queue.list(**view.filters, limit=limit, scan_limit=SCAN_LIMIT, brief=True)
@@ -64,6 +69,7 @@ def take(queue: JobQueue, view: View, limit: int) -> Snapshot:
         view=view,
         jobs=jobs.jobs,
         more=jobs.next is not None,
+        workflows=queue.workflows.list(status="running", limit=WORKFLOWS),
     )
 
 

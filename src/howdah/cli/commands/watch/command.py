@@ -11,8 +11,9 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
 from howdah.cli.commands.watch.lines import JsonLines, PlainLines
 from howdah.cli.commands.watch.picture import Picture
-from howdah.cli.commands.watch.watcher import Wanted, Watcher, first_look, parse_kinds, wanted
+from howdah.cli.commands.watch.watcher import Wanted, Watcher, first_look, parse_kinds, wanted, with_workflow
 from howdah.cli.render.output import answers, remark
+from howdah.errors import InvalidInput
 from howdah.watch.watch import KINDS
 
 
@@ -35,6 +36,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="POSITION",
         help="continue after this position, as --json prints it; for types, '' is the oldest one",
     )
+    parser.add_argument(
+        "--workflow", metavar="WORKFLOW", help="watch a workflow: its id, or its name for the newest one of that name"
+    )
+    parser.add_argument("--key", metavar="KEY", help="with --workflow NAME: the one of this key")
     parser.add_argument("--until-done", action="store_true", help="for types: end when none of their jobs is left")
 
 
@@ -43,6 +48,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.names and not names:
         remark("nothing to watch")
         return 0
+    if args.workflow is not None and names:
+        raise InvalidInput("--workflow watches one workflow: name no jobs and no types beside it")
     return asyncio.run(_watch(args, wanted(names, args.kinds, args.after, until_done=args.until_done)))
 
 
@@ -56,6 +63,7 @@ def _names(given: Sequence[str]) -> Iterator[str]:
 
 async def _watch(args: argparse.Namespace, what: Wanted) -> int:
     async with open_queue(args) as queue:
+        what = await with_workflow(queue, what, args.workflow, args.key)
         before = await first_look(queue, what)
         with _view(args, what) as view:
             return await Watcher(queue, what, view, before).run()
@@ -76,12 +84,13 @@ COMMAND = Command(
         In a terminal, a bar for each running job, with its stage, its rate and the time left, and above the bars events, log
         lines and ends of jobs. Elsewhere a line for each of these, or with --json an object. For a waiting job it shows how
         many come before it. Given ids, it ends when all of these jobs have ended: with 0 if all have completed, and with 1 if
-        one has failed or was cancelled. Given types, it runs until Ctrl-C, or with --until-done until they have no live
+        one has failed or was cancelled. Of a workflow it shows the whole and its running jobs, and ends with it in the same way. Given types, it runs until Ctrl-C, or with --until-done until they have no live
         jobs. It survives a restart of the database.
     """,
     examples=(
         ("howdah watch 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job, until it has ended"),
         ("""howdah watch $(howdah enqueue send_invoice '{"invoice": 17}')""", "add a job, and watch it"),
+        ("howdah watch --workflow import", "the newest workflow of this name, until it has ended"),
         ("howdah watch send_invoice resize_photo --kinds progress,status", "two types, without events and logs"),
         ("howdah watch --json --kinds event | jq -c '[.name, .data]'", "the events of all jobs, for a program"),
     ),

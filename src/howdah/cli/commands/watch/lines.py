@@ -18,7 +18,7 @@ from howdah.cli.commands.watch.watcher import Wanted
 from howdah.cli.render import event_text
 from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.event_text import brief, in_words, is_an_end
-from howdah.cli.render.output import answers, job_as_json, plain, print_json, remark, text
+from howdah.cli.render.output import STATUS_STYLES, answers, job_as_json, plain, plural, print_json, remark, text
 from howdah.cli.render.progress_bar import style_of
 from howdah.cli.render.progress_text import (
     counted,
@@ -31,6 +31,7 @@ from howdah.cli.render.progress_text import (
 )
 from howdah.model.job import Job
 from howdah.model.results import QueuePosition
+from howdah.model.workflow import Workflow
 from howdah.watch.watch import Update
 
 # Jobs
@@ -51,15 +52,19 @@ class Board:
     """Takes updates, and decides which of them are new.
 
     named: the jobs that were given by id; other jobs leave the board as soon as they are not running.
+    whole: the workflow, if one is watched that has not ended.
     """
 
     def __init__(self, named: Iterable[uuid.UUID] = ()) -> None:
         self.bars: dict[uuid.UUID, Bar] = {}
+        self.whole: Workflow | None = None
         self._named = {id: n for n, id in enumerate(named)}
         self._ended: collections.OrderedDict[uuid.UUID, int | None] = collections.OrderedDict()
 
     def take(self, update: Update, place: QueuePosition | None = None) -> bool:
         """Whether the update has anything new."""
+        if update.workflow is not None:
+            return self._update_whole(update.workflow)
         if update.kind == "progress":
             return update.job is not None and self._update(update.job, place)
         if is_an_end(update):
@@ -79,6 +84,10 @@ class Board:
         ranked = sorted(range(len(bars)), key=lambda n: (bars[n].job.status != "pending", n), reverse=True)
         shown = sorted(ranked[: max(most, 0)])
         return [bars[n] for n in shown], len(bars) - len(shown)
+
+    def _update_whole(self, workflow: Workflow) -> bool:
+        before, self.whole = self.whole, None if workflow.ended else workflow
+        return self._ends(workflow.id, None) if workflow.ended else workflow != before
 
     def _update(self, job: Job, place: QueuePosition | None) -> bool:
         if job.ended:
@@ -183,6 +192,8 @@ class PlainLines(_View):
 def as_json(update: Update, place: QueuePosition | None) -> dict[str, Any]:
     fields = plain(update)
     fields["job"] = None if update.job is None else job_as_json(update.job)
+    if update.workflow is None:
+        del fields["workflow"]
     return fields if place is None else {**fields, "place": place}
 
 
@@ -215,7 +226,24 @@ def progress_text(job: Job, place: QueuePosition | None = None) -> str:
     return ", ".join(each for each in said if each)
 
 
+def whole_text(workflow: Workflow) -> str:
+    """The state of a workflow on one line."""
+    progress = workflow.progress
+    counted = ((progress.failed, "failed"), (progress.cancelled, "cancelled"))
+    parts = [
+        f"{workflow.status} after {format_duration(workflow.finished_at - workflow.created_at)}"
+        if workflow.finished_at
+        else f"{workflow.status} {progress.percent:.0f}%",
+        f"{progress.ended:,} of {plural(progress.total, 'job')} {'has' if progress.ended == 1 else 'have'} ended",
+        *(f"{count:,} {status}" for count, status in counted if count),
+        *([first_line(workflow.error)] if workflow.error else []),
+    ]
+    return ", ".join(parts)
+
+
 def _said(update: Update, place: QueuePosition | None = None) -> str:
+    if update.workflow is not None:
+        return whole_text(update.workflow)
     if update.job is not None:
         return progress_text(update.job, place)
     names_attempt = update.kind == "status" and (update.attempt > 1 or (update.name == "pending" and update.attempt))
@@ -229,4 +257,6 @@ def _end(job: Job) -> str:
 
 
 def _style(update: Update) -> str:
+    if update.workflow is not None:
+        return STATUS_STYLES[update.workflow.status]
     return event_text.style_of(update) if update.job is None else style_of(update.job)

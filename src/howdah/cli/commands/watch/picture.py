@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from howdah.cli.commands.watch.lines import Bar, Board, line_above
+from howdah.cli.commands.watch.lines import Bar, Board, line_above, whole_text
 from howdah.cli.commands.watch.watcher import Wanted
 from howdah.cli.render.event_text import brief, is_an_end
-from howdah.cli.render.output import cut
+from howdah.cli.render.output import STATUS_STYLES, cut
 from howdah.cli.render.progress_bar import bar as bar_of
 from howdah.cli.render.progress_bar import style_of
 from howdah.cli.render.progress_text import (
@@ -30,6 +32,7 @@ from howdah.cli.render.progress_text import (
 from howdah.cli.render.terminal_escape import presentable
 from howdah.model.job import Job
 from howdah.model.results import QueuePosition
+from howdah.model.workflow import Workflow
 from howdah.watch.watch import Update
 
 _REDRAW_EVERY: Final = 0.5
@@ -72,7 +75,8 @@ class Picture:
 
     def show(self, update: Update, place: QueuePosition | None) -> None:
         is_news = self.board.take(update, place)
-        ends = is_an_end(update) or (update.job is not None and update.job.ended)
+        state = update.workflow or update.job
+        ends = is_an_end(update) or (state is not None and state.ended)
         if is_news and (ends or (update.kind != "progress" and update.kind in self._kinds)):
             self._lines.append(line_above(update))
         self._is_new = True
@@ -109,9 +113,28 @@ class Picture:
 def picture(board: Board, width: int, height: int) -> RenderableType | None:
     """The bars that there is room for; None if there are none."""
     # One line is for those that are not shown, and one for the cursor.
-    bars, hidden = board.visible(height - 2)
-    if not bars and not hidden:
-        return None
+    bars, hidden = board.visible(height - (2 if board.whole is None else 3))
+    if board.whole is not None:
+        below = _bars(bars, hidden, width)
+        return Group(_whole(board.whole), *([] if below is None else [below]))
+    return _bars(bars, hidden, width)
+
+
+def _whole(workflow: Workflow) -> Table:
+    row = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    row.add_column(no_wrap=True)
+    row.add_column(ratio=2)
+    row.add_column(ratio=3, no_wrap=True, overflow="ellipsis")
+    made = ProgressBar(total=100, completed=workflow.progress.percent, complete_style=STATUS_STYLES[workflow.status])
+    said = cut(whole_text(workflow), STATUS_STYLES[workflow.status])
+    row.add_row(cut(workflow.name, "bold"), Text(short_id(workflow.id), "dim"), made, said)
+    return row
+
+
+def _bars(bars: Sequence[Bar], hidden: int, width: int) -> RenderableType | None:
+    if not bars:
+        return Text(f"and {hidden:,} more", "dim") if hidden else None
     figures = [_figures(bar.job, with_counts=width >= _ROOM_FOR_COUNTS) for bar in bars]
     widths = [max(map(len, column)) for column in zip(*figures, strict=True)]
     grid = Table.grid(padding=(0, 1, 0, 0), expand=True)

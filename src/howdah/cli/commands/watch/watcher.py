@@ -19,11 +19,12 @@ from howdah.checks import options
 from howdah.cli.process.log_format import outages_remarked
 from howdah.cli.render.output import remark
 from howdah.db.outage import is_temporary
-from howdah.errors import DatabaseUnavailable, InvalidInput, JobNotFound
+from howdah.errors import DatabaseUnavailable, InvalidInput, JobNotFound, WorkflowNotFound
 from howdah.model.event import EVENT_KINDS
 from howdah.model.results import QueuePosition, TypeStats
 from howdah.queue import JobQueue
 from howdah.verbs.events import is_behind
+from howdah.verbs.flows import Flow
 from howdah.watch.watch import KINDS, Update, UpdateKind
 
 # What is watched
@@ -35,7 +36,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOREC
 class Wanted:
     """Which jobs and which kinds of updates.
 
-    types: None if none are watched; empty if all of them are.
+    types: None if none are watched; empty if all of them are. workflow: the only thing that is watched, if it is given.
     """
 
     ids: tuple[uuid.UUID, ...]
@@ -43,6 +44,7 @@ class Wanted:
     kinds: frozenset[UpdateKind] = frozenset(KINDS)
     after: str | None = None
     until_done: bool = False
+    workflow: Flow | None = None
 
 
 def wanted(
@@ -109,8 +111,24 @@ class Beginning:
     unsuccessful: int = 0
 
 
+async def with_workflow(queue: JobQueue, wanted: Wanted, name: str | None, key: str | None) -> Wanted:
+    """With the workflow of this name or id, or the one that has the only id that is given. Raises WorkflowNotFound."""
+    if name is not None:
+        found = await queue.workflows.aget(name, key)
+        return dataclasses.replace(wanted, types=None, workflow=found)
+    if len(wanted.ids) == 1 and wanted.types is None:
+        try:
+            await queue.aget(wanted.ids[0])
+        except JobNotFound:
+            with contextlib.suppress(WorkflowNotFound):
+                return dataclasses.replace(wanted, ids=(), workflow=await queue.workflows.aget(wanted.ids[0]))
+    return wanted
+
+
 async def first_look(queue: JobQueue, wanted: Wanted) -> Beginning:
     """An error at the start is raised; later ones are waited out."""
+    if wanted.workflow is not None:
+        return Beginning()
     if wanted.types is None:
         await queue.aget(wanted.ids[0])
         return Beginning()
@@ -151,6 +169,8 @@ class Watcher:
         stop = asyncio.create_task(stopping.wait())
         beside = {asyncio.create_task(each) for each in (self._refresh(), self._renew_places())}
         needed = {asyncio.create_task(self._watch_job(id)) for id in self._wanted.ids}
+        if self._wanted.workflow is not None:
+            needed.add(asyncio.create_task(self._watch_workflow(self._wanted.workflow)))
         if self._wanted.types is not None:
             stream = asyncio.create_task(self._watch_types(self._wanted.types))
             (beside if self._wanted.until_done else needed).add(stream)
@@ -183,6 +203,13 @@ class Watcher:
         if end is not None and end.job is not None:
             await self._show(end)
             self._seen_unsuccessful |= end.job.status != "completed"
+
+    async def _watch_workflow(self, flow: Flow) -> None:
+        async with aclosing(flow.awatch(kinds=self._kinds("progress"), after=self._wanted.after)) as updates:
+            async for update in updates:
+                await self._show(update)
+                if update.workflow is not None and update.workflow.ended:
+                    self._seen_unsuccessful |= update.workflow.status != "completed"
 
     async def _watch_types(self, types: Sequence[str]) -> None:
         stream = self._queue.awatch_all(types=list(types) or None, kinds=self._kinds(), after=self._position)

@@ -10,8 +10,9 @@ BEGIN
     ELSIF p_delay < '0' THEN
         RAISE EXCEPTION 'delay is %, and must not be negative', p_delay USING ERRCODE = 'JQ001';
     END IF;
-    IF p_delay > '0' THEN
-        PERFORM howdah.check_span(p_delay, 'delay');
+    IF p_delay IS NOT NULL THEN
+        -- Zero is allowed, and so is what only adds up to it if its parts are small.
+        PERFORM howdah.check_span(CASE WHEN p_delay = '0' THEN p_delay + interval '1 microsecond' ELSE p_delay END, 'delay');
     END IF;
     IF p_timeout IS NOT NULL THEN
         PERFORM howdah.check_span(p_timeout, 'timeout');

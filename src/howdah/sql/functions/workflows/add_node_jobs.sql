@@ -12,6 +12,8 @@ AS $$
 DECLARE
     v_types varchar[];
     v_wrong int;
+    v_job_type varchar;
+    v_jobs int;
 BEGIN
     PERFORM howdah.check_unstarted(p_workflow_id);
     IF EXISTS (SELECT FROM unnest(p_places) AS i (place) WHERE i.place < 0) THEN
@@ -29,6 +31,15 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'the workflow % has no node % with jobs', p_workflow_id, v_wrong USING ERRCODE = 'JQ001';
     END IF;
+    -- Jobs that wait for others become due when those have ended: these are not refused.
+    FOR v_job_type, v_jobs IN
+        SELECT n.job_type, count(*) FROM unnest(p_nodes) AS i (node)
+        JOIN howdah.workflow_nodes AS n ON n.workflow_id = p_workflow_id AND n.node = i.node AND n.waits = 0
+        JOIN howdah.types AS t ON t.job_type = n.job_type AND coalesce(t.max_pending, t.declared_max_pending) IS NOT NULL
+        GROUP BY n.job_type ORDER BY n.job_type
+    LOOP
+        PERFORM howdah.make_room(v_job_type, v_jobs);
+    END LOOP;
     v_types := ARRAY(SELECT howdah.insert_members(p_workflow_id, p_nodes, p_places, p_data, p_flow_keys));
     INSERT INTO howdah.workflow_counts AS c (workflow_id, node, stripe, remaining)
     SELECT p_workflow_id, item.node, howdah.stripe_of(item.place), count(*) FROM unnest(p_nodes, p_places) AS item (node, place) GROUP BY 2, 3
@@ -42,5 +53,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.add_node_jobs IS
-    'Adds jobs to nodes of a workflow that has not started: at each place of its node, from 0 on and without gaps, the data of one job. A node of the kind job has one.';
+    'Adds jobs to nodes of a workflow that has not started: at each place of its node, from 0 on and without gaps, the data of one job. A node of the kind job has one.'
+    ' Where it waits for no other, refuses more jobs than the bound of its type allows (SQLSTATE JQ022).';
 REVOKE ALL ON FUNCTION howdah.add_node_jobs FROM PUBLIC;

@@ -1,5 +1,5 @@
 -- A node is locked while its step is done. So two calls do different nodes, and neither waits for the other but at a common child.
-CREATE OR REPLACE FUNCTION howdah.advance_workflow(p_workflow_id uuid, p_limit int) RETURNS int
+CREATE OR REPLACE FUNCTION howdah.advance_workflow(p_workflow_id uuid, p_limit int, p_careful boolean DEFAULT false) RETURNS int
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -19,11 +19,9 @@ BEGIN
         ORDER BY n.workflow_id, n.node LIMIT 1
         FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
-        v_done := CASE v_node.step
-            WHEN 'pass' THEN howdah.pass_node(v_node, v_left)
-            WHEN 'release' THEN howdah.release_node(v_node, v_left)
-            WHEN 'count' THEN howdah.count_node(v_node)
-            ELSE howdah.cancel_node(v_node, v_left)
+        v_done := CASE
+            WHEN p_careful THEN howdah.careful_step(v_node, v_left)
+            ELSE howdah.node_step(v_node, v_left)
         END;
         IF v_done IS NULL THEN
             -- What is left of it is locked by other transactions.
@@ -39,5 +37,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.advance_workflow IS
-    'Does what is to be done for the nodes of a workflow, about p_limit jobs and edges of it. Returns how many. Internal.';
+    'Does what is to be done for the nodes of a workflow, about p_limit jobs and edges of it. Returns how many. p_careful: a node that fails stops'
+    ' no other (see careful_step). Internal.';
 REVOKE ALL ON FUNCTION howdah.advance_workflow FROM PUBLIC;

@@ -9,6 +9,7 @@ AS $$
 DECLARE
     v_id uuid;
     v_broken uuid[] := '{}';
+    v_careful boolean;
 BEGIN
     done := 0;
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -65,19 +66,23 @@ BEGIN
         ORDER BY random()
     LOOP
         EXIT WHEN done >= p_limit;
-        BEGIN
-            PERFORM howdah.fold_workflow(v_id);
-            done := done + howdah.advance_workflow(v_id, p_limit - done);
-        EXCEPTION
-            WHEN lock_not_available OR deadlock_detected THEN
-                NULL;
-            WHEN others THEN
-                IF howdah.is_passing(SQLSTATE) THEN
-                    RAISE;
-                END IF;
-                RAISE WARNING 'workflow % could not be advanced: %', v_id, SQLERRM;
-                v_broken := v_broken || v_id;
-        END;
+        FOREACH v_careful IN ARRAY ARRAY[false, true] LOOP
+            BEGIN
+                PERFORM howdah.fold_workflow(v_id);
+                done := done + howdah.advance_workflow(v_id, p_limit - done, v_careful);
+                EXIT;
+            EXCEPTION
+                WHEN lock_not_available OR deadlock_detected THEN
+                    EXIT;
+                WHEN others THEN
+                    IF howdah.is_passing(SQLSTATE) THEN
+                        RAISE;
+                    ELSIF v_careful THEN
+                        RAISE WARNING 'workflow % could not be advanced: %', v_id, SQLERRM;
+                    END IF;
+                    v_broken := v_broken || v_id;
+            END;
+        END LOOP;
     END LOOP;
     SELECT
         -- A worker that ends when all is done does not wait for what cannot be done.

@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION howdah.expand_map(
 ) RETURNS int
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '500ms'
 SET enable_seqscan = off
 AS $$
 DECLARE
@@ -17,7 +18,12 @@ DECLARE
     v_nodes int[] := array_fill(p_node, ARRAY[cardinality(p_data)]);
     v_types varchar[];
 BEGIN
-    SELECT n.* INTO v_node FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id AND n.node = p_node FOR UPDATE;
+    BEGIN
+        SELECT n.* INTO v_node FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id AND n.node = p_node FOR UPDATE;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            RETURN -1;
+    END;
     IF v_node.step IS DISTINCT FROM 'expand' THEN
         -- It was expanded, or the workflow was cancelled.
         RETURN NULL;
@@ -49,5 +55,6 @@ END
 $$;
 COMMENT ON FUNCTION howdah.expand_map IS
     'Adds the next jobs of a map, from the place p_from on. p_last: they are the last ones. Returns how many it has now, which is where to go on; NULL if nothing'
-    ' is to be added to it any more. Any number of workers may expand the same map: each job is added once.';
+    ' is to be added to it any more. Any number of workers may expand the same map: each job is added once. -1: another'
+    ' transaction has the map locked, and nothing was added.';
 REVOKE ALL ON FUNCTION howdah.expand_map FROM PUBLIC;

@@ -6,6 +6,7 @@ AS $$
 DECLARE
     v_wrong record;
     v_leaves int[];
+    v_workflow howdah.workflows;
 BEGIN
     PERFORM howdah.check_unstarted(p_workflow_id);
     SELECT e.parent, e.child INTO v_wrong FROM howdah.workflow_edges AS e
@@ -65,7 +66,9 @@ BEGIN
     END IF;
     UPDATE howdah.workflows AS w SET
         started_at = howdah.clock(), result_node = CASE WHEN cardinality(v_leaves) = 1 THEN v_leaves[1] END
-    WHERE w.id = p_workflow_id;
+    WHERE w.id = p_workflow_id
+    RETURNING w.* INTO v_workflow;
+    PERFORM howdah.note_workflow(v_workflow);
     IF EXISTS (SELECT FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id AND n.step IS NOT NULL) THEN
         PERFORM howdah.advance_workflow(p_workflow_id, 1000);
         PERFORM howdah.notify_advance(p_workflow_id);

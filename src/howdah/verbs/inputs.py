@@ -1,4 +1,4 @@
-"""Arguments that are results of other jobs of a workflow: a worker reads them after it has claimed a job."""
+"""Arguments that are results of other jobs of a workflow: they are read after a job was claimed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,14 @@ class Wrong(Exception):
 
 
 def with_inputs(
-    context: Context, database: Runs, lazy: Sequence[tuple[str, str]], jobs: Sequence[Job], waiting: Sequence[Job]
+    context: Context,
+    database: Runs | None,
+    lazy: Sequence[tuple[str, str]],
+    jobs: Sequence[Job],
+    waiting: Sequence[Job],
 ) -> Plan[list[Job]]:
-    """The jobs, with the arguments of those that wait for some. lazy: types and their parameters that are read a page at a time.
+    """The jobs, with the arguments of those that wait for some. lazy: types and their parameters that are read a page at a time,
+    from the database.
 
     A job whose arguments cannot be had gets data that is Unreadable: it fails.
     """
@@ -71,18 +76,18 @@ def _filled(job: Job, found: tuple[Mapping[str, Any], Mapping[str, Any]] | str) 
 
 
 def _arguments(
-    context: Context, database: Runs, rows: Sequence[Row], lazy: set[tuple[str, str]]
+    context: Context, database: Runs | None, rows: Sequence[Row], lazy: set[tuple[str, str]]
 ) -> tuple[dict[str, Any], dict[str, Any]] | str:
     """The arguments of a node's jobs, and those that are read a page at a time; or why they cannot be had."""
     if not rows:
-        return "its workflow is no longer there"
+        return "its arguments cannot be read: its workflow is no longer there, or its node is damaged"
     sources = {row["source"]: row for row in rows}
     values: dict[str, Any] = {}
     results: dict[str, Results[Any]] = {}
     try:
         for each in rows[0]["inputs"]:
             name, wanted = each["parameter"], each["sources"]
-            if (rows[0]["job_type"], name) in lazy:
+            if database is not None and (rows[0]["job_type"], name) in lazy:
                 results[name] = _pages(context, database, sources[wanted[0]["node"]])
             elif each["list"]:
                 values[name] = [_value(context, sources[one["node"]], one["path"], name) for one in wanted]

@@ -1,0 +1,1 @@
+SELECT howdah.stream_position() AS "position"

@@ -1,0 +1,98 @@
+"""What commits have left to do for workflows, and the jobs of maps.
+
+Whatever claims jobs reads the items of a map, because the database may be unable to (a codec), and adds its jobs in batches.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from howdah.checks.context import Context
+from howdah.checks.values import stored_json
+from howdah.db.adapters import JsonTexts
+from howdah.db.plan import Plan, Row, call
+from howdah.errors import InvalidInput
+from howdah.model.codec import Unreadable, decoded
+from howdah.verbs.inputs import MOST_BYTES, Wrong, part_of
+
+log = logging.getLogger("howdah.worker")
+
+AT_ONCE: Final = 1_000
+
+
+def advance_all(context: Context) -> Plan[bool]:
+    """Does all of it, about so many jobs of it. Whether there was anything to do."""
+    row = yield from advance()
+    expanded = (yield from expand_maps(context)) if row["maps"] else 0
+    return bool(row["done"] or expanded)
+
+
+def advance() -> Plan[Row]:
+    """Does what commits have left. Returns how much, and whether there are maps to expand."""
+    (row,) = yield from call("advance_workflows", limit=AT_ONCE)
+    return row
+
+
+def expand_maps(context: Context) -> Plan[int]:
+    """Adds jobs to the maps that wait for theirs. Returns how many maps there were that no other transaction has locked."""
+    rows = yield from call("maps_to_expand")
+    done = 0
+    for row in rows:
+        try:
+            items = _items(context, row)
+            template = decoded(row["template"], context.codec)
+            if isinstance(template, Unreadable):
+                raise Wrong(f"its arguments cannot be read: {template.reason}")
+            if not isinstance(template, dict | None):
+                raise Wrong(f"its arguments are no object, but a {type(template).__name__}")
+            done += yield from _expand(context, row, items, template or {})
+        except (Wrong, InvalidInput) as wrong:
+            log.error(
+                "the map %s of workflow %s fails: %s",
+                row["name"],
+                row["workflow_id"],
+                wrong,
+                extra={"event": "map_failed"},
+            )
+            fails = {"workflow_id": row["workflow_id"], "node": row["node"], "error": str(wrong)}
+            done += (yield from call("fail_map", **fails))[0]["fail_map"]
+    return done
+
+
+def _items(context: Context, row: Row) -> list[Any]:
+    if row["lost"]:
+        raise Wrong("the result that has its items is no longer there: deleted, or pruned")
+    if row["bytes"] > MOST_BYTES:
+        raise Wrong(f"the results that are its items have {row['bytes']:,} bytes; {MOST_BYTES:,} are allowed")
+    results = [decoded(result, context.codec) for result in row["results"]]
+    unreadable = next((each for each in results if isinstance(each, Unreadable)), None)
+    if unreadable is not None:
+        raise Wrong(f"the result that has its items cannot be read: {unreadable.reason}")
+    value = part_of(
+        results[0] if row["source_kind"] == "job" else results, row["path"], "the result that has its items"
+    )
+    if not isinstance(value, list):
+        kind = "None" if value is None else f"a {type(value).__name__}"
+        raise Wrong(f"a map needs a list, and the result is {kind}")
+    return value
+
+
+def _expand(context: Context, row: Row, items: list[Any], template: dict[str, Any]) -> Plan[bool]:
+    known, place = context.known.get(row["job_type"]), row["expanded"]
+    while True:
+        data = [{**template, row["parameter"]: item} for item in items[place : place + AT_ONCE]]
+        keys = None if known is None or known.flow_key is None else [known.flow_key(each) for each in data]
+        (answer,) = yield from call(
+            "expand_map",
+            workflow_id=row["workflow_id"],
+            node=row["node"],
+            **{"from": place},
+            data=JsonTexts([stored_json(context, each, f"item {place + n}") for n, each in enumerate(data)]),
+            last=place + len(data) >= len(items),
+            flow_keys=keys,
+        )
+        # Where another worker has come to, if that was faster.
+        place = answer["expand_map"]
+        if place is None or place < 0 or place >= len(items):
+            return place is None or place >= 0
