@@ -230,7 +230,7 @@ class Results(TestCase):
 
     def test_return_values_are_those_that_json_has(self) -> None:
         tasks.give.enqueue(5)
-        tasks.give_object.using(max_attempts=1).enqueue()
+        tasks.give_object.enqueue()
         good, bad = run_pending()
         self.assertEqual(good.return_value, {"n": 5, "pair": [1, 2], "text": "bytes"})
         self.assertEqual((bad.status, bad.errors[0].exception_class), (FAILED, TypeError))
@@ -541,6 +541,15 @@ class Transactions(TransactionTestCase):
         tasks.note.enqueue("after it")
         self.assertEqual(work(concurrency=1), {"failed": 1, "completed": 1})
         self.assertEqual(notes(), ["after it"])
+
+    def test_a_transaction_that_was_left_open_fails_one_task_and_takes_no_other_in(self) -> None:
+        (broken, unusable) = (tasks.leave_open.using(priority=50).enqueue(cut) for cut in (False, True))
+        tasks.note.enqueue("after it")
+        self.assertEqual(work(concurrency=1), {"failed": 2, "completed": 1})
+        self.assertEqual(notes(), ["after it"])
+        for result in (broken, unusable):
+            result.refresh()
+            self.assertIn("inside of a transaction of 'default'", result.errors[0].traceback)
 
     def test_the_worker_leaves_no_connection_behind(self) -> None:
         tasks.note.enqueue("x")

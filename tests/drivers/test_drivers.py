@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -44,8 +44,8 @@ from tests.drivers.callers import (
     Alchemy,
     AlchemySession,
     AsyncAlchemy,
-    AsyncPsycopg,
     Asyncpg,
+    AsyncPsycopg,
     Caller,
     Django,
     Form,
@@ -284,7 +284,7 @@ def test_a_bulk_is_part_of_a_transaction_that_psycopg2_has_not_begun_yet(queue: 
     """In autocommit, ``with conn:`` is a transaction, which the driver begins with the first statement."""
     with closing(psycopg2.connect(dsn)) as conn:
         conn.autocommit = True
-        with pytest.raises(ValueError), conn:  # noqa: PT011
+        with suppress(ValueError), conn:
             queue.enqueue_many("mail", [1, 2], conn=conn)
             raise ValueError
         assert len(queue.list()) == 0
