@@ -48,6 +48,25 @@ def test_data_that_is_too_large_is_refused_by_every_door(limited: Db, statement:
     limited.execute(statement.replace("100001", "90000").encode())
 
 
+SOURCE = "jsonb_build_object('parameter', 'x', 'node', 1, 'path', '[]'::jsonb, 'more', repeat('x', 100001))"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        f"p_templates => ARRAY[NULL, {LARGE}], p_items => ARRAY[NULL, {SOURCE.replace('100001', '1')}]",
+        f"p_items => ARRAY[NULL, {SOURCE}]",
+        f"p_inputs => ARRAY[NULL, jsonb_build_array(jsonb_build_object('parameter', 'x', 'list', true, 'sources', ARRAY[{SOURCE}]))]",
+    ],
+)
+def test_what_a_node_of_a_workflow_has_is_bounded_too(limited: Db, parts: str) -> None:
+    """Workers read it, before they have claimed anything."""
+    add = "SELECT add_nodes(w.id, ARRAY[1, 2], ARRAY['a', 'b'], p_kinds => ARRAY['job', '{}'], p_parents => ARRAY[1], p_children => ARRAY[2], {})"
+    statement = f"{add.format('job' if 'inputs' in parts else 'map', parts)} FROM enqueue_workflow('w') AS w"
+    refused(limited, statement)
+    limited.execute(statement.replace("100001", "90000").encode())
+
+
 def test_data_that_comes_compressed_from_a_table_is_measured_as_it_is(limited: Db) -> None:
     # Two megabytes, of which compression leaves little.
     limited.execute(
