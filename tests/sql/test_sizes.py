@@ -121,6 +121,9 @@ POLICY = "p_retry_policy => jsonb_build_object('kind', 'none', 'x', repeat('x', 
         f"SELECT enqueue('a', {POLICY})",
         f"SELECT enqueue_many('a', ARRAY['1']::jsonb[], {POLICY})",
         f"SELECT declare_type('a', {POLICY})",
+        "SELECT declare_type('a', p_per => repeat('x', 201))",
+        "SELECT declare_type('a', p_groups => ARRAY['b', repeat('x', 201)])",
+        "SELECT record_audit('me', 'cancel', to_jsonb(repeat('x', 20000000)))",
         "SELECT register_worker('w', gen_random_uuid(), p_job_types => array_fill('a'::varchar, ARRAY[100001]))",
     ],
 )
@@ -128,3 +131,25 @@ def test_what_is_not_data_is_bounded_too(db: Db, statement: str) -> None:
     with pytest.raises(psycopg.Error) as raised:
         db.execute(statement.encode())
     assert raised.value.sqlstate == "JQ003"
+
+
+def test_a_reason_that_is_too_long_is_cut(db: Db) -> None:
+    db.execute("SELECT enqueue('a')")
+    (running,) = hold(db)
+    db.execute("SELECT enqueue('a')")
+    db.execute("SELECT cancel(ARRAY(SELECT id FROM live), repeat('x', 3000000))")
+    rows = db.execute("SELECT id, status, length(last_error) AS length FROM job_details").fetchall()
+    assert {row["length"] for row in rows} == {1_000_000}
+    assert {row["status"] for row in rows if row["id"] == running.id} == {"running"}
+    db.execute("SELECT pause_type('a', repeat('x', 30000)), pause_key('a', 'k', repeat('x', 30000))")
+    db.execute(
+        "SELECT cancel_workflow(w.id, repeat('x', 30000), p_fails => true) FROM enqueue_workflow('w') AS w,"
+        " LATERAL add_nodes(w.id, ARRAY[1], ARRAY['b']), LATERAL add_node_jobs(w.id, ARRAY[1], ARRAY[0], ARRAY['{}'::jsonb]),"
+        " LATERAL start_workflow(w.id)"
+    )
+    (row,) = db.execute(
+        "SELECT length(t.paused_because) AS type, length(k.paused_because) AS key, length(w.error) AS workflow,"
+        " length(w.cancel_reason) AS reason"
+        " FROM types AS t, flow_keys AS k, workflows AS w WHERE t.job_type = 'a'"
+    ).fetchall()
+    assert set(row.values()) == {10_000}
