@@ -2,6 +2,7 @@ CREATE OR REPLACE FUNCTION howdah.cancel(p_ids uuid[], p_reason text DEFAULT NUL
 RETURNS TABLE (id uuid, status varchar)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
