@@ -230,7 +230,7 @@ class Results(TestCase):
 
     def test_return_values_are_those_that_json_has(self) -> None:
         tasks.give.enqueue(5)
-        tasks.give_object.using(max_attempts=1).enqueue()
+        tasks.give_object.enqueue()
         good, bad = run_pending()
         self.assertEqual(good.return_value, {"n": 5, "pair": [1, 2], "text": "bytes"})
         self.assertEqual((bad.status, bad.errors[0].exception_class), (FAILED, TypeError))
@@ -556,16 +556,32 @@ class Transactions(TransactionTestCase):
         self.assertEqual(work(concurrency=1), {"failed": 1, "completed": 1})
         self.assertEqual(notes(), ["after it"])
 
-    def test_the_worker_leaves_no_connection_behind(self) -> None:
+    def test_a_transaction_that_was_left_open_fails_one_task_and_takes_no_other_in(self) -> None:
+        (broken, unusable) = (tasks.leave_open.using(priority=50).enqueue(cut) for cut in (False, True))
+        tasks.note.enqueue("after it")
+        self.assertEqual(work(concurrency=1), {"failed": 2, "completed": 1})
+        self.assertEqual(notes(), ["after it"])
+        for result in (broken, unusable):
+            result.refresh()
+            self.assertIn("inside of a transaction of 'default'", result.errors[0].traceback)
+
+    def test_nothing_is_left_that_would_keep_the_test_database_from_being_dropped(self) -> None:
         tasks.note.enqueue("x")
         tasks.later.enqueue(1)
         work()
+        # On a connection of the queue's own.
+        default_task_backend.queue.workers()
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ''"
-                " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-            )
-            self.assertEqual(cursor.fetchone()[0], 0)
+            for _ in range(1000):
+                # A server process ends a moment after its client.
+                cursor.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+                )
+                if not (left := cursor.fetchone()[0]):
+                    break
+                cursor.execute("SELECT pg_sleep(0.05)")
+            self.assertEqual(left, 0)
 
     def test_a_task_that_is_not_known_waits_for_a_worker_that_knows_it(self) -> None:
         queue = default_task_backend.queue
@@ -733,6 +749,7 @@ class Admin(TestCase):
             ("status__exact=failed", 0),
             ("q=nothing", 0),
             ("p=99", None),
+            (f"p={10**20}", None),
         ):
             found = self.client.get(f"/admin/howdah/job/?{query}", follow=True)
             if count is not None:

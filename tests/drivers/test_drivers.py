@@ -9,11 +9,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 import psycopg
+import psycopg2  # type: ignore[import-untyped]
+import psycopg2.extras  # type: ignore[import-untyped]
 import psycopg_pool
 import pytest
 import sqlalchemy as sa
@@ -39,12 +41,15 @@ from tests.conftest import Db
 from tests.drivers.callers import (
     DISTINCT,
     FORMS,
+    Alchemy,
     AlchemySession,
     AsyncAlchemy,
     Asyncpg,
+    AsyncPsycopg,
     Caller,
     Django,
     Form,
+    Psycopg,
     Psycopg2,
     arguments,
     opened,
@@ -273,6 +278,81 @@ def test_without_a_transaction_of_the_callers_each_verb_is_one(queue: JobQueue, 
             caller.call(queue, "enqueue_many", "mail", [4, 5])
             caller.rollback()
             assert len(queue.list()) == 3
+
+
+def test_a_bulk_is_part_of_a_transaction_that_psycopg2_has_not_begun_yet(queue: JobQueue, dsn: str) -> None:
+    """In autocommit, ``with conn:`` is a transaction, which the driver begins with the first statement."""
+    with closing(psycopg2.connect(dsn)) as conn:
+        conn.autocommit = True
+        with suppress(ValueError), conn:
+            queue.enqueue_many("mail", [1, 2], conn=conn)
+            raise ValueError
+        assert len(queue.list()) == 0
+        with conn:
+            queue.enqueue_many("mail", [1, 2], conn=conn)
+        assert len(queue.list()) == 2
+
+
+class ScalarRows(Psycopg):
+    def open(self) -> Any:
+        self.conn = psycopg.connect(self.dsn, row_factory=psycopg.rows.scalar_row)
+
+
+class AsyncScalarRows(AsyncPsycopg):
+    async def open(self) -> Any:
+        self.conn = await psycopg.AsyncConnection.connect(self.dsn, row_factory=psycopg.rows.scalar_row)
+
+
+class OddTexts(Psycopg2):
+    def open(self) -> Any:
+        super().open()
+        extensions = psycopg2.extensions
+        shouting = extensions.new_type((25,), "SHOUTING", lambda value, _: value and value.upper())
+        extensions.register_type(shouting, self.conn)
+
+
+class Streaming(Alchemy):
+    def _made(self) -> Any:
+        return self.engine.connect().execution_options(stream_results=True)
+
+
+class StreamingPsycopg2(Streaming):
+    driver = "psycopg2"
+
+
+class StreamingAutocommit(Alchemy):
+    def _made(self) -> Any:
+        return self.engine.connect().execution_options(yield_per=1, isolation_level="AUTOCOMMIT")
+
+
+class AsyncStreaming(AsyncAlchemy):
+    async def _made(self) -> Any:
+        conn = await self.engine.connect()
+        return await conn.execution_options(stream_results=True)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [ScalarRows, AsyncScalarRows, OddTexts, Streaming, StreamingPsycopg2, StreamingAutocommit, AsyncStreaming],
+    ids=str,
+)
+def test_how_the_caller_reads_rows_is_no_matter(queue: JobQueue, dsn: str, form: type[Form]) -> None:
+    with opened(form, dsn) as caller:
+        job = caller.call(queue, "enqueue", "mail", {"to": "ann"})
+        assert caller.call(queue, "enqueue_many", "mail", [1, 2]) == 2
+        assert caller.call(queue, "get", job).data == {"to": "ann"}
+        with pytest.raises(InvalidItem, match="nothing was enqueued"):
+            caller.call(queue, "enqueue_many", "mail", [*range(BULK_SIZE), "\x00"])
+        caller.commit()
+    assert len(queue.list()) == 3
+
+
+def test_a_connection_of_psycopg2_that_must_be_polled_is_refused(queue: JobQueue, dsn: str) -> None:
+    with closing(psycopg2.connect(dsn, async_=1)) as conn:
+        psycopg2.extras.wait_select(conn)
+        with pytest.raises(InvalidOption, match=r"async_.*pass one without it$"):
+            queue.enqueue("mail", conn=conn)
+    assert len(queue.list()) == 0
 
 
 def test_a_cancelled_bulk_leaves_no_transaction_open(queue: JobQueue, dsn: str) -> None:

@@ -350,3 +350,26 @@ def test_a_schedule_that_is_locked_does_not_keep_others_from_firing(queue: JobQu
     assert [name for name, _ in report.errors] == ["locked"]
     operator.rollback()
     assert queue._database.run(schedules.fire_due(queue._context)).fired == 1
+
+
+def test_operators_do_not_wait_for_ever_for_a_job_that_another_transaction_has_locked(
+    queue: JobQueue, db: Db, operator: Db
+) -> None:
+    """A producer that has sent a signal to it, for example, or a plain client that works."""
+    pending, ended = queue.enqueue("a"), queue.enqueue("a")
+    queue.cancel(ended)
+    operator.execute("SELECT FROM jobs FOR UPDATE")
+    calls: list[Callable[[], object]] = [
+        lambda: queue.cancel(pending),
+        lambda: queue.delete(pending),
+        lambda: queue.reprioritise(pending, 5),
+        lambda: queue.reschedule(pending, delay=5),
+        lambda: queue.retry(ended),
+    ]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        failures = [running.exception(60) for running in [pool.submit(call) for call in calls]]
+    for failure in failures:
+        assert isinstance(failure, errors.LockNotAvailable)
+        assert "howdah doctor names old ones" in failure.__notes__[0]
+    operator.rollback()
+    assert all(call() for call in calls[2:])

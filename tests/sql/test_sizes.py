@@ -48,6 +48,25 @@ def test_data_that_is_too_large_is_refused_by_every_door(limited: Db, statement:
     limited.execute(statement.replace("100001", "90000").encode())
 
 
+SOURCE = "jsonb_build_object('parameter', 'x', 'node', 1, 'path', '[]'::jsonb, 'more', repeat('x', 100001))"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        f"p_templates => ARRAY[NULL, {LARGE}], p_items => ARRAY[NULL, {SOURCE.replace('100001', '1')}]",
+        f"p_items => ARRAY[NULL, {SOURCE}]",
+        f"p_inputs => ARRAY[NULL, jsonb_build_array(jsonb_build_object('parameter', 'x', 'list', true, 'sources', ARRAY[{SOURCE}]))]",
+    ],
+)
+def test_what_a_node_of_a_workflow_has_is_bounded_too(limited: Db, parts: str) -> None:
+    """Workers read it, before they have claimed anything."""
+    add = "SELECT add_nodes(w.id, ARRAY[1, 2], ARRAY['a', 'b'], p_kinds => ARRAY['job', '{}'], p_parents => ARRAY[1], p_children => ARRAY[2], {})"
+    statement = f"{add.format('job' if 'inputs' in parts else 'map', parts)} FROM enqueue_workflow('w') AS w"
+    refused(limited, statement)
+    limited.execute(statement.replace("100001", "90000").encode())
+
+
 def test_data_that_comes_compressed_from_a_table_is_measured_as_it_is(limited: Db) -> None:
     # Two megabytes, of which compression leaves little.
     limited.execute(
@@ -102,6 +121,9 @@ POLICY = "p_retry_policy => jsonb_build_object('kind', 'none', 'x', repeat('x', 
         f"SELECT enqueue('a', {POLICY})",
         f"SELECT enqueue_many('a', ARRAY['1']::jsonb[], {POLICY})",
         f"SELECT declare_type('a', {POLICY})",
+        "SELECT declare_type('a', p_per => repeat('x', 201))",
+        "SELECT declare_type('a', p_groups => ARRAY['b', repeat('x', 201)])",
+        "SELECT record_audit('me', 'cancel', to_jsonb(repeat('x', 20000000)))",
         "SELECT register_worker('w', gen_random_uuid(), p_job_types => array_fill('a'::varchar, ARRAY[100001]))",
     ],
 )
@@ -109,3 +131,25 @@ def test_what_is_not_data_is_bounded_too(db: Db, statement: str) -> None:
     with pytest.raises(psycopg.Error) as raised:
         db.execute(statement.encode())
     assert raised.value.sqlstate == "JQ003"
+
+
+def test_a_reason_that_is_too_long_is_cut(db: Db) -> None:
+    db.execute("SELECT enqueue('a')")
+    (running,) = hold(db)
+    db.execute("SELECT enqueue('a')")
+    db.execute("SELECT cancel(ARRAY(SELECT id FROM live), repeat('x', 3000000))")
+    rows = db.execute("SELECT id, status, length(last_error) AS length FROM job_details").fetchall()
+    assert {row["length"] for row in rows} == {1_000_000}
+    assert {row["status"] for row in rows if row["id"] == running.id} == {"running"}
+    db.execute("SELECT pause_type('a', repeat('x', 30000)), pause_key('a', 'k', repeat('x', 30000))")
+    db.execute(
+        "SELECT cancel_workflow(w.id, repeat('x', 30000), p_fails => true) FROM enqueue_workflow('w') AS w,"
+        " LATERAL add_nodes(w.id, ARRAY[1], ARRAY['b']), LATERAL add_node_jobs(w.id, ARRAY[1], ARRAY[0], ARRAY['{}'::jsonb]),"
+        " LATERAL start_workflow(w.id)"
+    )
+    (row,) = db.execute(
+        "SELECT length(t.paused_because) AS type, length(k.paused_because) AS key, length(w.error) AS workflow,"
+        " length(w.cancel_reason) AS reason"
+        " FROM types AS t, flow_keys AS k, workflows AS w WHERE t.job_type = 'a'"
+    ).fetchall()
+    assert set(row.values()) == {10_000}

@@ -65,5 +65,5 @@ def _run(argv: Sequence[str] | None) -> int:
 def _report(error: HowdahError | psycopg.Error) -> int:
     if os.environ.get("HOWDAH_DEBUG", "0") not in ("", "0"):
         sys.stderr.write(presentable("".join(traceback.format_exception(loggable(error)))))
-    remark(f"howdah: {str(loggable(error)).strip()}")
+    remark(" ".join([f"howdah: {str(loggable(error)).strip()}", *getattr(error, "__notes__", ())]))
     return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), NOT_DONE)

@@ -49,6 +49,8 @@ class Database:
         self.configured = configured_dsn(dsn)
         self._pool_size = pool_size
         self.timeout = timeout
+        self.keeps_connections = True
+        """Whether the pool keeps connections that nothing uses at the moment."""
         self._lock = threading.RLock()
         self._ready_dsn: str | None = None
         self._prepares = False
@@ -176,7 +178,8 @@ class Database:
         with self._lock:
             dsn = self._ready()
             if self._pools.sync is None:
-                self._pools.sync = psycopg_pool.ConnectionPool(
+                kind = psycopg_pool.ConnectionPool if self.keeps_connections else psycopg_pool.NullConnectionPool
+                self._pools.sync = kind(
                     dsn,
                     open=True,
                     connection_class=PoolConnection,

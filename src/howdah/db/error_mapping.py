@@ -29,6 +29,7 @@ from howdah.errors import (
 _UNAVAILABLE = ("08", "53", "57P01", "57P02", "57P03", "58")
 _DENIED = "42501"
 _NOT_INSTALLED = ("3F000", "42P01", "42883", "42703")
+_LOCKED = "55P03"
 _NO_SUCH_CHARACTER = ("22021", "22P05")
 # While it connects, libpq has no SQLSTATE, only a text. Other methods (LDAP, PAM, RADIUS, …) are not listed: their outages
 # have the same text.
@@ -97,6 +98,8 @@ def mapped(error: psycopg.Error, schema: str) -> Exception:
             f"Howdah is not installed in schema {schema} of this database, or another version of it is ({message})."
             f" Run: {migrate.command(schema)}"
         )
+    if state == _LOCKED and not hasattr(error, "__notes__"):
+        error.add_note("Another transaction holds a lock that this needs. Try again; howdah doctor names old ones.")
     return error
 
 

@@ -118,7 +118,9 @@ class SyncSession:
             self.conn = self._stack.enter_context(self.database.pool().connection())
         elif not self.conn.autocommit:
             # Begins the caller's transaction: if ours were the outermost, it would commit.
-            self.conn.execute("SELECT")
+            # With a cursor of our own: the caller's kind of rows may need a column.
+            with psycopg.Cursor(self.conn, row_factory=tuple_row) as cursor:
+                cursor.execute("SELECT")
         self._begun = self._stack.enter_context(ExitStack())
         self._begun.enter_context(self.conn.transaction(force_rollback=step.discard))
 
@@ -248,7 +250,8 @@ class AsyncSession:
             pool = await self.database.apool()
             self.conn = await self._stack.enter_async_context(pool.connection())
         elif not self.conn.autocommit:
-            await self.conn.execute("SELECT")
+            async with psycopg.AsyncCursor(self.conn, row_factory=tuple_row) as cursor:
+                await cursor.execute("SELECT")
         self._begun = await self._stack.enter_async_context(AsyncExitStack())
         await self._begun.enter_async_context(self.conn.transaction(force_rollback=step.discard))
 

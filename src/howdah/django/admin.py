@@ -157,7 +157,8 @@ class JobAdmin(admin.ModelAdmin):
 
     def get_paginator(self, request: Any, queryset: Any, per_page: int, *_: Any, **__: Any) -> Paginator:
         try:
-            page = max(int(request.GET.get(PAGE_VAR, 1)), 1)
+            # A larger number would be none of the database's.
+            page = min(max(int(request.GET.get(PAGE_VAR, 1)), 1), 10**9)
         except ValueError:
             page = 1
         return Uncounted(queryset, per_page, page)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from asgiref.sync import sync_to_async
+from django.core import mail
 from django.core.checks import CheckMessage
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils import timezone
@@ -197,6 +198,8 @@ class HowdahBackend(BaseTaskBackend):
             lifespan=run.lifespan,
             **settings,
         )
+        # The end of a test run drops the database, which fails while anything is connected to it. Only test runs have an outbox.
+        queue._database.keeps_connections = not hasattr(mail, "outbox")
         for_queues = self.options.get("queues", {})
         if self.queues and (unknown := for_queues.keys() - self.queues):
             raise InvalidOption(f"OPTIONS has queues {_listed(unknown)}; QUEUES has {_listed(self.queues)}")

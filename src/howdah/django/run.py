@@ -79,6 +79,7 @@ class Attempt:
         self.task = task
         self.job = job
         self.sender = type(backend)
+        self._unstorable: Exception | None = None
         self.result = results.task_result(backend, task, job)
         now = timezone.now()
         self._set(status=TaskResultStatus.RUNNING, last_attempted_at=now, started_at=self.result.started_at or now)
@@ -94,7 +95,11 @@ class Attempt:
 
     def succeeded(self, value: Any) -> Any:
         """The value as it is stored."""
-        stored = normalize_json(value)
+        try:
+            stored = normalize_json(value)
+        except (TypeError, ValueError) as error:
+            self._unstorable = error
+            raise
         self._set(status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=stored)
         return stored
 
@@ -115,6 +120,9 @@ class Attempt:
             raise Fail(describe(error)) from error
 
     def _gives_up(self, error: BaseException) -> bool:
+        if error is self._unstorable:
+            # The task has done its work: another attempt would do it again, and return the same.
+            return True
         return isinstance(self.task, HowdahTask) and isinstance(error, self.task.give_up)
 
     def _set(self, **fields: Any) -> None:
@@ -183,8 +191,27 @@ def _caught(attempt: Attempt) -> tuple[Any, BaseException | None]:
         reset_queries()
         close_old_connections()
         try:
-            return execute(attempt, attempt.call), None
+            return execute(attempt, lambda: _outside_transactions(attempt.call)), None
         finally:
+            _end_transactions()
             close_old_connections()
     except BaseException as error:  # noqa: BLE001
         return None, error
+
+
+def _outside_transactions(call: Callable[[], Any]) -> Any:
+    value = call()
+    if left := _end_transactions():
+        raise RuntimeError(
+            f"the task returned inside of a transaction of {', '.join(map(repr, left))}, which was rolled back: leave each atomic()"
+        )
+    return value
+
+
+def _end_transactions() -> list[str]:
+    """Closes the connections of this thread that are inside of a transaction. Django never would: all later tasks would be in it."""
+    left = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+    for connection in left:
+        connection.in_atomic_block = connection.closed_in_transaction = False
+        connection.close()
+    return [each.alias for each in left]

@@ -89,6 +89,14 @@ def break_the_transaction() -> None:
     connection.cursor().execute("SELECT no_such_column")
 
 
+@task(max_attempts=1)
+def leave_open(cut: bool) -> None:
+    transaction.atomic().__enter__()
+    Note.objects.create(text="lost")
+    if cut:
+        connection.close()
+
+
 @task
 def durably(text: str) -> None:
     with transaction.atomic(durable=True):

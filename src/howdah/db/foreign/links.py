@@ -53,16 +53,27 @@ class Psycopg2(Link):
     is_awaited = False
 
     def style(self) -> Style:
+        if self._conn.async_:
+            raise InvalidOption(
+                "conn is a connection of psycopg2 that was made with async_, whose answers must be waited for by hand: pass one"
+                " without it"
+            )
         _check_encoding_of(self._conn)
         return "pyformat"
 
     def fetch(self, statement: str, parameters: Parameters) -> Sequence[Any]:
         with self._cursor() as cursor:
+            # Texts as they are, also if the caller has another reader for them.
+            extensions = importlib.import_module("psycopg2.extensions")
+            extensions.register_type(extensions.UNICODE, cursor)
             cursor.execute(statement, parameters)
             rows: Sequence[Any] = cursor.fetchall()
             return rows
 
     def begin(self) -> bool:
+        if self._conn.autocommit:
+            # Inside of the caller's `with conn:`, the driver begins a transaction with the first statement, and does not say so before.
+            self._execute("SELECT")
         # Without autocommit, the driver has begun the caller's transaction before the savepoint.
         is_own = self._conn.autocommit and not _is_in_transaction(self._conn)
         self._execute(_BEGIN[is_own])
@@ -126,23 +137,25 @@ class Alchemy(Link):
         return self._styles[dialect.driver]
 
     def fetch(self, statement: str, parameters: Parameters) -> Sequence[Any]:
-        rows: Sequence[Any] = self._connection().exec_driver_sql(statement, parameters).fetchall()
+        rows: Sequence[Any] = self._execute(statement, parameters).fetchall()
         return rows
 
-    def begin(self) -> Any:
-        connection = self._connection()
-        if not connection.connection.dbapi_connection.autocommit:
-            return connection.begin_nested()
-        is_own = not _is_in_transaction(connection.connection.driver_connection)
-        connection.exec_driver_sql(_BEGIN[is_own])
+    def begin(self) -> bool:
+        # By statements: its begin_nested() fails on a connection that streams its results.
+        connection = self._connection().connection
+        autocommits = connection.dbapi_connection.autocommit
+        is_own = bool(autocommits and not _is_in_transaction(connection.driver_connection))
+        self._execute(_BEGIN[is_own])
         return is_own
 
-    def end(self, begun: Any, *, commits: bool) -> None:
-        if not isinstance(begun, bool):
-            (begun.commit if commits else begun.rollback)()
-            return
+    def end(self, begun: bool, *, commits: bool) -> None:
         for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
-            self._connection().exec_driver_sql(statement)
+            self._execute(statement)
+
+    def _execute(self, statement: str, parameters: Parameters | None = None) -> Any:
+        # Without a cursor on the server, which the caller may want for rows of theirs.
+        options = {"stream_results": False, "yield_per": None}
+        return self._connection().exec_driver_sql(statement, parameters, execution_options=options)
 
     def _connection(self) -> Any:
         return self._conn if hasattr(self._conn, "exec_driver_sql") else self._conn.connection()

@@ -14,6 +14,7 @@ AS $$
 DECLARE
     v_number bigint;
 BEGIN
+    PERFORM howdah.check_size(ARRAY[p_target], 'the target of an action') WHERE pg_column_size(p_target) > 65536;
     INSERT INTO howdah.audit (at, visitor, login, action, target, jobs, outcome)
     VALUES (
         howdah.clock(), left(coalesce(nullif(p_visitor, ''), '?'), 100), session_user, left(p_action, 50), coalesce(p_target, '{}'), p_jobs,

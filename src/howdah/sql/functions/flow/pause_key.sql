@@ -8,7 +8,7 @@ BEGIN
     PERFORM howdah.check_keys(ARRAY[p_flow_key], 'flow key');
     PERFORM howdah.use_keys(ARRAY[p_job_type]);
     INSERT INTO howdah.flow_keys AS k (job_type, flow_key, paused_at, paused_because, rests_until)
-    VALUES (p_job_type, p_flow_key, howdah.clock(), p_because, 'infinity')
+    VALUES (p_job_type, p_flow_key, howdah.clock(), left(p_because, 10000), 'infinity')
     ON CONFLICT (job_type, flow_key) DO UPDATE SET
         paused_at = excluded.paused_at, paused_because = excluded.paused_because, rests_until = excluded.rests_until
     WHERE k.paused_at IS NULL;

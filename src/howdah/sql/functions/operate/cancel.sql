@@ -2,6 +2,7 @@ CREATE OR REPLACE FUNCTION howdah.cancel(p_ids uuid[], p_reason text DEFAULT NUL
 RETURNS TABLE (id uuid, status varchar)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off
@@ -22,12 +23,12 @@ BEGIN
 
     UPDATE howdah.live AS j SET token = howdah.next_token(j.token), worker_id = NULL, claimed_at = NULL, own_write = NOT j.own_write
     WHERE j.id = ANY (v_ending);
-    PERFORM howdah.archive_jobs(array_agg(c.id), array_agg('cancelled'::varchar), array_agg(p_reason))
+    PERFORM howdah.archive_jobs(array_agg(c.id), array_agg('cancelled'::varchar), array_agg(left(p_reason, 1000000)))
     FROM unnest(v_ending) AS c (id)
     HAVING count(*) > 0;
     UPDATE howdah.live AS j SET
         cancel_requested_at = howdah.clock(),
-        last_error = coalesce(p_reason, j.last_error),
+        last_error = coalesce(left(p_reason, 1000000), j.last_error),
         own_write = NOT j.own_write
     WHERE j.id = ANY (v_running);
     -- A hint to their workers. Without it, they find out with their next check_held.

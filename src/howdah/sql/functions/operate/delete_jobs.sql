@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.delete_jobs(p_ids uuid[]) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 -- The plan must be id = ANY, whatever the statistics, and rows must be locked in the order of their ids: see retry.
 SET enable_seqscan = off
 SET enable_bitmapscan = off

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.reschedule(p_ids uuid[], p_run_at timestamptz DEFAULT NULL, p_delay interval DEFAULT NULL) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET jit = off

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.retry(p_ids uuid[], p_fresh boolean DEFAULT false) RETURNS TABLE (id uuid)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 -- The plan must be id = ANY and a hash join, whatever the statistics: a plan made for an empty table must hold for a full one, and
 -- all functions must lock rows in the order of their ids, or two batches deadlock.
 SET enable_seqscan = off

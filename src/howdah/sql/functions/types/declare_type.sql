@@ -35,6 +35,9 @@ BEGIN
     IF p_limit < 1 THEN
         RAISE EXCEPTION 'limit is %, and must be at least 1', p_limit USING ERRCODE = 'JQ001', HINT = 'To run no jobs of a type, pause it.';
     END IF;
+    IF length(p_per) > 200 OR EXISTS (SELECT FROM unnest(v_groups) AS g (name) WHERE length(g.name) > 200) THEN
+        RAISE EXCEPTION 'the name of a parameter or a group has at most 200 characters' USING ERRCODE = 'JQ003';
+    END IF;
     IF p_on_failure IS NOT NULL THEN
         PERFORM howdah.check_job_type(p_on_failure);
     END IF;

@@ -6,7 +6,7 @@ AS $$
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
     INSERT INTO howdah.types AS t (job_type, paused_at, paused_because)
-    VALUES (p_job_type, howdah.clock(), p_because)
+    VALUES (p_job_type, howdah.clock(), left(p_because, 10000))
     ON CONFLICT (job_type) DO UPDATE SET paused_at = excluded.paused_at, paused_because = excluded.paused_because
     WHERE t.paused_at IS NULL;
     RETURN FOUND;

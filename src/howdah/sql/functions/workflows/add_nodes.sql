@@ -23,6 +23,10 @@ BEGIN
     PERFORM howdah.check_job_type(t.job_type) FROM (SELECT DISTINCT named.job_type FROM unnest(p_job_types) AS named (job_type)) AS t;
     PERFORM howdah.check_node_options(o.options) FROM unnest(p_options) AS o (options) WHERE o.options IS NOT NULL;
     PERFORM howdah.check_inputs(i.inputs) FROM unnest(p_inputs) AS i (inputs) WHERE i.inputs IS NOT NULL;
+    -- Workers read these, whatever is in them.
+    PERFORM howdah.check_size(given.parts, given.what) FROM (VALUES
+        (p_inputs, 'the inputs of a node'), (p_items, 'the items of a map'), (p_templates, 'the arguments of a map')
+    ) AS given (parts, what) WHERE pg_column_size(given.parts) > 65536;
     IF EXISTS (SELECT FROM unnest(p_nodes) AS n (node) WHERE n.node IS NULL OR n.node <= 0) OR p_nodes IS NULL THEN
         RAISE EXCEPTION 'the number of a node is 1 or more' USING ERRCODE = 'JQ001';
     END IF;

@@ -9,9 +9,9 @@ BEGIN
         RAISE EXCEPTION 'there is no workflow %', p_id USING ERRCODE = 'JQ024', HINT = 'It may have been pruned.';
     END IF;
     UPDATE howdah.workflows AS w SET
-        cancel_requested_at = coalesce(w.cancel_requested_at, howdah.clock()), cancel_reason = coalesce(p_reason, w.cancel_reason),
+        cancel_requested_at = coalesce(w.cancel_requested_at, howdah.clock()), cancel_reason = coalesce(left(p_reason, 10000), w.cancel_reason),
         cancel_all = w.cancel_all OR p_all,
-        error = CASE WHEN p_fails THEN coalesce(p_reason, 'cancelled') ELSE w.error END
+        error = CASE WHEN p_fails THEN coalesce(left(p_reason, 10000), 'cancelled') ELSE w.error END
     WHERE w.id = p_id AND w.finished_at IS NULL AND w.started_at IS NOT NULL
         AND (w.cancel_requested_at IS NULL OR p_fails AND w.error IS NULL OR p_all AND NOT w.cancel_all);
     IF NOT FOUND THEN
