@@ -41,7 +41,7 @@ def every_route(site: Site) -> list[tuple[str, str]]:
 
 def mutating(site: Site) -> list[tuple[str, str]]:
     found = [(method, path) for method, path in every_route(site) if method != "GET"]
-    assert len(found) >= 14
+    assert len(found) >= 20
     return found
 
 
@@ -102,7 +102,23 @@ def test_a_viewer_sees_and_changes_nothing(dsn: str, queue: JobQueue) -> None:
         answer = site.request(method, path, headers={**viewer, **ORIGIN, **content}, content=body)
         assert answer.status_code == 403, (method, path)
         assert "viewer" in answer.text
-    for path in ("/", "/jobs", f"/jobs/{job.id}", "/types", "/workers", "/schedules", "/limits", "/health", "/audit"):
+    with queue.workflow("import") as flow:
+        flow.add("download")
+    flow_path = f"/workflows/{flow.id}"
+    for path in (
+        "/",
+        "/jobs",
+        f"/jobs/{job.id}",
+        "/workflows",
+        flow_path,
+        "/signals",
+        "/types",
+        "/workers",
+        "/schedules",
+        "/limits",
+        "/health",
+        "/audit",
+    ):
         answer = site.get(path, headers=viewer)
         assert answer.status_code == 200
         assert 'method="post"' not in answer.text

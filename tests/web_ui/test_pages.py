@@ -22,6 +22,8 @@ SCREENS = (
     "/",
     "/jobs",
     "/jobs/new",
+    "/workflows",
+    "/signals",
     "/types",
     "/workers",
     "/schedules",
@@ -133,6 +135,12 @@ def test_nothing_that_users_write_becomes_markup(site: Site, queue: JobQueue) ->
         site.post("/jobs", {"type": text[:60], "data": text})
     paths = [*SCREENS, *(f"/jobs/{job.id}" for job in jobs), *(f"/jobs/new?like={job.id}" for job in jobs)]
     paths += [f"/schedules/edit?{urlencode({'name': text[:100]})}" for text in CORPUS]
+    paths += [f"/workflows/{flow.id}" for flow in queue.workflows.list()]
+    paths += [
+        f"/{path}?{urlencode({'name': text[:100], 'key': text})}"
+        for path in ("workflows", "signals")
+        for text in CORPUS
+    ]
     paths += [
         f"/bulk?{urlencode({'verb': 'cancel', 'scope': 'all', 'error': text, 'type': text[:50]})}" for text in CORPUS
     ]

@@ -27,8 +27,11 @@ from howdah.errors import (
     JobNotChanged,
     JobNotFound,
     NotPermitted,
+    QueueFull,
     ScheduleNotFound,
     SchemaError,
+    SignalBusy,
+    WorkflowNotFound,
 )
 from howdah.queue import JobQueue
 from howdah.web import tree, words
@@ -51,7 +54,7 @@ PATIENCE: Final = 20.0
 _MOST_FIELDS: Final = 5_000
 
 NAVIGATION: Final = (
-    ("", "Overview"), ("jobs", "Jobs"), ("types", "Types"), ("workers", "Workers"), ("schedules", "Schedules"),
+    ("", "Overview"), ("jobs", "Jobs"), ("workflows", "Workflows"), ("types", "Types"), ("workers", "Workers"), ("schedules", "Schedules"), ("signals", "Signals"),
     ("limits", "Limits"), ("health", "Health"), ("audit", "Audit"),
 )  # fmt: skip
 
@@ -215,13 +218,13 @@ class Site:
 def described(error: BaseException) -> Trouble:
     """An error as a visitor sees it: no traceback, no address of the database."""
     match error:
-        case JobNotFound() | ScheduleNotFound():
+        case JobNotFound() | ScheduleNotFound() | WorkflowNotFound():
             return Trouble(404, "Not found", str(error))
         case NotPermitted():
             return Trouble(403, "Not permitted", str(error))
         case InvalidInput():
             return Trouble(400, "This cannot be meant", str(error))
-        case JobNotChanged():
+        case JobNotChanged() | QueueFull() | SignalBusy():
             return Trouble(409, "Not changed", str(error))
         case SchemaError():
             return Trouble(503, "The schema does not fit", str(error))
@@ -285,7 +288,7 @@ def _environment() -> jinja2.Environment:
     )
     for name in (
         "ago", "amounts", "compact", "count", "duration", "first_line", "full", "iso", "left", "percent", "priority", "rate",
-        "short",
+        "short", "size",
     ):  # fmt: skip
         made.filters[name] = getattr(words, name)
     made.globals.update(

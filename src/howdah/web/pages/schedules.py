@@ -29,7 +29,7 @@ def routes(site: Site) -> list[BaseRoute]:
     async def schedules(request: Request) -> Response:
         visitor, context = site.visitor(request), site.queue._context
         found = await site.data.shared(visitor, "schedules", lambda: verbs.list_schedules(context))
-        measured = await metrics.by_type(site, visitor, metrics.DAY)
+        measured = await metrics.by_type(site, visitor, metrics.DAY, with_times=False)
         return site.render(
             request, "schedules.html", now=datetime.now(timezone.utc), schedules=found, measured=measured, rhythm=rhythm
         )
