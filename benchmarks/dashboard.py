@@ -135,7 +135,7 @@ async def visit(place: Place) -> dict[str, Any]:
         # A session reports what it has read after ten idle seconds at the latest.
         await asyncio.sleep(IDLE)
         scanned = scans(place)
-        for name, path in await paths(queue):
+        for name, path in await paths(place, queue):
             figures[name] = await measured(client, site, log, name, path)
         await asyncio.sleep(IDLE)
         read = {
@@ -180,10 +180,10 @@ async def visitor(queue: JobQueue) -> AsyncIterator[tuple[httpx.AsyncClient, Any
     await dashboard.aclose()
 
 
-async def paths(queue: JobQueue) -> list[tuple[str, str]]:
+async def paths(place: Place, queue: JobQueue) -> list[tuple[str, str]]:
     """A name and an address for each page."""
-    failed = await queue.alist(status="failed", limit=1)
-    waiting = await queue.alist(status="pending", job_type="type 7", limit=1)
+    failed = place.one("SELECT id FROM archive WHERE status = 'failed' ORDER BY id DESC LIMIT 1")
+    waiting = place.one("SELECT id FROM live WHERE status = 'pending' AND job_type = 'type 7' ORDER BY id LIMIT 1")
     flows = await queue.workflows.alist(limit=2)
     wide, small = (flow.id for flow in flows)
     filters: list[dict[str, Any]] = [
@@ -198,8 +198,8 @@ async def paths(queue: JobQueue) -> list[tuple[str, str]]:
         for each in filters
     ]
     made += [
-        ("a failed job", f"/jobs/{failed[0].id}"),
-        ("a waiting job", f"/jobs/{waiting[0].id}"),
+        ("a failed job", f"/jobs/{failed}"),
+        ("a waiting job", f"/jobs/{waiting}"),
         ("new job", "/jobs/new"),
     ]
     made += [("workflows", "/workflows"), ("workflows failed", "/workflows?status=failed&name=import")]

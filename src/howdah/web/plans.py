@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from howdah.checks.context import Context
 from howdah.checks.values import stored_text
 from howdah.db.adapters import Ids
-from howdah.db.plan import Plan, Row, call, call_within, read
+from howdah.db.plan import Begin, Plan, Rollback, Row, call, call_within, read
 from howdah.errors import InvalidOption, NotPermitted, WorkflowNotFound
 from howdah.model.codec import PLAIN
 from howdah.model.job import Job, from_row
@@ -278,9 +278,12 @@ def change(
     given = dict(arguments)
     if verb == "cancel" and given.get("reason") is not None:
         given["reason"] = stored_text(context, given["reason"])
+    # A savepoint: a locked job must not undo what was done with the others.
+    yield Begin()
     try:
         rows = yield from call_within("1s", "delete_jobs" if verb == "delete" else verb, ids=Ids(list(ids)), **given)
     except psycopg.errors.LockNotAvailable:
+        yield Rollback()
         if len(ids) == 1:
             return [], 1
         middle = len(ids) // 2

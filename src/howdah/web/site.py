@@ -19,7 +19,7 @@ import psycopg
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from howdah.db.plan import Begin, Plan, Row
+from howdah.db.plan import Plan, Row
 from howdah.errors import (
     DatabaseUnavailable,
     HowdahError,
@@ -172,7 +172,6 @@ class Site:
         """Runs the plan of an action and enters it in the audit, both or neither. ``told`` says what came of it: how many jobs, and in words."""
 
         def whole() -> Plan[R]:
-            yield Begin()
             result = yield from plan
             yield from record(self.visitor(request).name, action, target, *told(result))
             return result
