@@ -61,15 +61,17 @@ async def fetch_orders(day: str) -> list[int]:  # noqa: ARG001
     return list(range(1, 601))
 
 
-@queue.job(max_attempts=1)
+@queue.job(max_attempts=1, limit=25)
 async def parse_order(order: int) -> int:
-    await asyncio.sleep(0.25)
+    await asyncio.sleep(chance.uniform(0.5, 1.5))
+    if order % 97 == 0:
+        raise ValueError(f"order {order} has no address")
     return order
 
 
 @queue.job(max_attempts=1)
 async def fetch_prices(partner: str) -> int:
-    await asyncio.sleep(1)
+    await asyncio.sleep(2)
     if partner == "initech":
         raise ConnectionError(f"{partner} did not answer within 10 s")
     return len(partner)

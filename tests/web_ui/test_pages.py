@@ -403,6 +403,20 @@ def test_schedules_are_made_changed_run_paused_and_deleted(site: Site, queue: Jo
     assert queue.schedules.list() == []
 
 
+def test_a_schedule_shows_how_often_it_fires_in_the_next_day(site: Site, queue: JobQueue) -> None:
+    queue.schedules.set("often", "report", cron="*/15 * * * *")
+    queue.schedules.set("daily", "report", cron="30 4 * * *", timezone="Asia/Kathmandu")
+    queue.schedules.set("steps", "report", every=7200)
+    queue.schedules.set("each second", "report", cron="* * * * * *")
+    queue.schedules.set("paused", "report", every=60)
+    queue.schedules.pause("paused")
+    page = site.get("/schedules").text
+    said = dict(re.findall(r'aria-label="([\w ]+) fires ([\d,]+) times in the next day"', page))
+    # The hour that has begun is counted from its beginning, and what fires by steps from its next time on.
+    assert said.pop("steps") in ("11", "12")
+    assert said == {"often": "96", "daily": "1"}
+
+
 def test_limits_are_set_and_reset(site: Site, queue: JobQueue) -> None:
     for fields in (
         {"what": "limit", "of": "type", "type": "mail", "value": "3"},

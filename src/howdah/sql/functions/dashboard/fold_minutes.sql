@@ -70,6 +70,7 @@ BEGIN
         SELECT count(*) INTO v_some FROM merged;
         v_folded := v_folded + v_some;
     END LOOP;
+    -- By row: a type has 24 of them for a day. To drop a table for each day would lock out the completions, which all write here.
     DELETE FROM howdah.minutes AS m WHERE m.ctid = ANY (ARRAY(
         SELECT o.ctid FROM howdah.minutes AS o WHERE o.level = 3 AND o.at < v_now - interval '35 days' LIMIT 1000 FOR UPDATE SKIP LOCKED
     ));
