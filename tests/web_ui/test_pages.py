@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 import time
 from html.parser import HTMLParser
 from typing import Any
@@ -514,3 +516,28 @@ def test_an_address_without_a_page(site: Site) -> None:
     assert site.request("DELETE", "/jobs", headers=ORIGIN).status_code == 405
     assert site.get("/static/../site.py").status_code == 404
     assert site.get("/static/..%2fsite.py").status_code == 404
+
+
+def test_the_health_page_does_not_wait_for_a_slow_doctor(site: Site, queue: JobQueue, monkeypatch: Any) -> None:
+    """It shows the examination as soon as it is done, and a slow one is not begun again and again."""
+    ended, begun = threading.Event(), []
+    its: Any = site.dashboard._site
+    real = its.queue.adoctor
+
+    async def slow() -> Any:
+        begun.append(time.monotonic())
+        while not ended.is_set():
+            await asyncio.sleep(0.01)
+        return await real()
+
+    monkeypatch.setattr("howdah.web.pages.health._WAIT", 0.05)
+    monkeypatch.setattr(its.queue, "adoctor", slow)
+    for _ in range(3):
+        assert "The doctor is still looking" in text_of(site, "/health")
+    ended.set()
+    while "still looking" in (page := text_of(site, "/health")):
+        time.sleep(0.01)
+    assert "Remedy" in page or "found nothing" in page
+    assert len(begun) == 1
+    its.examined_in = 60.0
+    assert "every 10min" in text_of(site, "/health")

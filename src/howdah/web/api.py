@@ -29,6 +29,7 @@ from howdah.web.openapi import TEXT, Operation, description_of
 from howdah.web.pages import signals as signal_pages
 from howdah.web.pages import workflows as flow_pages
 from howdah.web.pages.audit import PAGE as AUDIT_PAGE
+from howdah.web.pages.health import examination, freshness
 from howdah.web.pages.job import job_action, outcome_of
 from howdah.web.pages.jobs import parsed_job, refuse_hidden, refuse_hidden_parts
 from howdah.web.pages.types import type_action
@@ -173,7 +174,7 @@ def _reads(site: Site) -> list[Operation]:
         }
 
     async def health(_: Request) -> Any:
-        found = await site.data.kept("doctor", lambda: site.queue.adoctor(), seconds=30)
+        found = await examination(site, freshness(site))
         return {"healthy": found.healthy, "findings": list(found), "unseen": found.unseen}
 
     async def audit(request: Request) -> Any:

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from howdah.model.workflow import NodeStatus, When, WorkflowProgress
-from howdah.web import words
 
 FEW: Final = 5
 """So many nodes with the same type, parents and children are drawn as one box."""
@@ -312,9 +311,3 @@ def summary(nodes: Sequence[FlowNode]) -> str:
     """The nodes in words, for the caption of the drawing: 2 completed, 1 running, 1 waiting."""
     said = [f"{number} {status}" for status in ("completed", "failed", "cancelled", "skipped", "running", "waiting") if (number := sum(node.status == status for node in nodes))]  # fmt: skip
     return f"{len(nodes):,} {'node' if len(nodes) == 1 else 'nodes'}: {', '.join(said)}"
-
-
-def lasted(node: FlowNode, now: datetime) -> str:
-    if node.opened_at is None:
-        return ""
-    return words.duration((node.ended_at or now) - node.opened_at)

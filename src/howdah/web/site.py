@@ -80,6 +80,8 @@ class Site:
         self.redacted = tree.patterns(redact)
         self.data = Data(queue, statement_timeout=statement_timeout)
         self.runs = Runs(self.data)
+        self.examined_in = 0.0
+        """Seconds that the doctor took last."""
         self._environment = _environment()
 
     # Requests
@@ -286,7 +288,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     for name in (
-        "ago", "amounts", "compact", "count", "duration", "first_line", "full", "iso", "left", "percent", "priority", "rate",
+        "ago", "amounts", "compact", "count", "duration", "first_line", "full", "iso", "lasting", "left", "percent", "priority", "rate",
         "short", "size",
     ):  # fmt: skip
         made.filters[name] = getattr(words, name)

@@ -54,6 +54,11 @@ def duration(value: float | timedelta | None) -> str:
     return f"{whole}s"
 
 
+def lasting(begin: datetime | None, now: datetime) -> str:
+    """How long something has lasted. What has begun after the page was read lasts no time yet."""
+    return "" if begin is None else duration(max((now - begin).total_seconds(), 0.0))
+
+
 def is_endless(moment: datetime) -> bool:
     return moment.year > _ENDLESS_YEAR
 
