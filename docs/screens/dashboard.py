@@ -1,10 +1,13 @@
 """Makes the pictures of the dashboard: ``python -m docs.screens.dashboard`` (a quarter of an hour).
 
+Some of them, after less time: ``python -m docs.screens.dashboard workflow signals --busy 30``.
+
 Of a real run: a PostgreSQL of its own, two workers of ``shop.py``, and a feed that does not stop.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import math
 import os
@@ -14,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,11 +42,16 @@ _NEUTRAL: Final = """
     }
 """
 """Tracebacks with the paths of an installation."""
+_PARTNERS: Final = ("acme", "globex", "initech", "hooli", "umbrella", "stark")
 BUSY: Final = 12 * 60.0
 """Seconds before the first picture, so that charts have something to show."""
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="pictures to be taken; all if none is named")
+    parser.add_argument("--busy", type=float, default=BUSY, help="seconds before the first picture")
+    options = parser.parse_args()
     binaries = find(18)
     assert binaries is not None
     server = DurableServer(binaries)
@@ -54,14 +63,14 @@ def main() -> None:
             shop.queue.connect_to(server.dsn, queue.schema)
             processes = [worker(name, server.dsn) for name in ("shop-1", "shop-2")]
             threading.Thread(target=feed, args=(queue, stop), daemon=True).start()
-            time.sleep(BUSY)
+            time.sleep(options.busy)
             with serve(app(queue)) as address:
-                take_all(queue, address)
+                take_all(queue, address, options.names)
     finally:
         stop.set()
         for process in processes:
             process.terminate()
-            process.wait(30)
+            process.wait(90)
         server.stop()
 
 
@@ -79,6 +88,11 @@ def feed(queue: JobQueue, stop: threading.Event) -> None:
         queue.enqueue("print_label", {"box": box})
     queue.pause("send_newsletter", "the printer is out of ink")
     queue.enqueue("send_newsletter", {"issue": 12})
+    for order in (17, 18, 23):
+        shop.refund.enqueue(order=order)
+    queue.signal("refund approved", {"by": "ann"}, key="21")
+    for day, partners in ((16, _PARTNERS[:3]), (17, _PARTNERS)):
+        shop.daily_import(f"2026-11-{day}", partners)
     number = 0
     began = time.monotonic()
     while not stop.wait(chance.expovariate(16 + 10 * math.sin((time.monotonic() - began) / 100))):
@@ -94,22 +108,34 @@ def feed(queue: JobQueue, stop: threading.Event) -> None:
             shop.import_catalog.enqueue(file=f"catalog-{number}.csv", rows=chance.randint(1_500, 4_000))
 
 
-def take_all(queue: JobQueue, address: str) -> None:
+def take_all(queue: JobQueue, address: str, names: Sequence[str]) -> None:
     browser = opened()
+
+    def take_one(path: str, name: str, **options: Any) -> None:
+        if not names or name in names:
+            take(browser, f"{address}{path}", name, **options)
+
     try:
+        flow = shop.daily_import("2026-11-18", _PARTNERS)
+        while flow.progress().percent < 35:
+            time.sleep(0.1)
+        take_one(f"workflows/{flow.id}", "workflow")
+        take_one(f"workflows/{flow.id}", "workflow-dark", scheme="dark")
+        take_one("workflows", "workflows")
+        take_one("signals", "signals")
         failed = newest(queue, "fetch_rates", "failed")
         queue.select(job_type="resize_photo", status="failed").retry()
         # First, because it does not run for long.
-        take(browser, f"{address}jobs/{newest(queue, 'import_catalog', 'running').id}", "running")
+        take_one(f"jobs/{newest(queue, 'import_catalog', 'running').id}", "running")
         for name, path in (
             ("overview", ""), ("jobs", "jobs"), ("job", f"jobs/{failed.id}"), ("types", "types"),
             ("workers", "workers"), ("schedules", "schedules"), ("limits", "limits"), ("health", "health"), ("audit", "audit"),
         ):  # fmt: skip
-            if name == "audit":
+            if name == "audit" and (not names or name in names):
                 act(browser, address, failed)
-            take(browser, f"{address}{path}", name)
-        take(browser, address, "overview-dark", scheme="dark")
-        take(browser, address, "overview-phone", width=390)
+            take_one(path, name)
+        take_one("", "overview-dark", scheme="dark")
+        take_one("", "overview-phone", width=390)
     finally:
         browser.quit()
 

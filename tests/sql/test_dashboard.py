@@ -118,6 +118,23 @@ def test_old_figures_become_coarser_and_are_deleted_at_last(queue: JobQueue, db:
     assert minutes(db, 3) == []
 
 
+def test_the_times_of_all_types_together_have_a_row_of_their_own(queue: JobQueue, db: Db, clock: TestClock) -> None:
+    move(clock, NOON)
+    finish(queue, db, 7)
+    db.execute(
+        "INSERT INTO minutes (at, job_type, completed, runs) VALUES (%s, 'report', 5, '{3}')", (NOON.replace(second=0),)
+    )
+    move(clock, NOON + timedelta(minutes=1))
+    queue.recover()
+    for level, later in ((1, timedelta(hours=3)), (2, timedelta(hours=60))):
+        (joint,) = (row for row in minutes(db, level, "") if row["runs"])
+        assert sum(joint["run_jobs"]) == pytest.approx(12)
+        assert (joint["completed"], joint["failed"]) == (0, 0)
+        assert 3 in joint["runs"]
+        move(clock, NOON + later)
+        queue.recover()
+
+
 def test_the_backlog_is_measured_once_a_minute(queue: JobQueue, db: Db, clock: TestClock) -> None:
     move(clock, NOON)
     queue.enqueue_many("mail", ({} for _ in range(7)))

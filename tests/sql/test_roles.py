@@ -61,7 +61,7 @@ FUNCTIONS = decided(
     ),
     (
         READERS,
-        "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected wait_in_words live_counts workflow_of",
+        "timestamp_in queue_position read_events add_watcher remove_watcher stream_position count_selected wait_in_words live_counts workflow_of signal_counts",
     ),
     (WORKER | READERS, "channel clock lease_clock"),
     (

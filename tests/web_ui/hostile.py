@@ -36,5 +36,10 @@ def plant(queue: JobQueue) -> list[Job]:
         if place % 2:
             queue.cancel(waiting, text)
         queue.pause(job_type, text)
+        with queue.workflow(text[:100], data={text: text}, key=text[:200], meta={text: text}) as flow:
+            first = flow.add(job_type, name=text[:100], text=text)
+            flow.add(job_type, name=f"{place} {text}"[:100], after=first, when="always")
+        flow.cancel(text)
+        queue.signal(text[:100], {text: text}, key=text[:200])
         queue.schedules.set(text[:100], job_type, {"text": text}, every=3600)
     return jobs

@@ -41,7 +41,7 @@ def every_route(site: Site) -> list[tuple[str, str]]:
 
 def mutating(site: Site) -> list[tuple[str, str]]:
     found = [(method, path) for method, path in every_route(site) if method != "GET"]
-    assert len(found) >= 14
+    assert len(found) >= 20
     return found
 
 
@@ -102,7 +102,23 @@ def test_a_viewer_sees_and_changes_nothing(dsn: str, queue: JobQueue) -> None:
         answer = site.request(method, path, headers={**viewer, **ORIGIN, **content}, content=body)
         assert answer.status_code == 403, (method, path)
         assert "viewer" in answer.text
-    for path in ("/", "/jobs", f"/jobs/{job.id}", "/types", "/workers", "/schedules", "/limits", "/health", "/audit"):
+    with queue.workflow("import") as flow:
+        flow.add("download")
+    flow_path = f"/workflows/{flow.id}"
+    for path in (
+        "/",
+        "/jobs",
+        f"/jobs/{job.id}",
+        "/workflows",
+        flow_path,
+        "/signals",
+        "/types",
+        "/workers",
+        "/schedules",
+        "/limits",
+        "/health",
+        "/audit",
+    ):
         answer = site.get(path, headers=viewer)
         assert answer.status_code == 200
         assert 'method="post"' not in answer.text
@@ -281,6 +297,57 @@ def test_viewers_read_with_the_rights_of_their_role(server_dsn: str) -> None:
         for query in ("path=$.card", "error=x", "key=x"):
             assert site.get(f"/jobs?{query}", headers=basic(PASSWORDS["viewer"])).status_code == 403
             assert site.get(f"/api/v1/jobs?{query}", headers=basic(PASSWORDS["viewer"])).status_code == 403
+        site.close()
+
+
+def test_actions_have_the_rights_of_the_role_of_operators(server_dsn: str) -> None:
+    """The login of the dashboard owns the queue, and may do more."""
+    with Tenant(server_dsn, "web_roles") as tenant:
+        with tenant.queue("owner") as owner:
+            jobs = [owner.enqueue("mail") for _ in range(3)]
+        site = Site(tenant.queue("owner"), authenticate=Password(**PASSWORDS))
+        headers = {**basic(PASSWORDS["operator"]), **ORIGIN}
+
+        def cancel(number: int) -> int:
+            return site.post(f"/jobs/{jobs[number].id}/cancel", headers=headers).status_code
+
+        revoke = "REVOKE EXECUTE ON FUNCTION web_roles.cancel FROM web_roles_operator"
+        tenant.admin.execute(revoke)
+        assert cancel(0) == 303  # as the login, because it is no member of the role
+        tenant.execute("GRANT {} TO {}", "web_roles_operator", "web_roles_owner_login")
+        assert cancel(1) == 403
+        run = {"verb": "cancel", "scope": "all", "type": "mail", "status": "pending"}
+        begun = site.post("/bulk", run, headers=headers).headers["location"]
+        deadline = time.monotonic() + 60
+        while "not permitted" not in (page := site.get(begun, headers=headers).text) and "NotPermitted" not in page:
+            assert time.monotonic() < deadline, page
+            time.sleep(0.02)
+        tenant.admin.execute("GRANT EXECUTE ON FUNCTION web_roles.cancel TO web_roles_operator")
+        assert cancel(1) == 303
+        # What operators are granted is enough for what the pages offer.
+        for path, fields in (
+            (f"/jobs/{jobs[1].id}/retry", {}),
+            (f"/jobs/{jobs[2].id}/reprioritise", {"priority": "7"}),
+            (f"/jobs/{jobs[2].id}/reschedule", {"run_at": "2099-01-01T10:00"}),
+            (f"/jobs/{jobs[0].id}/delete", {}),
+            ("/jobs", {"type": "mail"}),
+            ("/types/pause", {"type": "mail", "because": "x"}),
+            ("/types/resume", {"type": "mail"}),
+            ("/limits", {"what": "limit", "of": "type", "type": "mail", "value": "3"}),
+            ("/limits", {"what": "pause", "type": "mail", "per": "ann"}),
+            ("/limits", {"what": "max_pending", "type": "mail", "value": "100"}),
+            ("/schedules", {"name": "nightly", "type": "mail", "every": "1h"}),
+            ("/schedules/run", {"name": "nightly"}),
+            ("/schedules/pause", {"name": "nightly"}),
+            ("/schedules/resume", {"name": "nightly"}),
+            ("/schedules/delete", {"name": "nightly"}),
+            ("/signals", {"name": "paid", "key": "17"}),
+        ):
+            assert site.post(path, fields, headers=headers).status_code == 303, path
+        with tenant.queue("owner") as owner, owner.workflow("import") as flow:
+            flow.add("download")
+        for verb in ("cancel", "retry"):
+            assert site.post(f"/workflows/{flow.id}/{verb}", headers=headers).status_code == 303, verb
         site.close()
 
 

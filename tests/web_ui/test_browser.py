@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 from uvicorn import Config
 
-from howdah import Job, JobQueue
+from howdah import Flow, Job, JobQueue
 from howdah.web import app
 from howdah.web.server import StoppingServer
 from tests.web_ui.hostile import plant
@@ -26,6 +26,9 @@ SCREENS = (
     "",
     "jobs",
     "jobs/new",
+    "workflows",
+    "signals",
+    "signals?name=approved&key=17&sent=1",
     "types",
     "workers",
     "schedules",
@@ -142,8 +145,28 @@ def busy(queue: JobQueue) -> dict[str, Job]:
     queue.pause("letters", "no ink")
     queue.limits.set(3, job_type="import")
     queue.limits.set_max_pending("mail", 100)
+    queue.signal("paid", {"by": "ann"}, key="17")
     queue.recover()
     return {"failed": failed, "running": held, "waiting": waiting} | {"import": running}
+
+
+def flow_of(queue: JobQueue) -> Flow:
+    """A workflow with nodes of every status."""
+    with queue.workflow("nightly import", data={"day": 17}, key="17") as flow:
+        first = [flow.add("download", name=f"download {n}", n=n) for n in range(3)]
+        many = [flow.add("part", name=f"part {n}", n=n, after=first[0]) for n in range(8)]
+        total = flow.add("total", after=[*many, first[1]])
+        flow.add("alarm", after=first[2], when="failure")
+        flow.add("clean up", after=[total, first[0]], when="always")
+        flow.add("idle", after=flow.add("broken", after=flow.add("refused")))
+    for job_type, error in (("download", None), ("refused", "the disk is full")):
+        (job,) = queue.claim([job_type], 1)
+        queue.start(job)
+        if error is None:
+            queue.complete(job, {})
+        else:
+            queue.fail(job, error, give_up=True)
+    return flow
 
 
 def test_every_screen_is_sound_for_everyone(page: Page, queue: JobQueue, axe: str) -> None:
@@ -151,6 +174,9 @@ def test_every_screen_is_sound_for_everyone(page: Page, queue: JobQueue, axe: st
     jobs = busy(queue)
     findings: list[Any] = []
     paths = [*SCREENS, *(f"jobs/{jobs[name].id}" for name in ("failed", "running", "waiting")), "jobs?status=odd"]
+    flow = flow_of(queue)
+    paths += [f"workflows/{flow.id}", f"jobs?workflow={flow.id}&node=total"]
+    paths.append(f"jobs/{queue.list(job_type='total')[0].id}")
     for scheme, width in (("light", 1280), ("dark", 390)):
         page.scheme(scheme)
         page.size(width, 844)
@@ -189,6 +215,27 @@ def test_progress_moves_without_a_reload(page: Page, queue: JobQueue) -> None:
     page.until(lambda: "completed" in page.text("#job-head") or "completed" in page.text("main"))
     page.until(lambda: "100%" in page.text("#standing"))
     page.until(lambda: page.run("!!document.querySelector('form[action$=retry]')"))
+
+
+def test_the_graph_of_a_workflow_moves_without_a_reload(page: Page, queue: JobQueue) -> None:
+    flow = flow_of(queue)
+    page.open(f"workflows/{flow.id}")
+    page.until(page.is_live)
+    page.run("window.same = true")
+    assert page.run("document.querySelectorAll('.graph a.box').length") == 10
+    (part,) = queue.claim(["part"], 1)
+    queue.start(part)
+    queue.complete(part, {})
+    page.until(lambda: page.shows("#flow-graph", "12%"))
+    page.until(lambda: page.run("document.querySelector('#box-4 rect.completed')?.getBoundingClientRect().width > 5"))
+    page.find("#flow-actions input[name=reason]").send_keys("the wrong day")
+    page.find("#flow-actions button").click()
+    page.until(lambda: "Cancel this workflow?" in page.text("dialog[open]"))
+    page.find("dialog button.danger").click()
+    page.until(lambda: page.shows("#flow-standing", "the wrong day"))
+    # With a mouse, a box leads to the jobs of its node.
+    page.find("#box-1").click()
+    page.until(lambda: page.run("!!document.getElementById('job-id')"))
 
 
 def test_a_server_that_was_killed_and_comes_back_is_found_again(page: Page, server: Server, queue: JobQueue) -> None:
@@ -317,7 +364,8 @@ def test_a_hidden_page_asks_for_nothing(one_browser: webdriver.Chrome, page: Pag
 def test_hostile_texts_run_nowhere(page: Page, queue: JobQueue) -> None:
     jobs = plant(queue)
     queue.progress(queue.claim([queue.enqueue("mail").job_type])[0], 30, "<img src=x onerror=window.hacked=1>")
-    for path in (*SCREENS, *(f"jobs/{job.id}" for job in jobs)):
+    flows = [f"workflows/{flow.id}" for flow in queue.workflows.list()]
+    for path in (*SCREENS, *(f"jobs/{job.id}" for job in jobs), *flows):
         page.open(path)
         page.until(page.is_live)
         page.run("document.querySelectorAll('details').forEach(each => each.open = true)")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 import time
 from html.parser import HTMLParser
 from typing import Any
@@ -22,6 +24,8 @@ SCREENS = (
     "/",
     "/jobs",
     "/jobs/new",
+    "/workflows",
+    "/signals",
     "/types",
     "/workers",
     "/schedules",
@@ -133,6 +137,12 @@ def test_nothing_that_users_write_becomes_markup(site: Site, queue: JobQueue) ->
         site.post("/jobs", {"type": text[:60], "data": text})
     paths = [*SCREENS, *(f"/jobs/{job.id}" for job in jobs), *(f"/jobs/new?like={job.id}" for job in jobs)]
     paths += [f"/schedules/edit?{urlencode({'name': text[:100]})}" for text in CORPUS]
+    paths += [f"/workflows/{flow.id}" for flow in queue.workflows.list()]
+    paths += [
+        f"/{path}?{urlencode({'name': text[:100], 'key': text})}"
+        for path in ("workflows", "signals")
+        for text in CORPUS
+    ]
     paths += [
         f"/bulk?{urlencode({'verb': 'cancel', 'scope': 'all', 'error': text, 'type': text[:50]})}" for text in CORPUS
     ]
@@ -395,6 +405,20 @@ def test_schedules_are_made_changed_run_paused_and_deleted(site: Site, queue: Jo
     assert queue.schedules.list() == []
 
 
+def test_a_schedule_shows_how_often_it_fires_in_the_next_day(site: Site, queue: JobQueue) -> None:
+    queue.schedules.set("often", "report", cron="*/15 * * * *")
+    queue.schedules.set("daily", "report", cron="30 4 * * *", timezone="Asia/Kathmandu")
+    queue.schedules.set("steps", "report", every=7200)
+    queue.schedules.set("each second", "report", cron="* * * * * *")
+    queue.schedules.set("paused", "report", every=60)
+    queue.schedules.pause("paused")
+    page = site.get("/schedules").text
+    said = dict(re.findall(r'aria-label="([\w ]+) fires ([\d,]+) times in the next day"', page))
+    # The hour that has begun is counted from its beginning, and what fires by steps from its next time on.
+    assert said.pop("steps") in ("11", "12")
+    assert said == {"often": "96", "daily": "1"}
+
+
 def test_limits_are_set_and_reset(site: Site, queue: JobQueue) -> None:
     for fields in (
         {"what": "limit", "of": "type", "type": "mail", "value": "3"},
@@ -492,3 +516,28 @@ def test_an_address_without_a_page(site: Site) -> None:
     assert site.request("DELETE", "/jobs", headers=ORIGIN).status_code == 405
     assert site.get("/static/../site.py").status_code == 404
     assert site.get("/static/..%2fsite.py").status_code == 404
+
+
+def test_the_health_page_does_not_wait_for_a_slow_doctor(site: Site, queue: JobQueue, monkeypatch: Any) -> None:
+    """It shows the examination as soon as it is done, and a slow one is not begun again and again."""
+    ended, begun = threading.Event(), []
+    its: Any = site.dashboard._site
+    real = its.queue.adoctor
+
+    async def slow() -> Any:
+        begun.append(time.monotonic())
+        while not ended.is_set():
+            await asyncio.sleep(0.01)
+        return await real()
+
+    monkeypatch.setattr("howdah.web.pages.health._WAIT", 0.05)
+    monkeypatch.setattr(its.queue, "adoctor", slow)
+    for _ in range(3):
+        assert "The doctor is still looking" in text_of(site, "/health")
+    ended.set()
+    while "still looking" in (page := text_of(site, "/health")):
+        time.sleep(0.01)
+    assert "Remedy" in page or "found nothing" in page
+    assert len(begun) == 1
+    its.examined_in = 60.0
+    assert "every 10min" in text_of(site, "/health")

@@ -40,7 +40,7 @@ class WorkerInfo:
     loop_lag: how late its event loop was; long if a handler blocks it.
     leaked: how many handlers ignored their cancellation, and still run without their jobs.
     throughput: how fast it is, by type; only types that it ran lately.
-    meta: other facts that it registered; Howdah's own workers list the schedules in their code.
+    meta: other facts; Howdah's own workers list the schedules in their code, and the bytes of memory that they use.
     """
 
     worker_id: str
@@ -61,6 +61,12 @@ class WorkerInfo:
     leaked: int | None
     meta: Mapping[str, Any] | None
     throughput: Mapping[str, Throughput] = dataclasses.field(default_factory=dict)
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes of memory that its process used, child processes not counted. None if it has not said."""
+        number = number_in((self.meta or {}).get("memory"))
+        return None if number is None or number < 0 else round(number)
 
     @property
     def ready(self) -> bool:

@@ -28,3 +28,4 @@ DROP FUNCTION IF EXISTS howdah.change_selected(
     text, varchar[], varchar[], text, text, text, timestamptz, boolean, uuid, int, text, int, timestamptz
 );
 DROP FUNCTION IF EXISTS howdah.advance_workflow(uuid, int);
+DROP FUNCTION IF EXISTS howdah.heartbeat(varchar, uuid, int, interval, interval, int, jsonb);

@@ -19,15 +19,19 @@ from howdah.checks.values import as_json
 from howdah.errors import HowdahError, InvalidOption
 from howdah.model.event import EVENT_KINDS
 from howdah.model.job import STATUSES, Job
+from howdah.model.workflow import Workflow
 from howdah.verbs import events as event_verbs
 from howdah.verbs import flow, operate
 from howdah.verbs import schedules as schedule_verbs
 from howdah.web import filters, metrics, plans
 from howdah.web.defence import Refusal
 from howdah.web.openapi import TEXT, Operation, description_of
+from howdah.web.pages import signals as signal_pages
+from howdah.web.pages import workflows as flow_pages
 from howdah.web.pages.audit import PAGE as AUDIT_PAGE
+from howdah.web.pages.health import examination, freshness
 from howdah.web.pages.job import job_action, outcome_of
-from howdah.web.pages.jobs import parsed_job, refuse_hidden
+from howdah.web.pages.jobs import parsed_job, refuse_hidden, refuse_hidden_parts
 from howdah.web.pages.types import type_action
 from howdah.web.runs import APPLIES_TO, WHY_UNCHANGED
 from howdah.web.site import Site, described
@@ -119,6 +123,27 @@ def _reads(site: Site) -> list[Operation]:
     async def workers(request: Request) -> Any:
         return {"workers": await site.data.shared(site.visitor(request), "workers", lambda: operate.workers(context))}
 
+    async def workflows(request: Request) -> Any:
+        given = request.query_params
+        name, status, before = flow_pages.asked(given)
+        limit = _integer(given.get("limit", "50"), "limit", 1, _MOST_LIMIT)
+        page = await site.data.read(site.visitor(request), plans.workflows(context, name, status, before, limit=limit))
+        return {
+            "workflows": [shown_workflow(site, each, whole=False) for each in page.workflows],
+            "next": page.next,
+            "complete": page.complete,
+        }
+
+    async def workflow(request: Request) -> Any:
+        after = _integer(request.query_params.get("after", "0"), "after", 0, 2**31 - 1)
+        state = await site.data.read(site.visitor(request), plans.workflow(context, request.path_params["id"], after))
+        nodes = [dataclasses.asdict(each) for each in state.nodes]
+        return {**shown_workflow(site, state.workflow), "nodes": nodes, "next": state.next}
+
+    async def signals(request: Request) -> Any:
+        name, skip = signal_pages.asked(request.query_params)
+        return {"signals": await site.data.read(site.visitor(request), plans.signals(name, signal_pages.PAGE, skip))}
+
     async def schedules(request: Request) -> Any:
         found = await site.data.shared(
             site.visitor(request), "schedules", lambda: schedule_verbs.list_schedules(context)
@@ -149,7 +174,7 @@ def _reads(site: Site) -> list[Operation]:
         }
 
     async def health(_: Request) -> Any:
-        found = await site.data.kept("doctor", lambda: site.queue.adoctor(), seconds=30)
+        found = await examination(site, freshness(site))
         return {"healthy": found.healthy, "findings": list(found), "unseen": found.unseen}
 
     async def audit(request: Request) -> Any:
@@ -187,6 +212,27 @@ def _reads(site: Site) -> list[Operation]:
             (_ID,),
             result={},
         ),
+        Operation(
+            "GET",
+            "/workflows",
+            "A page of workflows, the newest first, without large fields",
+            workflows,
+            (_query("name", TEXT), _query("status", {"type": "string", "enum": list(flow_pages.STATUSES)}), *paging),
+        ),
+        Operation(
+            "GET",
+            "/workflows/{id}",
+            "A workflow, with 500 of its nodes",
+            workflow,
+            (_ID, _query("after", {"type": "integer", "minimum": 0, "maximum": 2**31 - 1})),
+        ),
+        Operation(
+            "GET",
+            "/signals",
+            "Which signals jobs wait for, and which are kept",
+            signals,
+            (_query("of", TEXT), _query("skip", {"type": "integer", "minimum": 0, "maximum": 100_000})),
+        ),
         Operation("GET", "/workers", "The workers", workers),
         Operation("GET", "/schedules", "The schedules", schedules),
         Operation("GET", "/limits", "Limits, rates, weights, and bounds on waiting jobs", limits),
@@ -210,17 +256,30 @@ def _reads(site: Site) -> list[Operation]:
 
 def shown_job(site: Site, job: Job[Any], *, whole: bool = True) -> dict[str, Any]:
     """A job as the API has it."""
-    left_out = {"_attempt", "_home", "_redacted", "lease", "created", "conflict"}
+    left_out = {"lease", "created", "conflict"}
     large = {"data", "result", "resumed", "errors", "meta"}
     made = {
         field.name: getattr(job, field.name)
         for field in dataclasses.fields(job)
-        if field.name not in left_out and (whole or field.name not in large)
+        if field.name not in left_out and not field.name.startswith("_") and (whole or field.name not in large)
     }
     for name in ("data", "result", "resumed", "meta"):
         if name in made:
             made[name] = site.redact(made[name])
     return {name: _finite(value) for name, value in made.items()}
+
+
+def shown_workflow(site: Site, workflow: Workflow, *, whole: bool = True) -> dict[str, Any]:
+    """A workflow as the API has it."""
+    made = {
+        field.name: getattr(workflow, field.name)
+        for field in dataclasses.fields(workflow)
+        if whole or field.name not in ("data", "meta")
+    }
+    for name in ("data", "meta"):
+        if name in made:
+            made[name] = site.redact(made[name])
+    return made
 
 
 def _finite(value: Any) -> Any:
@@ -256,6 +315,17 @@ def _writes(site: Site) -> list[Operation]:
         changed = await site.perform(request, f"{verb} type", {"type": job_type}, plan, lambda _: (None, None))
         return {"changed": changed}
 
+    async def act_on_workflow(request: Request) -> Any:
+        fields = {name: str(value) for name, value in (await _body(request)).items() if value is not None}
+        verb, workflow_id = request.path_params["verb"], request.path_params["id"]
+        return {"changed": await flow_pages.change(site, request, verb, workflow_id, fields)}
+
+    async def signal(request: Request) -> Any:
+        fields = await _body(request)
+        name, key, data = (fields.get(each) for each in ("name", "key", "data"))
+        refuse_hidden_parts(data)
+        return (await signal_pages.sending(site, request, str(name or ""), data, key))._asdict()
+
     job_body = _body_of(
         {
             "type": {"type": "string", "minLength": 1, "maxLength": 50},
@@ -277,6 +347,21 @@ def _writes(site: Site) -> list[Operation]:
             act,
             (_ID, verb | {"schema": {"type": "string", "enum": list(APPLIES_TO)}}),
             _body_of({"reason": TEXT, "priority": _INT32, "run_at": TEXT}, []),
+        ),
+        Operation(
+            "POST",
+            "/workflows/{id}/{verb}",
+            "Cancels a workflow, or runs again what broke, or one node of it and all that depends on it",
+            act_on_workflow,
+            (_ID, verb | {"schema": {"type": "string", "enum": list(flow_pages.ACTIONS)}}),
+            _body_of({"reason": TEXT, "node": TEXT}, []),
+        ),
+        Operation(
+            "POST",
+            "/signals",
+            "Sends a signal: how many jobs it woke, or whether it is kept",
+            signal,
+            body=_body_of({"name": TEXT, "key": TEXT, "data": {}}, ["name"]),
         ),
         Operation(
             "POST",

@@ -169,7 +169,7 @@ def latency(slots: Sequence[Slot], span: Span, field: str, name: str, title: str
         title,
         ", ".join(said) or "none",
         lines=lines,
-        rows=[Mark(_y((power - low) / (high - low)), words.duration(10.0**power)) for power in range(low, high + 1)],
+        rows=[Mark(_y((power - low) / (high - low)), _tick(10.0**power)) for power in range(low, high + 1)],
         columns=_columns(slots, span),
         legend=[(label, label) for label, _ in shares],
         heads=("time", "p50", "p95", "p99"),
@@ -275,6 +275,19 @@ def _decades(values: Sequence[float]) -> tuple[int, int]:
     low = math.floor(math.log10(max(min(values), 1e-4)))
     high = math.ceil(math.log10(max(*values, 1e-4, 10.0**low * 1.001)))
     return max(low, -4), max(high, low + 1)
+
+
+def _tick(seconds: float) -> str:
+    """A power of ten at an axis, in few characters."""
+    if seconds < 60:
+        return words.duration(seconds)
+    return (
+        f"{seconds:.0f}s"
+        if seconds < 1000
+        else f"{seconds / 60:.0f}min"
+        if seconds < 3600
+        else f"{seconds / 3600:.2g}h"
+    )
 
 
 def _round(value: float) -> float:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from howdah.db.plan import Begin, Plan, read
+from howdah.db.plan import Begin, Plan, Row, read
 from howdah.errors import NotPermitted
 from howdah.web.access import Visitor
 
@@ -34,17 +34,17 @@ class Data:
         self._timeout = f"{round(1000 * statement_timeout)}ms"
         self._kept: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
         self._lasting: set[Hashable] = set()
-        self._viewer_role: str | None = None
-        self._has_role = False
+        self._roles: dict[str, Row] | None = None
 
     async def read(self, visitor: Visitor, plan: Plan[R]) -> R:
         """Runs a plan that only reads, in a transaction that can do nothing else."""
-        role = None if visitor.may_operate else await self._role()
+        role = None if visitor.may_operate else await self._viewer_role()
         return await self.queue._database.arun(_bounded(plan, self._timeout, role))
 
     async def write(self, plan: Plan[R]) -> R:
-        """Runs a plan of an action, as the queue's own login."""
-        return await self.queue._database.arun(plan)
+        """Runs a plan of an action in a transaction, as the role of operators if the queue's login may take it, or else as the login."""
+        its = (await self._known_roles()).get("operator")
+        return await self.queue._database.arun(_as_role(plan, its["role"] if its and its["may"] else None))
 
     async def shared(
         self, visitor: Visitor, key: Hashable, make: Callable[[], Plan[R]], *, seconds: float | None = None
@@ -86,22 +86,33 @@ class Data:
         for key in oldest[: _MOST_KEPT // 2]:
             del self._kept[key]
 
-    async def _role(self) -> str | None:
-        if not self._has_role:
-            rows = await self.queue._database.arun(read("web/role"))
-            if rows and not rows[0]["may"]:
-                # As its own login it would show viewers what their role hides.
-                raise NotPermitted(
-                    f"viewers are shown what the role {rows[0]['role']} may see, and this dashboard cannot take it: GRANT"
-                    f" {rows[0]['role']} TO {rows[0]['login']}"
-                )
-            self._viewer_role = rows[0]["role"] if rows else None
-            self._has_role = True
-        return self._viewer_role
+    async def _viewer_role(self) -> str | None:
+        its = (await self._known_roles()).get("viewer")
+        if its is not None and not its["may"]:
+            # As its own login it would show viewers what their role hides.
+            raise NotPermitted(
+                f"viewers are shown what the role {its['role']} may see, and this dashboard cannot take it: GRANT"
+                f" {its['role']} TO {its['login']}"
+            )
+        return None if its is None else its["role"]
+
+    async def _known_roles(self) -> dict[str, Row]:
+        """The roles of the schema by kind. One that cannot be taken is looked for again: it may have been granted since."""
+        if self._roles is None or not all(each["may"] for each in self._roles.values()):
+            rows = await self.kept("roles", lambda: self.queue._database.arun(read("web/roles")), seconds=self.fresh)
+            self._roles = {row["kind"]: row for row in rows}
+        return self._roles
 
 
 def _has_failed(task: asyncio.Future[Any]) -> bool:
     return task.cancelled() or task.exception() is not None
+
+
+def _as_role(plan: Plan[R], role: str | None) -> Plan[R]:
+    yield Begin()
+    if role is not None:
+        yield from read("web/take_role", role=role)
+    return (yield from plan)
 
 
 def _bounded(plan: Plan[R], timeout: str, role: str | None) -> Plan[R]:

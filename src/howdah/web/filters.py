@@ -18,7 +18,7 @@ from howdah.errors import InvalidOption
 from howdah.model.job import FINAL_STATUSES, STATUSES
 
 NAMES: Final = (
-    "status", "type", "priority", "worker", "since", "until", "error", "key", "per", "workflow", "path", "state",
+    "status", "type", "priority", "worker", "since", "until", "error", "key", "per", "workflow", "node", "path", "state",
 )  # fmt: skip
 STATES: Final = ("stalled", "scheduled")
 _MOST_TEXT: Final = 500
@@ -41,6 +41,7 @@ class Filter:
     key: str = ""
     per: str = ""
     workflow: str = ""
+    node: str = ""
     path: str = ""
     state: str = ""
 

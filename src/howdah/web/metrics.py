@@ -95,8 +95,10 @@ async def by_slot(site: Site, visitor: Visitor, span: Span) -> list[Slot]:
     return await site.data.shared(visitor, ("slots", span.name), lambda: _slots(span), seconds=span.fresh)
 
 
-async def by_type(site: Site, visitor: Visitor, span: Span) -> dict[str, Measured]:
-    return await site.data.shared(visitor, ("measured", span.name), lambda: _types(span), seconds=span.fresh)
+async def by_type(site: Site, visitor: Visitor, span: Span, *, with_times: bool = True) -> dict[str, Measured]:
+    """with_times: also the histograms of waits and run times, which cost more than all the rest."""
+    key = ("measured", span.name, with_times)
+    return await site.data.shared(visitor, key, lambda: _types(span, with_times), seconds=span.fresh)
 
 
 def _slots(span: Span) -> Plan[list[Slot]]:
@@ -120,11 +122,12 @@ def _slots(span: Span) -> Plan[list[Slot]]:
     return list(slots.values())
 
 
-def _types(span: Span) -> Plan[dict[str, Measured]]:
+def _types(span: Span, with_times: bool) -> Plan[dict[str, Measured]]:
     (now,) = yield from read("web/now")
     begins = _floor(now["now"] - span.length, span.slot) + span.slot
     counts = yield from read("web/minutes", since=begins, slot=span.slot)
-    histograms = _histograms((yield from read("web/latencies", since=begins, slot=span.slot, by_type=True)), "job_type")
+    rows = (yield from read("web/latencies", since=begins, slot=span.slot, by_type=True)) if with_times else []
+    histograms = _histograms(rows, "job_type")
     number = round(span.length / span.slot)
     sums: dict[str, dict[str, int]] = defaultdict(lambda: {"ended": 0, "failed": 0})
     bars: dict[str, list[int]] = defaultdict(lambda: [0] * number)

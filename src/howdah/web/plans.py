@@ -14,16 +14,22 @@ from psycopg.types.json import Jsonb
 from howdah.checks.context import Context
 from howdah.checks.values import stored_text
 from howdah.db.adapters import Ids
-from howdah.db.plan import Plan, Row, call, call_within, read
-from howdah.errors import InvalidOption, NotPermitted
+from howdah.db.plan import Begin, Plan, Rollback, Row, call, call_within, read
+from howdah.errors import InvalidOption, NotPermitted, WorkflowNotFound
 from howdah.model.codec import PLAIN
 from howdah.model.job import Job, from_row
 from howdah.model.results import JobPage
+from howdah.model.workflow import Workflow
+from howdah.verbs import workflows as flow_verbs
 from howdah.verbs.selection import SelectionVerb
+from howdah.verbs.workflows import _workflow
 from howdah.web.filters import Filter
+from howdah.web.graph import FlowNode
 
 WINDOW: Final = 5_000
 PAGE: Final = 50
+MOST_NODES: Final = 500
+"""Nodes of a workflow that are shown at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,11 +108,12 @@ def _counted(name: str, live: Row | None, ended: Mapping[str, tuple[int, int]], 
 def jobs(context: Context, wanted: Filter, before: uuid.UUID | None, *, limit: int = PAGE) -> Plan[JobPage]:
     """A page of jobs, the newest first. It searches one window: if that ends first, the page's ``complete`` is False."""
     arguments = yield from _arguments(context, wanted)
+    before = _earlier(before, arguments.pop("end_id"))
     rows = yield from read("web/jobs", **arguments, before=before, window=WINDOW, limit=limit + 1)
     found = [from_row(row, context.codec, None) for row in rows[:limit]]
     if len(rows) > limit:
         return JobPage(found, next=found[-1].id, complete=True)
-    parts = {name: arguments[name] for name in ("statuses", "live", "ended")}
+    parts = {name: arguments[name] for name in ("statuses", "live", "ended", "first_id")}
     ends = yield from read("web/window_end", **parts, before=before, window=WINDOW)
     if ends:
         return JobPage(found, next=ends[0]["id"], complete=False)
@@ -125,6 +132,7 @@ class Window:
 def matching(context: Context, wanted: Filter, before: uuid.UUID | None, *, window: int = WINDOW) -> Plan[Window]:
     """The ids of the jobs in a window that match."""
     arguments = yield from _arguments(context, wanted)
+    before = _earlier(before, arguments.pop("end_id"))
     (row,) = yield from read("web/matching", **arguments, before=before, window=window)
     return Window(row["ids"] or [], row["last_id"] if row["seen"] >= window else None)
 
@@ -142,7 +150,123 @@ def _arguments(context: Context, wanted: Filter) -> Plan[dict[str, Any]]:
             yield from read("web/path", path=arguments["path"])
         except psycopg.errors.SyntaxError as error:
             raise InvalidOption(f"{wanted.path!r} is not a JSON path: {error.diag.message_primary}") from None
-    return arguments
+    return arguments | (yield from _place(wanted))
+
+
+def _place(wanted: Filter) -> Plan[dict[str, Any]]:
+    """The node of the filter, and the ids between which the jobs of its workflow are: so that the search begins at them."""
+    nodes: list[FlowNode] = []
+    if wanted.workflow:
+        name = wanted.node or None
+        nodes = yield from flow_nodes(uuid.UUID(wanted.workflow), name=name, limit=MOST_NODES + 1)
+    if wanted.node and not nodes:
+        raise InvalidOption(
+            f"there is no node {wanted.node} in this workflow: choose a workflow, and a node of its page"
+        )
+    number = nodes[0].number if wanted.node else None
+    known = [node.first_id for node in nodes if node.first_id is not None] if len(nodes) <= MOST_NODES else []
+    ends = [node.end_id for node in nodes] if known else [None]
+    return {
+        "node": number,
+        "first_id": min(known, default=None),
+        "end_id": None if None in ends else max(filter(None, ends)),
+    }
+
+
+def _earlier(one: uuid.UUID | None, other: uuid.UUID | None) -> uuid.UUID | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+# Workflows
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FlowPage:
+    """Some workflows. ``next`` is where the next page begins; if ``complete`` is False, this one searched a window only."""
+
+    workflows: Sequence[Workflow]
+    next: uuid.UUID | None
+    complete: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FlowState:
+    """A workflow with some of its nodes."""
+
+    workflow: Workflow
+    nodes: Sequence[FlowNode]
+    next: int | None
+    """The node after which the next page begins; None if there are no more."""
+    at: datetime
+
+
+def workflows(
+    context: Context, name: str | None, status: str | None, before: uuid.UUID | None, *, limit: int = PAGE
+) -> Plan[FlowPage]:
+    """A page of workflows, the newest first, out of one window."""
+    rows = yield from read("web/workflows", name=name, status=status, before=before, window=WINDOW, limit=limit + 1)
+    found = [_workflow(row, context) for row in rows[:limit]]
+    if len(rows) > limit:
+        return FlowPage(found, found[-1].id)
+    ends = yield from read("web/workflows_end", before=before, window=WINDOW)
+    return FlowPage(found, ends[0]["id"], complete=False) if ends else FlowPage(found, None)
+
+
+def workflow(context: Context, workflow_id: uuid.UUID, after: int = 0) -> Plan[FlowState]:
+    its = yield from flow_verbs.get(context, workflow_id)
+    nodes = yield from flow_nodes(workflow_id, after=after, limit=MOST_NODES + 1)
+    (now,) = yield from read("web/now")
+    shown = nodes[:MOST_NODES]
+    return FlowState(its, shown, shown[-1].number if len(nodes) > MOST_NODES else None, now["now"])
+
+
+def flow_nodes(
+    workflow_id: uuid.UUID,
+    *,
+    numbers: Sequence[int] | None = None,
+    name: str | None = None,
+    after: int = 0,
+    limit: int = MOST_NODES,
+) -> Plan[list[FlowNode]]:
+    """Nodes of a workflow, in order: those with these numbers, or the one of this name."""
+    given = None if numbers is None else list(numbers)
+    rows = yield from read("web/nodes", id=workflow_id, numbers=given, name=name, after=after, limit=limit)
+    return [FlowNode(**row) for row in rows]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FlowPlace:
+    """Where a job stands in its workflow. ``node`` is None if it does not count there any more."""
+
+    workflow: Workflow
+    node: FlowNode | None
+    place: int | None
+    parents: Sequence[FlowNode]
+
+
+def place_in_workflow(context: Context, job: Job[Any]) -> Plan[FlowPlace | None]:
+    """None: the job has no workflow, or that was pruned."""
+    if job.workflow_id is None:
+        return None
+    try:
+        its = yield from flow_verbs.get(context, job.workflow_id)
+    except WorkflowNotFound:
+        return None
+    (row,) = (yield from read("web/place", id=job.id)) or ({"node": None, "place": None},)
+    if row["node"] is None:
+        return FlowPlace(its, None, None, ())
+    nodes = yield from flow_nodes(its.id, numbers=[row["node"]])
+    node = nodes[0] if nodes else None
+    parents = (yield from flow_nodes(its.id, numbers=node.parents)) if node is not None and node.parents else []
+    return FlowPlace(its, node, row["place"], parents)
+
+
+def signals(name: str | None, limit: int, skip: int) -> Plan[list[Row]]:
+    """The signals that jobs wait for, and those that are kept."""
+    return (yield from call("signal_counts", signal=name, limit=limit, skip=skip))
+
+
+# Actions
 
 
 def change(
@@ -154,9 +278,12 @@ def change(
     given = dict(arguments)
     if verb == "cancel" and given.get("reason") is not None:
         given["reason"] = stored_text(context, given["reason"])
+    # A savepoint: a locked job must not undo what was done with the others.
+    yield Begin()
     try:
         rows = yield from call_within("1s", "delete_jobs" if verb == "delete" else verb, ids=Ids(list(ids)), **given)
     except psycopg.errors.LockNotAvailable:
+        yield Rollback()
         if len(ids) == 1:
             return [], 1
         middle = len(ids) // 2

@@ -29,7 +29,8 @@ BATCH: Final = 500
 MOST_AT_ONCE: Final = 4
 MOST_KEPT: Final = 100
 MOST_COUNTED: Final = 20_000
-_COUNT_FOR: Final = 1.0
+_COUNT_FOR: Final = 0.1
+"""Seconds, for a confirmation. Then it says that there may be more."""
 
 DONE: Final[Mapping[str, str]] = {
     "retry": "retried", "cancel": "cancelled", "delete": "deleted", "reprioritise": "reprioritised",

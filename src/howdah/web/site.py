@@ -19,7 +19,7 @@ import psycopg
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from howdah.db.plan import Begin, Plan, Row
+from howdah.db.plan import Plan, Row
 from howdah.errors import (
     DatabaseUnavailable,
     HowdahError,
@@ -27,8 +27,11 @@ from howdah.errors import (
     JobNotChanged,
     JobNotFound,
     NotPermitted,
+    QueueFull,
     ScheduleNotFound,
     SchemaError,
+    SignalBusy,
+    WorkflowNotFound,
 )
 from howdah.queue import JobQueue
 from howdah.web import tree, words
@@ -51,7 +54,7 @@ PATIENCE: Final = 20.0
 _MOST_FIELDS: Final = 5_000
 
 NAVIGATION: Final = (
-    ("", "Overview"), ("jobs", "Jobs"), ("types", "Types"), ("workers", "Workers"), ("schedules", "Schedules"),
+    ("", "Overview"), ("jobs", "Jobs"), ("workflows", "Workflows"), ("types", "Types"), ("workers", "Workers"), ("schedules", "Schedules"), ("signals", "Signals"),
     ("limits", "Limits"), ("health", "Health"), ("audit", "Audit"),
 )  # fmt: skip
 
@@ -77,6 +80,8 @@ class Site:
         self.redacted = tree.patterns(redact)
         self.data = Data(queue, statement_timeout=statement_timeout)
         self.runs = Runs(self.data)
+        self.examined_in = 0.0
+        """Seconds that the doctor took last."""
         self._environment = _environment()
 
     # Requests
@@ -169,7 +174,6 @@ class Site:
         """Runs the plan of an action and enters it in the audit, both or neither. ``told`` says what came of it: how many jobs, and in words."""
 
         def whole() -> Plan[R]:
-            yield Begin()
             result = yield from plan
             yield from record(self.visitor(request).name, action, target, *told(result))
             return result
@@ -215,13 +219,13 @@ class Site:
 def described(error: BaseException) -> Trouble:
     """An error as a visitor sees it: no traceback, no address of the database."""
     match error:
-        case JobNotFound() | ScheduleNotFound():
+        case JobNotFound() | ScheduleNotFound() | WorkflowNotFound():
             return Trouble(404, "Not found", str(error))
         case NotPermitted():
             return Trouble(403, "Not permitted", str(error))
         case InvalidInput():
             return Trouble(400, "This cannot be meant", str(error))
-        case JobNotChanged():
+        case JobNotChanged() | QueueFull() | SignalBusy():
             return Trouble(409, "Not changed", str(error))
         case SchemaError():
             return Trouble(503, "The schema does not fit", str(error))
@@ -284,8 +288,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     for name in (
-        "ago", "amounts", "compact", "count", "duration", "first_line", "full", "iso", "left", "percent", "priority", "rate",
-        "short",
+        "ago", "amounts", "compact", "count", "duration", "first_line", "full", "iso", "lasting", "left", "percent", "priority", "rate",
+        "short", "size",
     ):  # fmt: skip
         made.filters[name] = getattr(words, name)
     made.globals.update(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ _STEPS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 MARKS: Final[Mapping[str, str]] = {
     "pending": "○", "scheduled": "◷", "claimed": "◔", "running": "▶", "stalled": "‼", "completed": "✓", "failed": "✕",
-    "cancelled": "⊘", "stopping": "◼", "paused": "‖",
+    "cancelled": "⊘", "stopping": "◼", "paused": "‖", "waiting": "○", "skipped": "↷",
 }  # fmt: skip
 """A sign for each state: a colour alone does not say it."""
 
@@ -52,6 +52,11 @@ def duration(value: float | timedelta | None) -> str:
             more = rest // smaller[0]
             return f"{whole // length}{unit}" + (f" {more}{smaller[1]}" if more else "")
     return f"{whole}s"
+
+
+def lasting(begin: datetime | None, now: datetime) -> str:
+    """How long something has lasted. What has begun after the page was read lasts no time yet."""
+    return "" if begin is None else duration(max((now - begin).total_seconds(), 0.0))
 
 
 def is_endless(moment: datetime) -> bool:
@@ -93,6 +98,14 @@ def short(value: float | None) -> str:
             scaled = value / (1e3 if unit == "k" else length)
             return f"{scaled:.1f}{unit}" if scaled < 100 else f"{scaled:.0f}{unit}"
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:.1f}"
+
+
+def size(bytes_: float) -> str:
+    """Bytes in few characters: 640 KiB, 48.2 MiB, 1.5 GiB."""
+    for length, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if bytes_ >= length:
+            return f"{bytes_ / length:.1f} {unit}" if bytes_ < 100 * length else f"{bytes_ / length:,.0f} {unit}"
+    return f"{bytes_:.0f} bytes"
 
 
 def rate(per_second: float | None) -> str:
@@ -143,10 +156,13 @@ def left(job: Job[Any], now: datetime) -> str:
     return f"about {duration(rest)} left" if rest > 0 else ""
 
 
-def waiting(job: Job[Any], place: QueuePosition | None, now: datetime) -> str:
-    """What a pending job waits for, in a sentence."""
+def waiting(job: Job[Any], place: QueuePosition | None, now: datetime, nodes: Sequence[str] = ()) -> str:
+    """What a pending job waits for, in a sentence. nodes: those of its workflow that come first."""
+    if job.waits_for:
+        return f"{job.waits_for[0].upper()}{job.waits_for[1:]}."
     if is_endless(job.run_at):
-        return "It waits for other jobs."
+        more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+        return f"It waits for {', '.join(nodes[:5])}{more}." if nodes else "It waits for other jobs."
     if job.run_at > now:
         again = f"attempt {job.attempts + 1} of {job.max_attempts} starts" if job.attempts else "it is due"
         return f"{again[0].upper()}{again[1:]} in {duration(job.run_at - now)}."

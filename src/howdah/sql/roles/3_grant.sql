@@ -106,7 +106,7 @@ TO howdah_viewer, howdah_operator;
 GRANT SELECT ON SEQUENCE howdah.event_counter TO howdah_viewer, howdah_operator;
 GRANT EXECUTE ON FUNCTION
     howdah.timestamp_in, howdah.queue_position, howdah.read_events, howdah.add_watcher, howdah.remove_watcher, howdah.stream_position,
-    howdah.count_selected, howdah.wait_in_words, howdah.live_counts, howdah.workflow_of
+    howdah.count_selected, howdah.wait_in_words, howdah.live_counts, howdah.workflow_of, howdah.signal_counts
 TO howdah_viewer, howdah_operator;
 
 -- To operate.

@@ -20,10 +20,12 @@ from howdah.errors import InvalidOption
 from howdah.model.event import Event
 from howdah.model.job import Job, moment_in
 from howdah.model.results import QueuePosition
+from howdah.model.step import Step as JobStep
 from howdah.verbs import events as event_verbs
-from howdah.verbs import operate
-from howdah.web import filters, words
+from howdah.verbs import operate, signals
+from howdah.web import filters, graph, plans, words
 from howdah.web.charts import progress_plot
+from howdah.web.plans import FlowPlace
 from howdah.web.runs import DONE, WHY_UNCHANGED
 from howdah.web.site import Site
 
@@ -35,6 +37,8 @@ class Known:
     job: Job[Any]
     place: QueuePosition | None
     events: Sequence[Event]
+    flow: FlowPlace | None
+    steps: Sequence[JobStep]
     now: datetime
 
 
@@ -60,7 +64,11 @@ def routes(site: Site) -> list[BaseRoute]:
             "job.html",
             now=known.now,
             job=its,
-            place=words.waiting(its, known.place, known.now) if its.status == "pending" else "",
+            place=words.waiting(its, known.place, known.now, waits_for(known.flow)) if its.status == "pending" else "",
+            flow=known.flow,
+            its_steps=known.steps,
+            waited=waited(known.steps),
+            redact=site.redact,
             steps=list(timeline(its)),
             events=[each for each in known.events if each.kind != "log"],
             logs=[each for each in known.events if each.kind == "log"],
@@ -99,7 +107,21 @@ def _known(site: Site, job_id: uuid.UUID) -> Plan[Known]:
     if job.status == "pending":
         place = yield from operate.queue_position(context, job_id)
     events = yield from event_verbs.events(context, job_id, last=_MOST_EVENTS)
-    return Known(job, place, events, datetime.now(timezone.utc))
+    flow = yield from plans.place_in_workflow(context, job)
+    steps = yield from signals.steps(context, job_id)
+    return Known(job, place, events, flow, steps, datetime.now(timezone.utc))
+
+
+def waits_for(flow: FlowPlace | None) -> list[str]:
+    """The nodes of its workflow that a job waits for."""
+    if flow is None or flow.node is None:
+        return []
+    return graph.waits_for(flow.node, {parent.number: parent for parent in flow.parents})
+
+
+def waited(steps: Sequence[JobStep]) -> JobStep | None:
+    """The signal that a job waits for."""
+    return next((step for step in steps if step.kind == "signal" and step.state == "waiting"), None)
 
 
 def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str]) -> Plan[bool]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
@@ -15,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from howdah.db.plan import Plan
 from howdah.errors import InvalidInput, InvalidOption
 from howdah.model.schedule import MISSED, Schedule
+from howdah.verbs import cron
 from howdah.verbs import schedules as verbs
 from howdah.web import metrics, plans, words
 from howdah.web.pages.job import whole
@@ -22,6 +26,9 @@ from howdah.web.pages.jobs import refuse_hidden_parts
 from howdah.web.site import Site
 
 _SPAN: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|min|h|d)")
+_HOUR: Final = timedelta(hours=1)
+_HOURS: Final = 24
+_MOST_FIRES: Final = 5_000
 _UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
@@ -29,9 +36,15 @@ def routes(site: Site) -> list[BaseRoute]:
     async def schedules(request: Request) -> Response:
         visitor, context = site.visitor(request), site.queue._context
         found = await site.data.shared(visitor, "schedules", lambda: verbs.list_schedules(context))
-        measured = await metrics.by_type(site, visitor, metrics.DAY)
+        measured = await metrics.by_type(site, visitor, metrics.DAY, with_times=False)
         return site.render(
-            request, "schedules.html", now=datetime.now(timezone.utc), schedules=found, measured=measured, rhythm=rhythm
+            request,
+            "schedules.html",
+            now=datetime.now(timezone.utc),
+            schedules=found,
+            measured=measured,
+            rhythm=rhythm,
+            coming=coming,
         )
 
     async def edit(request: Request) -> Response:
@@ -96,6 +109,31 @@ def _act(site: Site, verb: str, name: str) -> Plan[str]:
             job = yield from verbs.run_schedule(context, name)
             return f"job {job.id}" + ("" if job.created else ", which was live already")
     raise InvalidOption(f"{verb!r} is not an action on a schedule")
+
+
+def coming(schedule: Schedule, now: datetime) -> tuple[int, ...]:
+    """How often it fires in this hour and in each of the next 23. Nothing if that is too often to be counted."""
+    if schedule.paused or schedule.next_run_at is None:
+        return ()
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    if schedule.every is not None:
+        return _steps(schedule.every, schedule.next_run_at, hour)
+    return _matches(schedule.cron, schedule.timezone, hour)
+
+
+def _steps(every: timedelta, first: datetime, hour: datetime) -> tuple[int, ...]:
+    before = [max(0, math.ceil((hour + place * _HOUR - first) / every)) for place in range(_HOURS + 1)]
+    return tuple(end - begin for begin, end in itertools.pairwise(before))
+
+
+@functools.lru_cache(512)
+def _matches(expression: str | None, timezone: str, hour: datetime) -> tuple[int, ...]:
+    """Once for each hour: for an expression that fires often, it takes some time."""
+    counts = [0] * _HOURS
+    times = cron.instants(cron.rhythm(expression, None, timezone), hour - timedelta(microseconds=1))
+    for at in itertools.islice(itertools.takewhile(lambda at: at < hour + _HOURS * _HOUR, times), _MOST_FIRES):
+        counts[(at - hour) // _HOUR] += 1
+    return tuple(counts) if sum(counts) < _MOST_FIRES else ()
 
 
 def rhythm(schedule: Schedule) -> str:

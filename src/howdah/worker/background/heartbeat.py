@@ -17,6 +17,7 @@ import traceback
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from howdah import __about__
@@ -36,6 +37,14 @@ LOOP_LAG = 1.0
 """Seconds that the loop may be blocked before that is logged."""
 FENCE_AT = 0.9
 """The part of a lease without a heartbeat after which a worker lets go of its jobs: before others may take them."""
+
+
+def resident_memory() -> int | None:
+    """The bytes of memory that this process uses, without its children. None where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 class Heartbeat:
@@ -149,7 +158,8 @@ class Heartbeat:
 
     def _beat(self, conn: SyncConnection) -> None:
         sent = time.monotonic()
-        pulse = {**self._dispatcher.pulse(), "loop_lag": timedelta(seconds=round(self._watch.lag, 3))}
+        lag = timedelta(seconds=round(self._watch.lag, 3))
+        pulse = {**self._dispatcher.pulse(), "loop_lag": lag, "memory": resident_memory()}
         throughput = pulse.pop("throughput")
         # Until the answer arrives, it is unknown what the database has stored.
         stored, self._sent_throughput = self._sent_throughput, None

@@ -34,6 +34,11 @@ BEGIN
             DELETE FROM howdah.minutes AS m WHERE m.ctid = ANY (ARRAY(SELECT t.place FROM taken AS t))
             RETURNING date_bin(v_slot, m.at, 'epoch'::timestamptz) AS at, m.job_type, m.completed, m.failed, m.cancelled, m.backlog,
                 m.waits, m.wait_jobs, m.runs, m.run_jobs
+        ), spread AS (
+            -- Once more for all types together: charts of weeks would read the histograms of each type otherwise.
+            SELECT
+                m.at, t.job_type, m.completed, m.failed, m.cancelled, m.backlog, m.waits, m.wait_jobs, m.runs, m.run_jobs, t.job_type = m.job_type AS is_own
+            FROM merged AS m CROSS JOIN unnest(CASE WHEN v_level = 0 THEN ARRAY[m.job_type, ''] ELSE ARRAY[m.job_type] END) AS t (job_type)
         ), histogram AS (
             SELECT
                 b.at, b.job_type, array_agg(b.bucket) FILTER (WHERE b.is_wait) AS waits, array_agg(b.jobs) FILTER (WHERE b.is_wait) AS wait_jobs,
@@ -43,7 +48,7 @@ BEGIN
                     m.at, m.job_type, h.is_wait, e.bucket,
                     -- A sample stands for several jobs.
                     sum(coalesce(e.jobs, greatest(m.completed + m.failed, 1)::real / cardinality(h.buckets)))::real AS jobs
-                FROM merged AS m
+                FROM spread AS m
                 CROSS JOIN LATERAL (VALUES (true, m.waits, m.wait_jobs), (false, m.runs, m.run_jobs)) AS h (is_wait, buckets, jobs)
                 CROSS JOIN LATERAL ROWS FROM (unnest(h.buckets), unnest(h.jobs)) AS e (bucket, jobs)
                 WHERE e.bucket IS NOT NULL
@@ -55,14 +60,17 @@ BEGIN
             SELECT v_level + 1, s.at, s.job_type, s.completed, s.failed, s.cancelled, s.backlog, h.waits, h.wait_jobs, h.runs, h.run_jobs
             FROM (
                 SELECT
-                    m.at, m.job_type, sum(m.completed) AS completed, sum(m.failed) AS failed, sum(m.cancelled) AS cancelled, max(m.backlog) AS backlog
-                FROM merged AS m GROUP BY m.at, m.job_type
+                    m.at, m.job_type, coalesce(sum(m.completed) FILTER (WHERE m.is_own), 0) AS completed,
+                    coalesce(sum(m.failed) FILTER (WHERE m.is_own), 0) AS failed, coalesce(sum(m.cancelled) FILTER (WHERE m.is_own), 0) AS cancelled,
+                    max(m.backlog) FILTER (WHERE m.is_own) AS backlog
+                FROM spread AS m GROUP BY m.at, m.job_type
             ) AS s
             LEFT JOIN histogram AS h ON h.at = s.at AND h.job_type = s.job_type
         )
         SELECT count(*) INTO v_some FROM merged;
         v_folded := v_folded + v_some;
     END LOOP;
+    -- By row: a type has 24 of them for a day. To drop a table for each day would lock out the completions, which all write here.
     DELETE FROM howdah.minutes AS m WHERE m.ctid = ANY (ARRAY(
         SELECT o.ctid FROM howdah.minutes AS o WHERE o.level = 3 AND o.at < v_now - interval '35 days' LIMIT 1000 FOR UPDATE SKIP LOCKED
     ));

@@ -12,6 +12,7 @@ SELECT
 FROM (
     SELECT * FROM howdah.job_details
     WHERE (%(before)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.<) %(before)s::pg_catalog.uuid)
+        AND (%(first_id)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.>=) %(first_id)s::pg_catalog.uuid)
         AND (%(statuses)s::pg_catalog.text[] IS NULL OR status OPERATOR(pg_catalog.=) ANY (%(statuses)s::pg_catalog.text[]))
         AND (%(live)s::boolean OR finished_at IS NOT NULL) AND (%(ended)s::boolean OR finished_at IS NULL)
     ORDER BY id DESC
@@ -22,6 +23,7 @@ WHERE (%(job_types)s::pg_catalog.text[] IS NULL OR job_type OPERATOR(pg_catalog.
     AND (%(flow_key)s::pg_catalog.text IS NULL OR flow_key OPERATOR(pg_catalog.=) %(flow_key)s::pg_catalog.text)
     AND (%(worker)s::pg_catalog.text IS NULL OR worker_id OPERATOR(pg_catalog.=) %(worker)s::pg_catalog.text)
     AND (%(workflow)s::pg_catalog.uuid IS NULL OR workflow_id OPERATOR(pg_catalog.=) %(workflow)s::pg_catalog.uuid)
+    AND (%(node)s::int IS NULL OR node OPERATOR(pg_catalog.=) %(node)s::int)
     AND (%(error)s::pg_catalog.text IS NULL OR pg_catalog.strpos(last_error, %(error)s::pg_catalog.text) OPERATOR(pg_catalog.>) 0)
     AND (%(least_priority)s::int IS NULL OR priority OPERATOR(pg_catalog.>=) %(least_priority)s::int)
     AND (%(most_priority)s::int IS NULL OR priority OPERATOR(pg_catalog.<=) %(most_priority)s::int)
