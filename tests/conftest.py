@@ -90,6 +90,9 @@ A_CHOICE_OF = {
     "test_readonly_refuses_and_changes_nothing": 2,
 }
 
+WITHOUT_OUR_PLUGINS = "-p no:faker -p no:hypothesispytest -p no:schemathesis"
+"""The options of pytest in a project of a user's: what our other tests need would take most of its time to load."""
+
 EMPTY = (
     "".join(f"DELETE FROM howdah.{table};" for table in TABLES)
     + "INSERT INTO howdah.settings DEFAULT VALUES; UPDATE howdah.clock_mark SET latest = '-infinity'"
