@@ -90,10 +90,14 @@ A_CHOICE_OF = {
     "test_readonly_refuses_and_changes_nothing": 2,
 }
 
+WITHOUT_OUR_PLUGINS = "-p no:faker -p no:hypothesispytest -p no:schemathesis"
+"""The options of pytest in a project of a user's: what our other tests need would take most of its time to load."""
+
 EMPTY = (
     "".join(f"DELETE FROM howdah.{table};" for table in TABLES)
     + "INSERT INTO howdah.settings DEFAULT VALUES; UPDATE howdah.clock_mark SET latest = '-infinity'"
 )
+FIND_THE_QUEUE = "SELECT set_config('search_path', 'howdah', false)"
 END_OTHERS = (
     "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
@@ -106,6 +110,7 @@ hypothesis.settings.load_profile("default")
 
 _servers: dict[int, servers.Server] = {}
 _cleaners: dict[str, psycopg.Connection[Any]] = {}
+_used: dict[str, Db] = {}
 _given_dsn = os.environ.get("HOWDAH_TEST_DSN")
 
 
@@ -149,8 +154,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    for cleaner in _cleaners.values():
-        cleaner.close()
+    for conn in (*_cleaners.values(), *_used.values()):
+        conn.close()
     for server in _servers.values():
         server.stop()
 
@@ -202,19 +207,38 @@ def connect(dsn: str) -> Iterator[Connect]:
     opened: list[Db] = []
 
     def connect(**options: Any) -> Db:
-        conn = psycopg.connect(dsn, row_factory=dict_row, **{"autocommit": True, **options})
-        opened.append(conn)
-        conn.execute("SELECT set_config('search_path', 'howdah', false)")
-        return conn
+        opened.append(_connected(dsn, **options))
+        return opened[-1]
 
     yield connect
     for conn in opened:
         conn.close()
 
 
+def _connected(dsn: str, **options: Any) -> Db:
+    conn = psycopg.connect(dsn, row_factory=dict_row, **{"autocommit": True, **options})
+    conn.execute(FIND_THE_QUEUE)
+    return conn
+
+
 @pytest.fixture
-def db(connect: Connect) -> Db:
-    return connect()
+def db(dsn: str) -> Iterator[Db]:
+    """A connection as connect() makes it, often that of the test before: a new one would have to compile the functions
+    of the queue, which takes longer than most tests.
+    """
+    try:
+        conn = _used.pop(dsn)
+        # psycopg forgets its prepared statements with the rollback, and the server all else of the session.
+        conn.execute("BEGIN; ROLLBACK")
+        conn.execute("DISCARD ALL")
+        conn.execute(FIND_THE_QUEUE)
+    except (KeyError, psycopg.OperationalError):
+        conn = _connected(dsn)
+    yield conn
+    if conn.autocommit and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        _used[dsn] = conn
+    else:
+        conn.close()
 
 
 @pytest.fixture

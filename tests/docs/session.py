@@ -20,6 +20,7 @@ from psycopg import sql
 
 from howdah import JobQueue
 from tests.cli.runner import hear_signals
+from tests.conftest import WITHOUT_OUR_PLUGINS
 from tests.docs.pages import ROOT, Block
 
 # What differs from one run to the next. Everything else that a page shows must be what comes out.
@@ -57,7 +58,11 @@ class Session:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "COLUMNS": "100",
             "NO_COLOR": "1",
+            "PYTEST_ADDOPTS": WITHOUT_OUR_PLUGINS,
         }
+        if search_path:
+            # A page that begins with an empty database starts a server for its tests, too; the others need no second one.
+            self.environment["HOWDAH_TEST_DSN"] = dsn
 
     def run(self, block: Block) -> None:
         """Runs a block; fails if it does, or if what it prints is not what the page shows."""

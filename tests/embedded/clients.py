@@ -188,7 +188,8 @@ def _is_about(process: psutil.Process, folders: tuple[Path, ...]) -> bool:
         places = (process.cwd(), *process.cmdline())
     except psutil.Error:
         return False
-    return any(Path(place).is_relative_to(folder) for place in places for folder in folders)
+    # As text: a path would have to be made of each word of each process here.
+    return any(place.startswith(f"{folder}/") for folder in folders for place in (f"{place}/" for place in places))
 
 
 def give_to(persona: Persona, folder: Path) -> None:

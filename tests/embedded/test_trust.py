@@ -24,9 +24,9 @@ def account_of(server: Joined) -> pwd.struct_passwd:
     return pwd.getpwuid(psutil.Process(server.postmaster).uids().real)
 
 
-def test_the_server_gets_no_variable_that_it_does_not_need(project: Project) -> None:
+def test_the_server_gets_no_variable_that_it_does_not_need(used_project: Project) -> None:
     persona = changed(MYSELF, AWS_SECRET_ACCESS_KEY=SECRET, PGPASSWORD=SECRET, HOWDAH_KEY=SECRET)
-    server = project.client(persona).join()
+    server = used_project.client(persona).join()
     with psycopg.connect(server.dsn, autocommit=True) as conn:
         conn.execute("CREATE TEMP TABLE environment (line text)")
         conn.execute("COPY environment FROM PROGRAM 'env' WITH (DELIMITER E'\\x01')")
@@ -39,14 +39,14 @@ def test_the_server_gets_no_variable_that_it_does_not_need(project: Project) -> 
 
 
 @needs_root
-def test_roots_server_runs_as_postgres_where_there_is_such_an_account(project: Project) -> None:
+def test_roots_server_runs_as_postgres_where_there_is_such_an_account(used_project: Project) -> None:
     accounts = {entry.pw_name for entry in pwd.getpwall()}
-    server = project.client().join()
+    server = used_project.client().join()
     assert account_of(server).pw_name == ("postgres" if "postgres" in accounts else "nobody")
 
 
-def test_the_dsn_names_the_account_that_must_be_at_the_other_end(project: Project) -> None:
-    server = project.client().join()
+def test_the_dsn_names_the_account_that_must_be_at_the_other_end(used_project: Project) -> None:
+    server = used_project.client().join()
     assert conninfo_to_dict(server.dsn)["requirepeer"] == account_of(server).pw_name
 
 

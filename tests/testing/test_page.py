@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.conftest import WITHOUT_OUR_PLUGINS
 from tests.docs.pages import ROOT, blocks_of
 
 pytest_plugins = ["pytester"]
@@ -21,7 +22,7 @@ def test_every_test_of_the_page_passes(
     shop, *tests = [block.text for block in blocks_of(PAGE) if block.language == "python"]
     imports = re.search(r"`(from shop import .+?)`", PAGE.read_text(encoding="utf-8"))
     assert imports is not None
-    pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = -p no:hypothesispytest\n")
+    pytester.makeini(f"[pytest]\nfilterwarnings = error\naddopts = {WITHOUT_OUR_PLUGINS}\n")
     pytester.makepyfile(shop=shop, test_shop="\n\n".join([imports[1], *tests]))
     expected = "\n".join(tests).count("def test_")
     assert expected >= 6
@@ -34,7 +35,7 @@ def test_the_failure_that_the_page_shows_is_what_comes_out(
     monkeypatch.setenv("HOWDAH_TEST_DSN", howdah_dsn)
     blocks = blocks_of(PAGE)
     (shown,) = [block.text for block in blocks if block.language == "text"]
-    pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest\n")
+    pytester.makeini(f"[pytest]\naddopts = {WITHOUT_OUR_PLUGINS}\n")
     pytester.makepyfile(
         shop=next(block.text for block in blocks if block.language == "python"),
         test_shop="""

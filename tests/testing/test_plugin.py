@@ -8,6 +8,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tests.conftest import WITHOUT_OUR_PLUGINS
+
 pytest_plugins = ["pytester"]
 
 SHOP = """
@@ -88,8 +90,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     """A project with a queue that is an object of a module, as most are."""
     for name in ("HOWDAH_DSN", "DATABASE_URL", "HOWDAH_TEST_DSN", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
-    # Hypothesis takes longer to start than all that is tested here.
-    pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = -p no:hypothesispytest\n")
+    pytester.makeini(f"[pytest]\nfilterwarnings = error\naddopts = {WITHOUT_OUR_PLUGINS}\n")
     pytester.makepyfile(shop=SHOP)
     return pytester
 
