@@ -27,3 +27,4 @@ DROP FUNCTION IF EXISTS howdah.retry(uuid[]);
 DROP FUNCTION IF EXISTS howdah.change_selected(
     text, varchar[], varchar[], text, text, text, timestamptz, boolean, uuid, int, text, int, timestamptz
 );
+DROP FUNCTION IF EXISTS howdah.apply_rate(varchar, text);
