@@ -147,24 +147,57 @@ def test_a_refused_claim_does_not_hold_up_a_type_with_a_limit(db: Db, connect: C
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_deviation_2_an_operator_does_not_wait_for_ever_for_an_idle_claim(
+def test_deviation_2_an_operator_does_not_wait_for_ever_for_a_lock(
     db: Db, connect: Connect, queue: JobQueue, verb: str
 ) -> None:
     queue.limits.set(2, job_type="x")
-    (job_id, _) = insert(db, 2)
+    insert(db, 2)
     idle, operator = connect(), connect()
     operator.execute("SET statement_timeout = '60s'")
     if verb == "resume":
         queue.pause("x")
     with idle.transaction():
-        if verb == "resume":
-            idle.execute("SELECT FROM types FOR UPDATE")
-        else:
-            assert change(idle, CLAIM_BY_ID, "w", job_id) == 1
-        assert queue.claim(["x"]) == []
+        idle.execute("SELECT FROM types FOR UPDATE")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             send(operator, f"SELECT {verb}_type('x')")
     assert send(operator, f"SELECT {verb}_type('x') AS done") == [{"done": True}]
+
+
+def test_an_idle_claim_holds_up_neither_an_operator_nor_a_failure_that_pauses_its_type(
+    db: Db, connect: Connect, queue: JobQueue
+) -> None:
+    db.execute("SELECT declare_type('x', p_ordered => true, p_pause_on_failure => true, p_per => 'key')")
+    queue.limits.set(5, job_type="x")
+    db.execute("SELECT recover()")
+    for key in "ab":
+        queue.enqueue("x", {"key": key}, max_attempts=1)
+    (held,) = queue.claim(["x"], 1)
+    (waiting,) = queue.list(status="pending")
+    idle, client = connect(), connect()
+    with idle.transaction():
+        assert change(idle, CLAIM_BY_ID, "idle", waiting.id) == 1
+        send(client, "SELECT set_limit('x', p_running => 4)")
+        assert change(client, seed.FAIL, held.id, "broken") == 1
+        assert queue.get(held.id).status == "failed"
+        assert queue.stats()["x"].paused
+
+
+def test_a_failure_that_pauses_its_type_does_not_wait_for_ever_for_an_operator(
+    db: Db, connect: Connect, queue: JobQueue
+) -> None:
+    """It is not recorded without the pause: the next job would run."""
+    db.execute("SELECT declare_type('x', p_ordered => true, p_pause_on_failure => true)")
+    queue.enqueue("x", max_attempts=1)
+    (held,) = queue.claim(["x"], 1)
+    operator, client = connect(), connect()
+    client.execute("SET statement_timeout = '60s'")
+    with operator.transaction():
+        send(operator, "SELECT set_limit('x', p_running => 4)")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            change(client, seed.FAIL, held.id, "broken")
+    assert queue.get(held.id).status == "claimed"
+    assert change(client, seed.FAIL, held.id, "broken") == 1
+    assert queue.stats()["x"].paused
 
 
 # Stricter transactions

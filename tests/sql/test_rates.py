@@ -171,6 +171,58 @@ def test_a_rate_applies_to_jobs_that_wait_already_and_to_one_key(db: Db, queue: 
     assert sorted(str(job.flow_key) for job in queue.claim(["u"], 10)) == ["x", "y", "y", "y"]
 
 
+@pytest.mark.parametrize(
+    "limited", [{"job_type": "t"}, {"job_type": "t", "each_key": True}, {"job_type": "t", "per": "a"}, {"group": "g"}]
+)
+def test_a_changed_rate_takes_over_the_tokens_that_are_spent(
+    db: Db, queue: JobQueue, clock: TestClock, limited: dict[str, Any]
+) -> None:
+    declare(db, per="key", groups=["g"])
+    queue.limits.set_rate(Rate(10, seconds=1, burst=10), **limited)
+    add(queue, 40)
+    assert starts(queue) == 10
+    # From an empty bucket to one that is slower: nothing may start for an hour.
+    queue.limits.set_rate(Rate(1, seconds=3600, burst=1), **limited)
+    clock.advance(3590)
+    assert starts(queue) == 0
+    clock.advance(10)
+    assert [starts(queue), starts(queue)] == [1, 0]
+    # One token is spent, and a fast rate soon replaces it.
+    queue.limits.set_rate(Rate(10, seconds=1, burst=10), **limited)
+    assert starts(queue) == 9
+    clock.advance(0.1)
+    assert starts(queue) == 1
+
+
+def test_a_handlers_changed_rate_takes_over_the_tokens_that_are_spent(
+    db: Db, queue: JobQueue, clock: TestClock
+) -> None:
+    declare(db, rate="(10, 1, 10)")
+    add(queue, 40)
+    assert starts(queue) == 10
+    declare(db, rate="(1, 3600, 1)")
+    clock.advance(3590)
+    assert starts(queue) == 0
+
+
+@pytest.mark.parametrize("limited", [{"job_type": "t"}, {"job_type": "t", "each_key": True}, {"group": "g"}])
+def test_a_clock_that_was_ahead_for_a_moment_stops_no_bucket(
+    db: Db, queue: JobQueue, clock: TestClock, limited: dict[str, Any]
+) -> None:
+    """No sweep has seen that it was."""
+    declare(db, per="key", groups=["g"])
+    queue.limits.set_rate(Rate(10, seconds=1, burst=10), **limited)
+    add(queue, 40)
+    clock.advance(5 * 3600)
+    assert starts(queue) == 10
+    clock.advance(-5 * 3600)
+    assert starts(queue) == 0
+    queue.recover()
+    assert starts(queue) == 0
+    clock.advance(2)
+    assert starts(queue) == 10
+
+
 def test_an_order_has_a_rate_too(db: Db, queue: JobQueue, clock: TestClock) -> None:
     declare(db, rate="(1, 1, 1)", per="key", ordered=True)
     add(queue, 3)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from howdah import JobQueue, NotPermitted
+from howdah import JobQueue, NotPermitted, Unique
 from tests.cli.runner import failed_job
 from tests.conftest import Connect, Db
 from tests.sql.holding import hold, record
@@ -60,6 +60,18 @@ def test_ended_jobs_of_all_segments_are_found(db: Db, queue: JobQueue) -> None:
     assert changed(db, "retry", statuses="{failed}")["changed"] == 3
     assert {queue.get(job).status for job in jobs} == {"pending"}
     assert queue.stats()["x"].failed == 0
+
+
+def test_a_key_selects_the_jobs_that_are_unique_by_it(db: Db, queue: JobQueue) -> None:
+    waiting = queue.enqueue("x", key="a", unique="key")
+    ended = queue.enqueue("x", key="a", unique=Unique(by="key", states=["running"]))
+    queue.cancel(ended)
+    for key in ("b", "key:a"):
+        queue.enqueue("x", key=key, unique="key")
+    queue.enqueue("x", {"key": "a"}, unique=True)
+    assert queue.select(key="a").count() == 2
+    assert changed(db, "cancel", key="a")["changed"] == 1
+    assert queue.get(waiting).status == "cancelled"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ DECLARE
     v_flow_types varchar[];
     v_key_types varchar[];
     v_flow_keys text[];
+    v_key_ids uuid[];
+    v_key_ended_as varchar[];
     v_failed uuid[];
     v_workflow_ids uuid[];
     v_nodes int[];
@@ -64,15 +66,6 @@ BEGIN
                 FILTER (WHERE isfinite(run_at) AND isfinite(started_at) AND ended_as <> 'cancelled' AND random() < v_share),
             array_agg(howdah.bucket(v_now - started_at)) FILTER (WHERE isfinite(started_at) AND ended_as <> 'cancelled' AND random() < v_share)
         FROM deleted WHERE NOT p_inserted GROUP BY job_type
-    ), paused AS (
-        UPDATE howdah.types AS t SET
-            paused_at = howdah.clock(),
-            paused_because = format('job %s of this ordered type ended as %s', failed.id, failed.ended_as)
-        FROM (
-            SELECT DISTINCT ON (job_type) job_type, id, ended_as FROM deleted
-            WHERE order_key IS NOT NULL AND ended_as <> 'completed'
-        ) AS failed
-        WHERE t.job_type = failed.job_type AND t.pause_on_failure AND t.paused_at IS NULL
     ), noted AS (
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)
         SELECT
@@ -83,11 +76,15 @@ BEGIN
     SELECT
         array_agg(DISTINCT job_type), array_agg(DISTINCT job_type) FILTER (WHERE flow_key IS NOT NULL),
         array_agg(job_type) FILTER (WHERE order_key IS NOT NULL), array_agg(flow_key) FILTER (WHERE order_key IS NOT NULL),
+        array_agg(id) FILTER (WHERE order_key IS NOT NULL), array_agg(ended_as) FILTER (WHERE order_key IS NOT NULL),
         array_agg(id) FILTER (WHERE ended_as = 'failed' AND NOT p_inserted),
         array_agg(workflow_id) FILTER (WHERE node IS NOT NULL), array_agg(node) FILTER (WHERE node IS NOT NULL),
         array_agg(place) FILTER (WHERE node IS NOT NULL), array_agg(ended_as) FILTER (WHERE node IS NOT NULL)
-    INTO v_types, v_flow_types, v_key_types, v_flow_keys, v_failed, v_workflow_ids, v_nodes, v_places, v_ended_as
+    INTO v_types, v_flow_types, v_key_types, v_flow_keys, v_key_ids, v_key_ended_as, v_failed, v_workflow_ids, v_nodes, v_places, v_ended_as
     FROM deleted;
+    IF v_key_types IS NOT NULL AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = ANY (v_key_types) AND t.pause_on_failure) THEN
+        PERFORM howdah.pause_failed(v_key_types, v_key_ids, v_key_ended_as);
+    END IF;
     IF v_failed IS NOT NULL
         AND EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = ANY (v_types) AND t.on_failure IS NOT NULL)
     THEN

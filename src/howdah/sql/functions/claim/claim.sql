@@ -110,7 +110,7 @@ BEGIN
     WHERE t.paused_at IS NULL AND named.max_jobs IS DISTINCT FROM 0;
 
     IF v_flow_types IS NOT NULL THEN
-        PERFORM set_config('jobqueue.held_from', '', true);
+        PERFORM set_config('jobqueue.held_from', '', true), set_config('jobqueue.has_waited', '', true);
         PERFORM howdah.settle_flow(v_flow_types);
         SELECT array_agg(ROW(
             h.job_type, h.priority, NULL, NULL, true, v_flow_limits[array_position(v_flow_types, h.job_type)]

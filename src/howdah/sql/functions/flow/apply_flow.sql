@@ -13,6 +13,7 @@ DECLARE
     v_before text[];
     v_running text[];
     v_moved bigint;
+    v_began float8 := extract(epoch FROM clock_timestamp());
 BEGIN
     -- A sweep that finds the row locked leaves the type to the next one.
     SELECT * INTO v_type FROM howdah.types AS t WHERE t.job_type = p_job_type AND t.settling IS NOT NULL
@@ -34,6 +35,7 @@ BEGIN
         SELECT l.virtualtransaction FROM pg_catalog.pg_locks AS l
         WHERE l.relation = 'howdah.live'::regclass AND l.pid IS NULL
             AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())
+        ORDER BY virtualtransaction
     );
     -- Held jobs get their order_key when they are released: several may be held now, and an order allows one. Their flow_key counts at once.
     UPDATE howdah.live AS j SET
@@ -58,9 +60,13 @@ BEGIN
     IF v_moved > 0 THEN
         PERFORM howdah.notify_workers(ARRAY[p_job_type]);
     END IF;
+    -- For settle_flow: when all jobs were looked at in vain, and how long that took.
+    PERFORM set_config('jobqueue.settled', CASE
+        WHEN v_moved = 0 THEN ARRAY[extract(epoch FROM clock_timestamp()), extract(epoch FROM clock_timestamp()) - v_began]::text ELSE ''
+    END, false);
     -- declare_type has not committed yet: more transactions may begin that do not see the change.
     IF NOT p_declares THEN
-        UPDATE howdah.types AS t SET settling = CASE
+        v_type.settling := CASE
             WHEN v_running <> '{}' THEN v_running
             WHEN NOT howdah.forget_held_from(p_job_type) THEN ARRAY['none']
             -- Locked jobs, and those beyond the limit, follow next time.
@@ -68,8 +74,9 @@ BEGIN
                 SELECT FROM howdah.live AS j
                 WHERE j.job_type = p_job_type AND j.status = 'pending' AND j.attempts < j.max_attempts AND howdah.is_stray(v_type, j)
             ) THEN ARRAY['none']
-        END
-        WHERE t.job_type = p_job_type;
+        END;
+        -- An old transaction keeps each version of a row that every enqueue reads: it must not get one more with each claim.
+        UPDATE howdah.types AS t SET settling = v_type.settling WHERE t.job_type = p_job_type AND v_type.settling IS DISTINCT FROM v_before;
     END IF;
 END
 $$;

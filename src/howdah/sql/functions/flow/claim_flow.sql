@@ -6,6 +6,9 @@
 -- keep the entries of jobs long gone, and this time lets a claim pass them without a look at each. Jobs that were due earlier all the same,
 -- such as late commits and retries, are found by exact claims: every 200 ms, if these take a tenth of the time at most, and whenever
 -- there is room left.
+--
+-- Keys that give nothing are passed in ever larger steps, and full ones without a lock (open_keys). A claim that finds nothing
+-- for 200 ms ends, and the next one goes on from there: no number of keys that cannot give a job keeps another one from its turn.
 CREATE OR REPLACE FUNCTION howdah.claim_flow(
     p_job_type varchar, p_priority int, p_wanted int, p_picked uuid[], p_include_crashed boolean
 ) RETURNS uuid[]
@@ -27,7 +30,10 @@ DECLARE
     v_from text;
     v_until text;
     v_keys text[];
-    v_budget int;
+    v_open text[];
+    v_step int;
+    v_found_at float8 := v_began;
+    v_is_late boolean := false;
 BEGIN
     IF v_room < 1 THEN
         RETURN v_found;
@@ -47,8 +53,10 @@ BEGIN
         v_from := v_start;
         v_until := NULL;
         v_new := '{}';
-        v_budget := 20000;
-        WHILE v_left > 0 AND v_budget > 0 LOOP
+        v_step := v_left + 8;
+        WHILE v_left > 0 LOOP
+            v_is_late := extract(epoch FROM clock_timestamp()) - v_found_at > 0.2;
+            EXIT WHEN v_is_late;
             WITH RECURSIVE walk AS (
                 (
                     SELECT j.flow_key, 1 AS steps FROM howdah.live AS j
@@ -69,7 +77,7 @@ BEGIN
                     ORDER BY j.flow_key
                     LIMIT 1
                 ) AS step
-                WHERE walk.steps < least(v_left + 8, 1000)
+                WHERE walk.steps < least(v_step, 1000)
             )
             SELECT array_agg(walk.flow_key ORDER BY walk.steps) INTO v_keys FROM walk WHERE walk.flow_key < v_until IS NOT FALSE;
             IF v_keys IS NULL THEN
@@ -79,14 +87,28 @@ BEGIN
                 v_until := v_start;
                 CONTINUE;
             END IF;
-            v_budget := v_budget - cardinality(v_keys);
+            v_open := v_keys;
+            IF v_step > v_left + 8 THEN
+                v_open := howdah.open_keys(p_job_type, v_keys);
+                IF cardinality(v_open) > greatest(v_left + 8, v_step / 10) THEN
+                    -- Not many more than a first step looks at: their rows are locked until the claim ends.
+                    v_open := v_open[:greatest(v_left + 8, v_step / 10)];
+                    v_keys := v_open;
+                END IF;
+            END IF;
             v_from := v_keys[cardinality(v_keys)] || chr(1);
+            v_step := greatest(least(v_step * 4, 1000), v_step);
+            CONTINUE WHEN v_open = '{}';
             v_new := v_new || howdah.claim_keys(
-                p_job_type, p_priority, v_keys, v_left, p_picked || v_found, v_found, p_include_crashed, v_due_from
+                p_job_type, p_priority, v_open, v_left, p_picked || v_found, v_found, p_include_crashed, v_due_from
             );
-            v_left := v_room - cardinality(v_found) - cardinality(v_new);
+            IF v_left > v_room - cardinality(v_found) - cardinality(v_new) THEN
+                v_left := v_room - cardinality(v_found) - cardinality(v_new);
+                v_found_at := extract(epoch FROM clock_timestamp());
+            END IF;
         END LOOP;
         v_found := v_found || v_new;
+        EXIT WHEN v_is_late;
         -- Keys with more jobs than their share may give more.
         CONTINUE WHEN v_new <> '{}' AND v_left > 0 AND v_round % 8 <> 0;
         EXIT WHEN v_left <= 0 OR v_due_from = '-infinity';
@@ -101,7 +123,9 @@ BEGIN
         FROM howdah.live AS j LEFT JOIN howdah.flow_keys AS k ON k.job_type = j.job_type AND k.flow_key = j.flow_key
         WHERE j.id = v_found[cardinality(v_found)];
     END IF;
-    IF v_due_from = '-infinity' THEN
+    IF v_is_late THEN
+        v_turn.flow_key := v_from;
+    ELSIF v_due_from = '-infinity' THEN
         v_turn.looked_at := extract(epoch FROM clock_timestamp());
         v_turn.look_cost := v_turn.looked_at - v_began;
         SELECT least(CASE WHEN v_turn.priority = p_priority THEN v_turn.due_from END, min(j.run_at)) INTO v_turn.due_from

@@ -4,7 +4,8 @@
 --
 -- If the head of an ordered key waits for its retry, or the rate of a key is used up, the key rests: its ready jobs go behind, and claims pass
 -- it without a look until the rest is over. Jobs are behind only while their key has rests_until: both are written under the lock of
--- the key. During a short rest they stay ready: to look at the key now and then costs less than to change its jobs.
+-- the key. During a short rest they stay ready: to look at the key now and then costs less than to change its jobs. A key that may run no
+-- jobs at all rests until set_limit ends it.
 CREATE OR REPLACE FUNCTION howdah.claim_keys(
     p_job_type varchar,
     p_priority int,
@@ -33,6 +34,7 @@ DECLARE
     v_heads uuid[];
     v_waiting text[];
     v_waiting_until timestamptz[];
+    v_stopped text[];
     v_found uuid[];
     v_share int;
 BEGIN
@@ -62,8 +64,9 @@ BEGIN
         array_agg(k.flow_key) FILTER (WHERE NOT k.is_awake AND k.rests_until > howdah.clock() + interval '1 second'),
         array_agg(howdah.rate_of_keys(v_type, k.rate) ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.full_at ORDER BY k.place) FILTER (WHERE k.is_awake),
-        array_agg(k.held_from ORDER BY k.place) FILTER (WHERE k.is_awake)
-    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats, v_held_froms
+        array_agg(k.held_from ORDER BY k.place) FILTER (WHERE k.is_awake),
+        array_agg(k.flow_key) FILTER (WHERE k.is_awake AND howdah.limit_of_keys(v_type, k.max_running) = 0)
+    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats, v_held_froms, v_stopped
     FROM (
         SELECT *, (key.rests_until > howdah.clock()) IS NOT TRUE OR (
             -- A job that came before the head for which the key rests is the new head.
@@ -154,6 +157,14 @@ BEGIN
         );
     END IF;
 
+    IF v_stopped IS NOT NULL THEN
+        -- set_limit waits for this lock, and then sees the rests that it has to end.
+        PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND t.key_limit IS NOT DISTINCT FROM v_type.key_limit FOR SHARE SKIP LOCKED;
+        IF FOUND THEN
+            v_waiting := v_waiting || v_stopped;
+            v_waiting_until := v_waiting_until || array_fill('infinity'::timestamptz, ARRAY[cardinality(v_stopped)]);
+        END IF;
+    END IF;
     IF v_resting IS NOT NULL OR v_waiting IS NOT NULL THEN
         UPDATE howdah.live AS j SET line = 'behind', own_write = NOT j.own_write
         WHERE j.id = ANY (ARRAY(

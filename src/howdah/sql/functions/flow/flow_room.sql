@@ -1,5 +1,6 @@
--- The limits of a type and of its groups are kept under the locks of their rows. Held jobs are counted by a new statement, which sees what
--- the former holder of a lock has committed. A claim is short, so this waits for the locks, but not long. Jobs are counted from held_from
+-- The limits of a type and of its groups are kept under the locks of their rows; that of a type is its row in flow_types, because the end of
+-- a job may change the one in types (pause_on_failure). Held jobs are counted by a new statement, which sees what the former holder of a
+-- lock has committed. A claim is short, so this waits for the locks, but not long, and once for all types. Jobs are counted from held_from
 -- on, which moves on now and then, under the same locks; every claim gives its jobs tokens above it (note_held_from). While a type is
 -- settling, claims that do not know its rules yet may be under way: then all held jobs are counted.
 CREATE OR REPLACE FUNCTION howdah.flow_room(p_job_type varchar, p_wanted int, p_picked uuid[]) RETURNS int
@@ -22,11 +23,22 @@ BEGIN
     IF NOT v_has_rules AND NOT EXISTS (SELECT FROM howdah.flow_groups AS g WHERE g.name = ANY (v_type.groups)) THEN
         RETURN p_wanted;
     END IF;
+    IF current_setting('jobqueue.has_waited', true) = 'true' THEN
+        SET LOCAL lock_timeout = '1ms';
+    END IF;
     BEGIN
-        PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND v_has_rules FOR NO KEY UPDATE;
+        IF v_has_rules THEN
+            PERFORM FROM howdah.flow_types AS f WHERE f.job_type = p_job_type FOR NO KEY UPDATE;
+            IF NOT FOUND THEN
+                -- Two claims may add it, and the second one waits for the first.
+                INSERT INTO howdah.flow_types (job_type) VALUES (p_job_type) ON CONFLICT DO NOTHING;
+                PERFORM FROM howdah.flow_types AS f WHERE f.job_type = p_job_type FOR NO KEY UPDATE;
+            END IF;
+        END IF;
         PERFORM FROM howdah.flow_groups AS g WHERE g.name = ANY (v_type.groups) ORDER BY g.name FOR NO KEY UPDATE;
     EXCEPTION
         WHEN lock_not_available THEN
+            PERFORM set_config('jobqueue.has_waited', 'true', true);
             RETURN 0;
     END;
     SELECT f.held_from, least(

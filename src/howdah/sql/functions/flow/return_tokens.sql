@@ -23,9 +23,9 @@ BEGIN
             SELECT sum(least(coalesce(j.cost, t.cost, 1), (howdah.rate_of_type(t)).burst))
             FROM unnest(p_job_types, p_costs) AS j (job_type, cost) WHERE j.job_type = t.job_type
         ) AS tokens
-        FROM howdah.types AS t
-        WHERE t.job_type = ANY (p_job_types) AND howdah.rate_of_type(t) IS NOT NULL
-        FOR NO KEY UPDATE SKIP LOCKED
+        FROM howdah.flow_types AS f JOIN howdah.types AS t ON t.job_type = f.job_type
+        WHERE f.job_type = ANY (p_job_types) AND howdah.rate_of_type(t) IS NOT NULL
+        FOR NO KEY UPDATE OF f SKIP LOCKED
     ) AS r
     WHERE b.job_type = r.job_type;
     UPDATE howdah.flow_groups AS g SET full_at = howdah.without_tokens(g.rate, g.full_at, -(

@@ -27,6 +27,10 @@ BEGIN
             type_limit = CASE WHEN p_each_key THEN t.type_limit ELSE excluded.type_limit END,
             key_limit = CASE WHEN p_each_key THEN excluded.key_limit ELSE t.key_limit END;
     END IF;
+    -- Keys that might run no jobs at all: see claim_keys.
+    UPDATE howdah.flow_keys AS k SET rests_until = howdah.clock()
+    WHERE p_group IS NULL AND k.job_type = p_job_type AND (p_flow_key IS NULL OR k.flow_key = p_flow_key)
+        AND k.rests_until = 'infinity' AND k.paused_at IS NULL;
     PERFORM howdah.apply_limit(p_job_type, p_group, p_running IS NOT NULL);
 END
 $$;

@@ -29,6 +29,30 @@ BEGIN
         LIMIT 1000
         FOR UPDATE SKIP LOCKED
     ));
+    -- The clock was ahead for a moment, and no sweep has seen it: see follow_clock. No bucket takes longer than an empty one, and no other rest
+    -- than a minute.
+    UPDATE howdah.flow_types AS b SET full_at = howdah.sane_full_at(r.rate, b.full_at)
+    FROM (
+        SELECT f.job_type, howdah.rate_of_type(t) AS rate FROM howdah.flow_types AS f JOIN howdah.types AS t ON t.job_type = f.job_type
+        WHERE f.full_at > howdah.clock() AND f.full_at <> howdah.sane_full_at(howdah.rate_of_type(t), f.full_at)
+        FOR UPDATE OF f SKIP LOCKED
+    ) AS r
+    WHERE b.job_type = r.job_type;
+    UPDATE howdah.flow_groups AS g SET full_at = howdah.sane_full_at(g.rate, g.full_at) WHERE g.name IN (
+        SELECT f.name FROM howdah.flow_groups AS f
+        WHERE f.full_at > howdah.clock() AND f.full_at <> howdah.sane_full_at(f.rate, f.full_at)
+        FOR UPDATE SKIP LOCKED
+    );
+    UPDATE howdah.flow_keys AS k SET full_at = r.full_at, rests_until = CASE WHEN k.rests_until < 'infinity' THEN least(k.rests_until, howdah.clock()) ELSE k.rests_until END
+    FROM (
+        SELECT f.ctid, howdah.sane_full_at(howdah.rate_of_keys(t, f.rate), f.full_at) AS full_at
+        FROM howdah.flow_keys AS f JOIN howdah.types AS t ON t.job_type = f.job_type
+        WHERE (f.full_at > howdah.clock() AND f.full_at <> howdah.sane_full_at(howdah.rate_of_keys(t, f.rate), f.full_at))
+            OR (f.rests_until > greatest(f.full_at, howdah.clock()) + interval '2 minutes' AND f.rests_until < 'infinity')
+        LIMIT 1000
+        FOR UPDATE OF f SKIP LOCKED
+    ) AS r
+    WHERE k.ctid = r.ctid;
     -- Keys without jobs and settings.
     DELETE FROM howdah.flow_keys AS k WHERE k.ctid = ANY (ARRAY(
         SELECT f.ctid FROM howdah.flow_keys AS f

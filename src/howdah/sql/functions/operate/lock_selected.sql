@@ -31,14 +31,14 @@ BEGIN
             WHERE v_live AND j.id >= p_position AND (v_end IS NULL OR j.id < v_end)
                 AND (v_of_key IS NULL OR j.id = ANY (v_of_key))
                 AND howdah.is_selected(
-                    j.job_type, j.status, j.key, j.flow_key, j.last_error, j.created_at,
+                    j.job_type, j.status, howdah.key_of(j.key, j.unique_key), j.flow_key, j.last_error, j.created_at,
                     p_job_types, p_statuses, p_key, p_flow_key, p_error, p_before
                 )
             UNION ALL
             SELECT a.id FROM howdah.archive AS a
             WHERE v_ended AND a.id >= p_position AND (v_end IS NULL OR a.id < v_end)
                 AND (v_completed OR a.status <> 'completed') AND howdah.is_selected(
-                    a.job_type, a.status, a.key, a.flow_key, a.last_error, a.finished_at,
+                    a.job_type, a.status, howdah.key_of(a.key, a.unique_key), a.flow_key, a.last_error, a.finished_at,
                     p_job_types, p_statuses, p_key, p_flow_key, p_error, p_before
                 )
         ) AS f
@@ -52,7 +52,7 @@ BEGIN
         SELECT array_agg(j.id) INTO ids FROM (
             SELECT j.id FROM howdah.live AS j
             WHERE j.id = ANY (v_found) AND howdah.is_selected(
-                j.job_type, j.status, j.key, j.flow_key, j.last_error, j.created_at,
+                j.job_type, j.status, howdah.key_of(j.key, j.unique_key), j.flow_key, j.last_error, j.created_at,
                 p_job_types, p_statuses, p_key, p_flow_key, p_error, p_before
             )
             ORDER BY j.id FOR UPDATE SKIP LOCKED
@@ -62,7 +62,7 @@ BEGIN
         SELECT array_agg(a.id) INTO v_ended_ids FROM (
             SELECT a.id FROM howdah.archive AS a
             WHERE a.id = ANY (v_found) AND howdah.is_selected(
-                a.job_type, a.status, a.key, a.flow_key, a.last_error, a.finished_at,
+                a.job_type, a.status, howdah.key_of(a.key, a.unique_key), a.flow_key, a.last_error, a.finished_at,
                 p_job_types, p_statuses, p_key, p_flow_key, p_error, p_before
             )
             ORDER BY a.id FOR UPDATE SKIP LOCKED

@@ -29,6 +29,7 @@ AS $$
 DECLARE
     v_rate howdah.rate := howdah.check_rate(p_rate.jobs, p_rate.seconds, p_rate.burst);
     v_groups text[] := (SELECT array_agg(DISTINCT g.name ORDER BY g.name) FROM unnest(p_groups) AS g (name));
+    v_before howdah.types;
     v_keyed boolean := p_ordered OR num_nonnulls(p_per, p_limit, v_groups, v_rate) > 0;
 BEGIN
     PERFORM howdah.check_job_type(p_job_type);
@@ -61,6 +62,7 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
+    SELECT * INTO v_before FROM howdah.types AS t WHERE t.job_type = p_job_type FOR NO KEY UPDATE;
     INSERT INTO howdah.types AS t (
         job_type, ordered, pause_on_failure, priority, max_attempts, timeout, expires_in, retry_policy, max_crashes,
         fail_stalled, declared_at, per, declared_limit, order_skips, groups, unique_rule, declared_rate, cost, rated,
@@ -90,7 +92,7 @@ BEGIN
         END;
     PERFORM howdah.apply_flow(p_job_type, p_declares => true);
     IF v_rate IS NOT NULL THEN
-        PERFORM howdah.apply_rate(p_job_type);
+        PERFORM howdah.apply_rate(v_before, p_job_type);
     END IF;
 END
 $$;
