@@ -22,7 +22,6 @@ from howdah.model.results import JobPage
 from howdah.model.workflow import Workflow
 from howdah.verbs import workflows as flow_verbs
 from howdah.verbs.selection import SelectionVerb
-from howdah.verbs import workflows
 from howdah.web.filters import Filter
 from howdah.web.graph import FlowNode
 
@@ -205,7 +204,7 @@ def workflows(
 ) -> Plan[FlowPage]:
     """A page of workflows, the newest first, out of one window."""
     rows = yield from read("web/workflows", name=name, status=status, before=before, window=WINDOW, limit=limit + 1)
-    found = [workflows.from_row(row, context) for row in rows[:limit]]
+    found = [flow_verbs.from_row(row, context) for row in rows[:limit]]
     if len(rows) > limit:
         return FlowPage(found, found[-1].id)
     ends = yield from read("web/workflows_end", before=before, window=WINDOW)
