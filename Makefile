@@ -9,8 +9,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 TESTS ?= tests
 comma := ,
-# Tests of one given database would be in each other's way.
-JOBS ?= $(if $(HOWDAH_TEST_DSN),0,4)
+# Tests of one given database would be in each other's way. Six keep two cores busy: many tests wait.
+JOBS ?= $(if $(HOWDAH_TEST_DSN),0,6)
 # Thousands of processes would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 # What is installed for the tests: all of it, or test.

@@ -6,7 +6,7 @@ import gc
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,10 +147,16 @@ def _beyond_the_choice(items: list[pytest.Item]) -> set[pytest.Item]:
     return {item for some in cases.values() for item in some} - chosen
 
 
-def pytest_collection_finish() -> None:
-    # Six thousand tests are a heap that would be looked through again and again.
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    # Six thousand tests are a heap that would be looked through again and again, now and later.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_sessionfinish() -> None:
