@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
@@ -97,3 +98,44 @@ def test_counting_many_types_reads_a_few_jobs_of_each(queue: JobQueue, db: Db) -
         "exact": False,
     }
     db.execute("TRUNCATE live, archive, archive_counts, events")
+
+
+def test_a_search_for_workflows_counts_the_jobs_of_those_that_it_shows(db: Db) -> None:
+    db.execute(
+        "INSERT INTO workflows (id, name, created_at, expires_at) SELECT new_id(), 'import', now(), now() FROM generate_series(1, 3000)"
+    )
+    db.execute(
+        "INSERT INTO workflow_counts (workflow_id, node, stripe, remaining) SELECT w.id, 0, s, 1 FROM workflows AS w, generate_series(0, 3) AS s"
+    )
+    db.execute("VACUUM ANALYZE workflows, workflow_counts")
+    statement = read_statement("howdah", "web/workflows")
+    place = {"status": None, "before": None, "window": WINDOW, "limit": 51}
+    assert buffers(explained(db, statement, {"name": "other", **place})) < 300
+    assert buffers(explained(db, statement, {"name": "import", **place})) < 600
+    db.execute("TRUNCATE workflows, workflow_counts")
+
+
+def test_the_jobs_of_an_old_node_are_found_without_those_that_came_later(large: Db, queue: JobQueue) -> None:
+    with queue.workflow("import") as flow:
+        flow.add("parse", name="parse")
+    (node,) = large.execute("SELECT first_id FROM workflow_nodes WHERE node = 1").fetchall()
+    queue.enqueue_many("mail", range(JOBS // 2))
+    arguments = filter_of([("workflow", str(flow.id)), ("node", "parse")]).arguments(datetime.now(timezone.utc))
+    its = {"node": 1, "first_id": node["first_id"], "before": uuid.UUID(int=node["first_id"].int + 1)}
+    plan = explained(large, read_statement("howdah", "web/jobs"), {**arguments, **its, "window": WINDOW, "limit": 51})
+    assert plan["Actual Rows"] == 1
+    assert buffers(plan) < 200
+    large.execute("TRUNCATE workflows, workflow_nodes, workflow_edges, workflow_counts")
+
+
+def test_signals_that_very_many_jobs_wait_for_are_counted_up_to_a_bound(queue: JobQueue, db: Db) -> None:
+    queue.enqueue_many("buy", range(JOBS))
+    db.execute(
+        "INSERT INTO steps (job_id, name, kind, state, attempt, token, begun_at, signal, key)"
+        " SELECT j.id, 'signal:paid#1', 'signal', 'waiting', 1, j.token, now(), 'paid', '' FROM live AS j"
+    )
+    db.execute("INSERT INTO signal_channels (signal, key, used_at) VALUES ('paid', '', now())")
+    _, plan = (explained(db, b"SELECT * FROM howdah.signal_counts()", {}) for _ in range(2))
+    assert buffers(plan) < 2_000
+    assert db.execute("SELECT waiting, exact FROM signal_counts()").fetchall() == [{"waiting": 200, "exact": False}]
+    db.execute("TRUNCATE steps, signal_channels, live, archive, archive_counts, events")

@@ -40,11 +40,11 @@ SELECT
     c.failed,
     c.cancelled
 FROM howdah.workflows AS w
--- At most 16 rows, however many jobs there are.
-CROSS JOIN LATERAL (
+-- At most 16 rows, however many jobs there are. LEFT: where the counts are not asked for, they are not read.
+LEFT JOIN LATERAL (
     SELECT
         coalesce(sum(s.remaining), 0) AS remaining, coalesce(sum(s.completed), 0) AS completed, coalesce(sum(s.failed), 0) AS failed,
         coalesce(sum(s.cancelled), 0) AS cancelled
     FROM howdah.workflow_counts AS s WHERE s.workflow_id = w.id AND s.node = 0
-) AS c;
+) AS c ON true;
 COMMENT ON VIEW howdah.workflow_details IS 'Every workflow, and how many of its jobs have not ended, and how the others have.';
