@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import uuid
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -15,6 +17,7 @@ from howdah.cli.commands.watch.watcher import Wanted, wanted
 from howdah.errors import InvalidInput
 from howdah.model.job import Job
 from howdah.model.results import QueuePosition
+from howdah.model.workflow import Workflow, WorkflowProgress
 from howdah.watch.watch import Update
 from tests.cli.sample import HOSTILE, job, moment, record, stands, still, told
 from tests.cli.test_terminal_escape import dangers
@@ -58,6 +61,48 @@ def test_an_end_is_told_once_however_often_it_is_heard_of() -> None:
     # A look from before the end, that comes after it.
     assert not board.take(stands(job(percent=99)))
     assert not board.bars
+
+
+def whole(status: Any = "running", failed: int = 0, **changes: Any) -> Update:
+    """Where a workflow of four jobs stands, of which one has completed."""
+    usual: dict[str, Any] = {"key": None, "data": None, "created_at": moment(-60), "deadline_at": None, "meta": None}
+    unset = dict.fromkeys(("finished_at", "cancel_requested_at", "cancel_reason", "error"))
+    progress = WorkflowProgress(remaining=3 - failed, completed=1, failed=failed, cancelled=0)
+    workflow = Workflow(
+        id=uuid.UUID(int=9),
+        name="import",
+        status=status,
+        expires_at=moment(60),
+        progress=progress,
+        **{**usual, **unset, **changes},
+    )
+    return Update(
+        kind="progress", job_id=workflow.id, job_type="import", at=moment(), position="1", attempt=0, workflow=workflow
+    )
+
+
+def test_a_workflow_is_above_its_jobs_until_it_has_ended() -> None:
+    board = board_of(job(percent=40))
+    assert board.take(whole())
+    assert not board.take(whole())
+    assert board.take(whole(failed=1))
+    first, second = drawn(board)
+    assert "import" in first
+    assert "running 50%, 2 of 4 jobs have ended, 1 failed" in first
+    assert "resize_photo" in second
+    assert len(drawn(board, height=3)) == 2
+    assert board.take(
+        told("status", "failed", {"cause": "workflow", "error": "node a failed"}, number=9, job_type="import")
+    )
+    end = whole("failed", failed=3, finished_at=moment(), error="node a failed")
+    assert not board.take(end)
+    assert ["import" in line for line in drawn(board)] == [False]
+    assert plain_line(end).plain.endswith(
+        "import progress failed after 1m, 4 of 4 jobs have ended, 3 failed, node a failed"
+    )
+    assert line_above(told("status", "running", {"cause": "workflow"}, job_type="import")).plain.endswith(
+        "import running"
+    )
 
 
 def test_an_end_without_an_event_is_told_by_the_job() -> None:

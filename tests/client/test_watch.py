@@ -268,7 +268,7 @@ def test_an_event_of_a_transaction_that_commits_late_is_told_when_it_does(
 def test_a_new_life_that_begins_while_an_old_one_is_told_comes_after_its_end(
     queue: JobQueue, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("howdah.watch.watch._PAGE", 2)
+    monkeypatch.setattr("howdah.watch.watch.PAGE", 2)
     job = held(queue)
     run(queue, job, "a", "b", "c")
     queue.fail(job, "no", give_up=True)

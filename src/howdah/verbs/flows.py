@@ -134,7 +134,8 @@ class Flow:
         """The updates of its jobs and of the whole as they happen, until it has ended: ``for update in flow.watch():``
 
         First how far the whole is, in ``update.workflow``, unless it has ended; then everything since it began, then what is new. The
-        last update is always the workflow as it ended. Outages of the database are waited out.
+        last update is always the workflow as it ended. Outages of the database are waited out. Raises PositionLost if the database was
+        restored.
 
         after: an update's position, to resume behind it; or ``queue.stream_position()``, to begin now. kinds: as of ``queue.watch``.
         """

@@ -89,7 +89,7 @@ class WorkflowUpdates(Watching):
 
     def _catch_up(self, until: str) -> Plan[None]:
         """Emits the events before this position."""
-        is_there = False
+        is_there = not self._kinds and not self._end_is_known
         while not is_there:
             *rows, last = yield from insist("stream_of", after=self._position, until=until, **self._filters)
             yield Emit(self._events(rows))

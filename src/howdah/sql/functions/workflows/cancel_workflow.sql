@@ -24,15 +24,7 @@ BEGIN
     WHERE n.workflow_id = p_id AND n.node > 0 AND n.state <> 'ended' AND (n.when_ <> 'always' OR p_all)
         AND n.step IS DISTINCT FROM 'skip';
     -- The mark stays, whatever is wrong with a node: a deadline does not come again.
-    BEGIN
-        PERFORM howdah.advance_workflow(p_id, 1000);
-    EXCEPTION
-        WHEN others THEN
-            IF howdah.is_passing(SQLSTATE) THEN
-                RAISE;
-            END IF;
-            RAISE WARNING 'workflow % could not be advanced: %', p_id, SQLERRM;
-    END;
+    PERFORM howdah.try_advance(p_id, 1000);
     PERFORM howdah.notify_advance(p_id);
     RETURN true;
 END

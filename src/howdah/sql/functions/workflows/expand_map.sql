@@ -47,7 +47,7 @@ BEGIN
     WHERE n.workflow_id = p_workflow_id AND n.node = p_node;
     IF p_last THEN
         PERFORM howdah.end_nodes(p_workflow_id, ARRAY[p_node]);
-        PERFORM howdah.advance_workflow(p_workflow_id, 100);
+        PERFORM howdah.try_advance(p_workflow_id, 100);
         PERFORM howdah.notify_advance(p_workflow_id);
     END IF;
     RETURN p_from + cardinality(p_data);

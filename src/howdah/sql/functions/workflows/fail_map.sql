@@ -16,7 +16,7 @@ BEGIN
             RETURN false;
     END;
     PERFORM howdah.end_nodes(p_workflow_id, ARRAY[p_node]);
-    PERFORM howdah.advance_workflow(p_workflow_id, 100);
+    PERFORM howdah.try_advance(p_workflow_id, 100);
     PERFORM howdah.notify_advance(p_workflow_id);
     RETURN true;
 END
