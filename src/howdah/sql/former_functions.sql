@@ -28,3 +28,4 @@ DROP FUNCTION IF EXISTS howdah.change_selected(
     text, varchar[], varchar[], text, text, text, timestamptz, boolean, uuid, int, text, int, timestamptz
 );
 DROP FUNCTION IF EXISTS howdah.apply_rate(varchar, text);
+DROP FUNCTION IF EXISTS howdah.flow_head(varchar, text);

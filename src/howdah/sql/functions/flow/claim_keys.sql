@@ -28,6 +28,11 @@ DECLARE
     v_rates howdah.rate[];
     v_full_ats timestamptz[];
     v_held_froms bigint[];
+    v_marks howdah.flow_mark[];
+    v_head_keys text[];
+    v_head_marks howdah.flow_mark[];
+    v_snapshot pg_snapshot;
+    v_read bigint;
     v_weights int[];
     v_rested text[];
     v_resting text[];
@@ -45,11 +50,14 @@ BEGIN
         PERFORM howdah.add_keys(p_job_type, p_keys);
     END IF;
     WITH locked AS MATERIALIZED (
-        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.paused_at, f.rate, f.full_at, f.held_from FROM howdah.flow_keys AS f
+        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.paused_at, f.rate, f.full_at, f.held_from,
+            -- Not one that was restored from another cluster, nor while writers may not know the order yet.
+            CASE WHEN v_type.settling IS NULL AND (f.mark).xmax <= pg_snapshot_xmax(pg_current_snapshot()) THEN f.mark END AS mark
+        FROM howdah.flow_keys AS f
         WHERE f.job_type = p_job_type AND f.flow_key = ANY (p_keys)
         FOR UPDATE SKIP LOCKED
     ), key AS (
-        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.paused_at, l.rate, l.full_at, l.held_from
+        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.paused_at, l.rate, l.full_at, l.held_from, l.mark
         FROM unnest(p_keys) WITH ORDINALITY AS k (flow_key, place)
         LEFT JOIN locked AS l ON l.flow_key = k.flow_key
         WHERE l.flow_key IS NOT NULL OR (NOT v_has_rules AND NOT EXISTS (
@@ -65,13 +73,14 @@ BEGIN
         array_agg(howdah.rate_of_keys(v_type, k.rate) ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.full_at ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.held_from ORDER BY k.place) FILTER (WHERE k.is_awake),
+        array_agg(k.mark ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.flow_key) FILTER (WHERE k.is_awake AND howdah.limit_of_keys(v_type, k.max_running) = 0)
-    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats, v_held_froms, v_stopped
+    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats, v_held_froms, v_marks, v_stopped
     FROM (
         SELECT *, (key.rests_until > howdah.clock()) IS NOT TRUE OR (
             -- A job that came before the head for which the key rests is the new head.
             v_type.ordered AND NOT v_type.order_skips AND key.paused_at IS NULL
-            AND EXISTS (SELECT FROM howdah.flow_head(p_job_type, key.flow_key) AS head WHERE head.run_at <= howdah.clock())
+            AND EXISTS (SELECT FROM howdah.flow_head(p_job_type, key.flow_key, key.mark) AS head WHERE head.run_at <= howdah.clock())
         ) AS is_awake
         FROM key
     ) AS k;
@@ -91,10 +100,11 @@ BEGIN
         array_agg(k.flow_key ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
         array_agg(least(k.room, k.affordable) ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
         array_agg(k.weight ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
+        array_agg(v_marks[k.place] ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
         -- Not those of which this claim has already found jobs: these tokens are taken when it ends.
         array_agg(k.flow_key) FILTER (WHERE k.affordable < 1 AND k.spent = 0),
         array_agg(howdah.has_tokens_at(k.rate, k.full_at, 1)) FILTER (WHERE k.affordable < 1 AND k.spent = 0)
-    INTO v_keys, v_limits, v_weights, v_waiting, v_waiting_until
+    INTO v_keys, v_limits, v_weights, v_marks, v_waiting, v_waiting_until
     FROM (
         SELECT k.flow_key, k.place, k.weight, v_rates[k.place] AS rate, k.full_at, coalesce(own.spent, 0) AS spent,
             floor(howdah.tokens(v_rates[k.place], k.full_at) - coalesce(own.spent, 0) + 0.000001) AS affordable, k.max_running - coalesce(own.jobs, 0) - CASE WHEN k.max_running IS NOT NULL THEN (
@@ -117,15 +127,32 @@ BEGIN
         AND NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job_type AND t.paused_at IS NOT NULL);
 
     IF v_type.ordered AND NOT v_type.order_skips THEN
+        v_read := pg_stat_get_xact_tuples_returned('howdah.live_flow'::regclass);
         SELECT
             array_agg(head.id ORDER BY k.place) FILTER (WHERE head.run_at <= howdah.clock()),
             v_waiting || array_agg(k.flow_key) FILTER (WHERE head.run_at > howdah.clock()),
             -- Not longer than a minute: a head that is rescheduled or cancelled ends the rest, but a claim may not see that in time.
             v_waiting_until
-            || array_agg(least(head.run_at, howdah.clock() + interval '1 minute')) FILTER (WHERE head.run_at > howdah.clock())
-        INTO v_heads, v_waiting, v_waiting_until
+            || array_agg(least(head.run_at, howdah.clock() + interval '1 minute')) FILTER (WHERE head.run_at > howdah.clock()),
+            array_agg(k.flow_key ORDER BY k.place),
+            array_agg(ROW(head.priority, head.first_due_at, head.id, NULL, NULL)::howdah.flow_mark ORDER BY k.place),
+            pg_current_snapshot()
+        INTO v_heads, v_waiting, v_waiting_until, v_head_keys, v_head_marks, v_snapshot
         FROM unnest(v_keys) WITH ORDINALITY AS k (flow_key, place)
-        CROSS JOIN LATERAL howdah.flow_head(p_job_type, k.flow_key) AS head;
+        CROSS JOIN LATERAL howdah.flow_head(p_job_type, k.flow_key, v_marks[k.place]) AS head;
+        -- The search has passed many entries of former jobs.
+        IF pg_stat_get_xact_tuples_returned('howdah.live_flow'::regclass) - v_read > 10 * cardinality(v_head_keys) AND v_type.settling IS NULL
+            AND (SELECT count(*) FROM pg_snapshot_xip(v_snapshot)) < 100
+        THEN
+            UPDATE howdah.flow_keys AS f SET mark = ROW(
+                m.priority, m.first_due_at, m.id, pg_snapshot_xmax(v_snapshot),
+                -- The snapshot has seen what this transaction has written before, and not what it may write afterwards.
+                ARRAY(SELECT pg_snapshot_xip(v_snapshot)) || pg_current_xact_id()
+            )
+            FROM unnest(v_head_keys) WITH ORDINALITY AS h (flow_key, place)
+            JOIN unnest(v_head_marks) WITH ORDINALITY AS m (priority, first_due_at, id, xmax, open, place) ON m.place = h.place
+            WHERE f.job_type = p_job_type AND f.flow_key = h.flow_key;
+        END IF;
         v_found := ARRAY(
             SELECT j.id FROM howdah.live AS j
             -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
