@@ -24,7 +24,7 @@ def marking(db: Db, queue: JobQueue, connect: Connect) -> None:
     assert mark(db) is not None
 
 
-def churn(queue: JobQueue, count: int = 30) -> None:
+def churn(queue: JobQueue, count: int = 60) -> None:
     add(queue, "a", *range(1000, 1000 + count))
     for _ in range(count):
         (job,) = queue.claim(["t"], 1)
@@ -46,9 +46,9 @@ def enqueue(conn: Db, number: int, priority: int = 100, delay: float = 0) -> Non
 @pytest.mark.parametrize("committed", ["before the next mark", "after it"])
 def test_a_job_that_is_committed_late_is_next(db: Db, queue: JobQueue, connect: Connect, committed: str) -> None:
     with connect().transaction() as late:
-        enqueue(late.connection, 1)  # type: ignore[arg-type]
+        enqueue(late.connection, 1)
         before = mark(db)
-        churn(queue, 3 if committed == "before the next mark" else 40)
+        churn(queue, 3 if committed == "before the next mark" else 60)
         add(queue, "a", 2)
     assert committed == "before the next mark" or mark(db) != before
     for number in (1, 2):
@@ -60,7 +60,9 @@ def test_a_job_that_is_committed_late_is_next(db: Db, queue: JobQueue, connect: 
 @pytest.mark.usefixtures("marking")
 def test_marks_are_not_used_in_another_cluster(db: Db, queue: JobQueue) -> None:
     # As after a restore: its transactions are ahead of ours.
-    db.execute("UPDATE flow_keys SET mark.xmax = '1000000000', mark.open = '{}', mark.first_due_at = 'infinity' WHERE mark IS NOT NULL")
+    db.execute(
+        "UPDATE flow_keys SET mark.xmax = '1000000000', mark.open = '{}', mark.first_due_at = 'infinity' WHERE mark IS NOT NULL"
+    )
     add(queue, "a", 1)
     assert numbers(queue.claim(["t"], 5)) == [1]
     db.execute("SELECT restamp_events()")

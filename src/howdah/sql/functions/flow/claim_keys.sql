@@ -32,7 +32,9 @@ DECLARE
     v_head_keys text[];
     v_head_marks howdah.flow_mark[];
     v_snapshot pg_snapshot;
-    v_read bigint;
+    v_head_read bigint;
+    v_held_read bigint;
+    v_locked text[];
     v_weights int[];
     v_rested text[];
     v_resting text[];
@@ -85,15 +87,8 @@ BEGIN
         FROM key
     ) AS k;
 
-    IF v_limit IS NOT NULL AND v_type.settling IS NULL AND random() < 0.06 THEN
-        -- Counting goes on from the first job that is held now.
-        UPDATE howdah.flow_keys AS f SET held_from = greatest(f.held_from, howdah.held_from_now((
-            SELECT min(j.token) FROM howdah.live AS j
-            WHERE j.job_type = p_job_type AND j.flow_key = f.flow_key AND j.status IN ('claimed', 'running') AND j.token >= coalesce(f.held_from, 0)
-        )))
-        WHERE f.job_type = p_job_type AND f.flow_key = ANY (v_keys);
-        PERFORM howdah.note_held_from(howdah.held_from_now(NULL));
-    END IF;
+    v_locked := v_keys;
+    v_held_read := pg_stat_get_xact_tuples_returned('howdah.live_flow_held'::regclass);
     PERFORM howdah.note_held_from((SELECT max(h.held_from) FROM unnest(v_held_froms) AS h (held_from)));
 
     SELECT
@@ -127,7 +122,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job_type AND t.paused_at IS NOT NULL);
 
     IF v_type.ordered AND NOT v_type.order_skips THEN
-        v_read := pg_stat_get_xact_tuples_returned('howdah.live_flow'::regclass);
+        v_head_read := pg_stat_get_xact_tuples_returned('howdah.live_flow'::regclass);
         SELECT
             array_agg(head.id ORDER BY k.place) FILTER (WHERE head.run_at <= howdah.clock()),
             v_waiting || array_agg(k.flow_key) FILTER (WHERE head.run_at > howdah.clock()),
@@ -140,19 +135,6 @@ BEGIN
         INTO v_heads, v_waiting, v_waiting_until, v_head_keys, v_head_marks, v_snapshot
         FROM unnest(v_keys) WITH ORDINALITY AS k (flow_key, place)
         CROSS JOIN LATERAL howdah.flow_head(p_job_type, k.flow_key, v_marks[k.place]) AS head;
-        -- The search has passed many entries of former jobs.
-        IF pg_stat_get_xact_tuples_returned('howdah.live_flow'::regclass) - v_read > 10 * cardinality(v_head_keys) AND v_type.settling IS NULL
-            AND (SELECT count(*) FROM pg_snapshot_xip(v_snapshot)) < 100
-        THEN
-            UPDATE howdah.flow_keys AS f SET mark = ROW(
-                m.priority, m.first_due_at, m.id, pg_snapshot_xmax(v_snapshot),
-                -- The snapshot has seen what this transaction has written before, and not what it may write afterwards.
-                ARRAY(SELECT pg_snapshot_xip(v_snapshot)) || pg_current_xact_id()
-            )
-            FROM unnest(v_head_keys) WITH ORDINALITY AS h (flow_key, place)
-            JOIN unnest(v_head_marks) WITH ORDINALITY AS m (priority, first_due_at, id, xmax, open, place) ON m.place = h.place
-            WHERE f.job_type = p_job_type AND f.flow_key = h.flow_key;
-        END IF;
         v_found := ARRAY(
             SELECT j.id FROM howdah.live AS j
             -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
@@ -184,6 +166,30 @@ BEGIN
         );
     END IF;
 
+    IF v_limit IS NOT NULL AND v_type.settling IS NULL AND (
+        pg_stat_get_xact_tuples_returned('howdah.live_flow_held'::regclass) - v_held_read > 25 * cardinality(v_locked)
+        OR pg_stat_get_xact_tuples_returned('howdah.live_flow'::regclass) - v_head_read > 25 * cardinality(v_locked)
+        OR random() < 0.02
+    ) THEN
+        -- This claim has passed many entries of former jobs. The next ones begin behind them.
+        UPDATE howdah.flow_keys AS f SET
+            held_from = greatest(f.held_from, howdah.held_from_now((
+                SELECT min(j.token) FROM howdah.live AS j
+                WHERE j.job_type = p_job_type AND j.flow_key = f.flow_key AND j.status IN ('claimed', 'running') AND j.token >= coalesce(f.held_from, 0)
+            ))),
+            mark = CASE WHEN h.key IS NULL OR (SELECT count(*) FROM pg_snapshot_xip(v_snapshot)) > 100 THEN f.mark ELSE ROW(
+                h.priority, h.first_due_at, h.id, pg_snapshot_xmax(v_snapshot),
+                -- The snapshot has seen what this transaction has written before, and not what it may write afterwards.
+                ARRAY(SELECT pg_snapshot_xip(v_snapshot)) || pg_current_xact_id()
+            )::howdah.flow_mark END
+        FROM unnest(v_locked) AS locked (flow_key)
+        LEFT JOIN (
+            SELECT k.flow_key AS key, m.* FROM unnest(v_head_keys) WITH ORDINALITY AS k (flow_key, place)
+            JOIN unnest(v_head_marks) WITH ORDINALITY AS m (priority, first_due_at, id, xmax, open, place) USING (place)
+        ) AS h ON h.key = locked.flow_key
+        WHERE f.job_type = p_job_type AND f.flow_key = locked.flow_key;
+        PERFORM howdah.note_held_from(howdah.held_from_now(NULL));
+    END IF;
     IF v_stopped IS NOT NULL THEN
         -- set_limit waits for this lock, and then sees the rests that it has to end.
         PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND t.key_limit IS NOT DISTINCT FROM v_type.key_limit FOR SHARE SKIP LOCKED;
