@@ -30,3 +30,18 @@ async def limited(job: Job, key: str, number: int) -> None:
     note("START", job)
     await asyncio.sleep(random.uniform(0, 0.02))
     note("END", job)
+
+
+@queue.job(per="key", limit=7, rate=Rate(50, seconds=1, burst=10), groups=["both"], max_attempts=20, max_crashes=5)
+async def bounded(job: Job, key: str) -> None:
+    assert job.claimed_at is not None
+    note(f"CLAIMED {job.claimed_at.isoformat()}", job)
+    note("START", job)
+    await asyncio.sleep(random.uniform(0.05, 0.25))
+    note("END", job)
+
+
+@queue.job(limit=1)
+async def waits_to_be_told(job: Job) -> None:
+    note("START", job)
+    await asyncio.sleep(3600)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import defaultdict
+from datetime import datetime
 from pathlib import Path
 
 from howdah import JobQueue, Rate
 from tests.rates import check_rate
 from tests.size import FULL
 from tests.worker.ledger import Entry
-from tests.worker.processes import Fleet, until
+from tests.worker.processes import Fleet, WorkerProcess, recovery_bound, until
 
 KEYS, EACH = (1_000, 100) if FULL else (20, 15)
 LIMITED = 2_000 if FULL else 200
 RATED = 1_000 if FULL else 100
+BOUNDED = 1_500 if FULL else 180
 
 
 def test_each_key_keeps_its_order_through_failures_and_deaths(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
@@ -84,3 +87,75 @@ def test_no_rate_is_exceeded_and_workers_look_again_when_there_are_tokens(
     check_rate([job["claimed_at"] for job in rows], 50, 10)
     for key in range(4):
         check_rate([job["claimed_at"] for job in rows if job["data"]["key"] == f"key {key}"], 20, 5)
+
+
+def kill_with_jobs(fleet: Fleet, victim: WorkerProcess) -> None:
+    """SIGKILL while it holds jobs, and waits until they are recovered."""
+
+    def is_caught() -> bool:
+        victim.freeze()
+        if not fleet.held_by(victim):
+            victim.thaw()
+        return bool(fleet.held_by(victim))
+
+    until(is_caught, "it holds jobs")
+    killed_at = victim.kill()
+    until(lambda: not fleet.held_by(victim), "its jobs are recovered")
+    recovered_at = fleet.rows("SELECT clock_timestamp() AS now")[0]["now"]
+    assert (recovered_at - killed_at).total_seconds() < recovery_bound()
+
+
+def most_at_once(entries: list[Entry], deaths: dict[str, float]) -> int:
+    """How many handlers ran at once; those of a dead worker until its death."""
+    ends = {entry.hold: entry.at for entry in entries if entry.word == "END"}
+    starts = [entry for entry in entries if entry.word == "START"]
+    changes = [(entry.at, 1) for entry in starts]
+    changes += [(ends[entry.hold] if entry.hold in ends else deaths[entry.worker], -1) for entry in starts]
+    return max(itertools.accumulate(change for _, change in sorted(changes)))
+
+
+def test_limits_and_rates_of_key_type_and_group_hold_together(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
+    """Seven at once and 50/s, each of them for a key, for the type and for a group, while workers are killed."""
+    rate = Rate(50, seconds=1, burst=10)
+    queue.limits.set(7, job_type="bounded")
+    queue.limits.set_rate(rate, job_type="bounded")
+    queue.limits.set(7, group="both")
+    queue.limits.set_rate(rate, group="both")
+    deaths = {}
+    with Fleet(dsn, tmp_path, "handlers_flow") as fleet:
+        workers = fleet.start_all("one", "two", "three", "four")
+        # The limit and the rate of a key are reached, too.
+        queue.enqueue_many("bounded", ({"key": "rare" if n % 10 == 0 else "busy"} for n in range(BOUNDED)))
+        for turn, victim in enumerate(workers[:2], 1):
+            until(lambda done=turn * BOUNDED // 4: fleet.ledger.count("END") >= done, "some are done")  # type: ignore[misc]
+            kill_with_jobs(fleet, victim)
+            deaths[victim.name] = time.monotonic()
+        fleet.await_drained()
+        rows = fleet.jobs()
+        entries = fleet.ledger.entries()
+    assert {job["status"] for job in rows} == {"completed"}
+    assert 1 < most_at_once(entries, deaths) <= 7
+    claims: dict[str, list[datetime]] = defaultdict(list)
+    for entry in entries:
+        if entry.word.startswith("CLAIMED "):
+            claims[entry.data["key"]].append(datetime.fromisoformat(entry.word.removeprefix("CLAIMED ")))
+    check_rate(claims["busy"], 50, 10)
+    check_rate([at for of_key in claims.values() for at in of_key], 50, 10)
+
+
+def test_workers_learn_at_once_that_a_limit_was_raised(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
+    with Fleet(dsn, tmp_path, "handlers_flow") as fleet:
+        # They would not look again for an hour: they are woken.
+        fleet.start_all("one", "two", poll=3600)
+        queue.enqueue_many("waits_to_be_told", ({} for _ in range(6)))
+        for limit in (1, 3, 5):
+            if limit > 1:
+                queue.limits.set(limit, job_type="waits_to_be_told")
+            until(lambda limit=limit: fleet.ledger.count("START") == limit, "as many run as may")  # type: ignore[misc]
+        # A lower one holds for the next jobs.
+        queue.limits.set(4, job_type="waits_to_be_told")
+        for job in queue.list(status="running")[:1]:
+            queue.cancel(job)
+        until(lambda: len(fleet.jobs("status = 'cancelled'")) == 1, "one has ended")
+        assert queue.claim(["waits_to_be_told"], 5) == []
+        assert fleet.ledger.count("START") == 5
