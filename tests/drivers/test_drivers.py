@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from django.db import connections  # type: ignore[import-untyped]
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from psycopg.conninfo import conninfo_to_dict
 
 from howdah import (
     DatabaseUnavailable,
@@ -56,6 +57,7 @@ from tests.drivers.callers import (
     work,
 )
 from tests.drivers.transcript import transcript
+from tests.pooler import pgbouncer
 from tests.worker.in_process import drain
 
 EVERY = pytest.mark.parametrize("name", FORMS)
@@ -344,6 +346,30 @@ def test_how_the_caller_reads_rows_is_no_matter(queue: JobQueue, dsn: str, form:
         with pytest.raises(InvalidItem, match="nothing was enqueued"):
             caller.call(queue, "enqueue_many", "mail", [*range(BULK_SIZE), "\x00"])
         caller.commit()
+    assert len(queue.list()) == 3
+
+
+class PooledAsyncpg(Asyncpg):
+    async def open(self) -> Any:
+        options = conninfo_to_dict(self.dsn)
+        self.conn = await asyncpg.connect(**arguments(self.dsn), port=int(options["port"]), statement_cache_size=0)
+
+
+class PooledPsycopg(Psycopg):
+    def open(self) -> Any:
+        self.conn = psycopg.connect(self.dsn, client_encoding="utf-8", prepare_threshold=None)
+
+
+@pytest.mark.parametrize("form", [PooledAsyncpg, PooledPsycopg, Psycopg2], ids=str)
+def test_through_a_pooler_a_verb_is_part_of_the_callers_transaction(
+    queue: JobQueue, dsn: str, form: type[Form]
+) -> None:
+    with pgbouncer(dsn) as pooled, opened(form, pooled) as caller:
+        for end in (caller.rollback, caller.commit):
+            caller.begin()
+            caller.call(queue, "enqueue", "mail", {"to": "Jürgen"})
+            assert caller.call(queue, "enqueue_many", "mail", [1, 2]) == 2
+            end()
     assert len(queue.list()) == 3
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
@@ -365,7 +366,8 @@ def _check_encoding(conn: SyncConnection | AsyncConnection) -> None:
 
 def check_encoding(encoding: str | None) -> None:
     """Values are sent and read as UTF-8. A session with another encoding would store other characters."""
-    if encoding not in ("UTF8", None):
+    # PgBouncer reports the name that the client used, such as asyncpg's 'utf-8' with its quotes.
+    if encoding is not None and re.sub("[^a-z0-9]", "", encoding.lower()) not in ("utf8", "unicode"):
         raise InvalidOption(
             f"conn has the client_encoding {encoding}, and Howdah sends UTF-8. Nothing was written."
             " Connect with client_encoding=utf8, or run: SET client_encoding = 'UTF8'"
