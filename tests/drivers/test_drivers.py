@@ -352,7 +352,7 @@ def test_how_the_caller_reads_rows_is_no_matter(queue: JobQueue, dsn: str, form:
 class PooledAsyncpg(Asyncpg):
     async def open(self) -> Any:
         options = conninfo_to_dict(self.dsn)
-        self.conn = await asyncpg.connect(**arguments(self.dsn), port=int(options["port"]), statement_cache_size=0)
+        self.conn = await asyncpg.connect(**arguments(self.dsn), port=int(str(options["port"])), statement_cache_size=0)
 
 
 class PooledPsycopg(Psycopg):
