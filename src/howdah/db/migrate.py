@@ -74,7 +74,6 @@ RELATIONS = [
     "events_open",
     "flow_groups",
     "flow_keys",
-    "flow_mark",
     "flow_turn",
     "flow_types",
     "id_counter",

@@ -30,4 +30,3 @@ DROP FUNCTION IF EXISTS howdah.change_selected(
 DROP FUNCTION IF EXISTS howdah.advance_workflow(uuid, int);
 DROP FUNCTION IF EXISTS howdah.heartbeat(varchar, uuid, int, interval, interval, int, jsonb);
 DROP FUNCTION IF EXISTS howdah.apply_rate(varchar, text);
-DROP FUNCTION IF EXISTS howdah.flow_head(varchar, text);

@@ -31,18 +31,6 @@ BEGIN
         CREATE TRIGGER plain_update BEFORE UPDATE ON howdah.live
             FOR EACH ROW WHEN (NEW.own_write = OLD.own_write) EXECUTE FUNCTION howdah.plain_update();
     END IF;
-    -- After plain_update, which may change the place.
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.live'::regclass AND t.tgname = 'stamp_added') THEN
-        CREATE TRIGGER stamp_added BEFORE INSERT ON howdah.live
-            FOR EACH ROW WHEN (NEW.order_key IS NOT NULL AND NEW.status = 'pending') EXECUTE FUNCTION howdah.stamp_place();
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.live'::regclass AND t.tgname = 'stamp_changed') THEN
-        CREATE TRIGGER stamp_changed BEFORE UPDATE ON howdah.live
-            FOR EACH ROW WHEN (NEW.order_key IS NOT NULL AND NEW.status = 'pending' AND (
-                OLD.status <> 'pending' OR OLD.order_key IS NULL OR OLD.priority <> NEW.priority OR OLD.first_due_at <> NEW.first_due_at
-                OR OLD.flow_key IS DISTINCT FROM NEW.flow_key OR OLD.job_type <> NEW.job_type
-            )) EXECUTE FUNCTION howdah.stamp_place();
-    END IF;
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS t WHERE t.tgrelid = 'howdah.workflow_deltas'::regclass AND t.tgname = 'fold_at_commit') THEN
         CREATE CONSTRAINT TRIGGER fold_at_commit AFTER INSERT ON howdah.workflow_deltas DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION howdah.fold_at_commit();

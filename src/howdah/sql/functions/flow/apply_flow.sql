@@ -60,12 +60,12 @@ BEGIN
     IF v_moved > 0 THEN
         PERFORM howdah.notify_workers(ARRAY[p_job_type]);
     END IF;
+    -- For settle_flow: when all jobs were looked at in vain, and how long that took.
+    PERFORM set_config('jobqueue.settled', CASE
+        WHEN v_moved = 0 THEN ARRAY[extract(epoch FROM clock_timestamp()), extract(epoch FROM clock_timestamp()) - v_began]::text ELSE ''
+    END, false);
     -- declare_type has not committed yet: more transactions may begin that do not see the change.
     IF NOT p_declares THEN
-        -- For settle_flow: when all jobs were looked at in vain, and how long that took.
-        PERFORM set_config('jobqueue.settled', CASE
-            WHEN v_moved = 0 THEN ARRAY[extract(epoch FROM clock_timestamp()), extract(epoch FROM clock_timestamp()) - v_began]::text ELSE ''
-        END, false);
         v_type.settling := CASE
             WHEN v_running <> '{}' THEN v_running
             WHEN NOT howdah.forget_held_from(p_job_type) THEN ARRAY['none']

@@ -28,13 +28,6 @@ DECLARE
     v_rates howdah.rate[];
     v_full_ats timestamptz[];
     v_held_froms bigint[];
-    v_marks howdah.flow_mark[];
-    v_head_keys text[];
-    v_head_marks howdah.flow_mark[];
-    v_snapshot pg_snapshot;
-    v_head_read bigint;
-    v_held_read bigint;
-    v_locked text[];
     v_weights int[];
     v_rested text[];
     v_resting text[];
@@ -52,14 +45,11 @@ BEGIN
         PERFORM howdah.add_keys(p_job_type, p_keys);
     END IF;
     WITH locked AS MATERIALIZED (
-        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.paused_at, f.rate, f.full_at, f.held_from,
-            -- Not one that was restored from another cluster, nor while writers may not know the order yet.
-            CASE WHEN v_type.settling IS NULL AND (f.mark).xmax <= pg_snapshot_xmax(pg_current_snapshot()) THEN f.mark END AS mark
-        FROM howdah.flow_keys AS f
+        SELECT f.flow_key, f.max_running, f.weight, f.rests_until, f.paused_at, f.rate, f.full_at, f.held_from FROM howdah.flow_keys AS f
         WHERE f.job_type = p_job_type AND f.flow_key = ANY (p_keys)
         FOR UPDATE SKIP LOCKED
     ), key AS (
-        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.paused_at, l.rate, l.full_at, l.held_from, l.mark
+        SELECT k.place, k.flow_key, l.max_running, l.weight, l.rests_until, l.paused_at, l.rate, l.full_at, l.held_from
         FROM unnest(p_keys) WITH ORDINALITY AS k (flow_key, place)
         LEFT JOIN locked AS l ON l.flow_key = k.flow_key
         WHERE l.flow_key IS NOT NULL OR (NOT v_has_rules AND NOT EXISTS (
@@ -75,31 +65,36 @@ BEGIN
         array_agg(howdah.rate_of_keys(v_type, k.rate) ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.full_at ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.held_from ORDER BY k.place) FILTER (WHERE k.is_awake),
-        array_agg(k.mark ORDER BY k.place) FILTER (WHERE k.is_awake),
         array_agg(k.flow_key) FILTER (WHERE k.is_awake AND howdah.limit_of_keys(v_type, k.max_running) = 0)
-    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats, v_held_froms, v_marks, v_stopped
+    INTO v_keys, v_limits, v_weights, v_rested, v_resting, v_rates, v_full_ats, v_held_froms, v_stopped
     FROM (
         SELECT *, (key.rests_until > howdah.clock()) IS NOT TRUE OR (
             -- A job that came before the head for which the key rests is the new head.
             v_type.ordered AND NOT v_type.order_skips AND key.paused_at IS NULL
-            AND EXISTS (SELECT FROM howdah.flow_head(p_job_type, key.flow_key, key.mark) AS head WHERE head.run_at <= howdah.clock())
+            AND EXISTS (SELECT FROM howdah.flow_head(p_job_type, key.flow_key) AS head WHERE head.run_at <= howdah.clock())
         ) AS is_awake
         FROM key
     ) AS k;
 
-    v_locked := v_keys;
-    v_held_read := pg_stat_get_xact_tuples_returned('howdah.live_flow_held'::regclass);
+    IF v_limit IS NOT NULL AND v_type.settling IS NULL AND random() < 0.06 THEN
+        -- Counting goes on from the first job that is held now.
+        UPDATE howdah.flow_keys AS f SET held_from = greatest(f.held_from, howdah.held_from_now((
+            SELECT min(j.token) FROM howdah.live AS j
+            WHERE j.job_type = p_job_type AND j.flow_key = f.flow_key AND j.status IN ('claimed', 'running') AND j.token >= coalesce(f.held_from, 0)
+        )))
+        WHERE f.job_type = p_job_type AND f.flow_key = ANY (v_keys);
+        PERFORM howdah.note_held_from(howdah.held_from_now(NULL));
+    END IF;
     PERFORM howdah.note_held_from((SELECT max(h.held_from) FROM unnest(v_held_froms) AS h (held_from)));
 
     SELECT
         array_agg(k.flow_key ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
         array_agg(least(k.room, k.affordable) ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
         array_agg(k.weight ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
-        array_agg(v_marks[k.place] ORDER BY k.place) FILTER (WHERE k.affordable IS NULL OR k.affordable >= 1),
         -- Not those of which this claim has already found jobs: these tokens are taken when it ends.
         array_agg(k.flow_key) FILTER (WHERE k.affordable < 1 AND k.spent = 0),
         array_agg(howdah.has_tokens_at(k.rate, k.full_at, 1)) FILTER (WHERE k.affordable < 1 AND k.spent = 0)
-    INTO v_keys, v_limits, v_weights, v_marks, v_waiting, v_waiting_until
+    INTO v_keys, v_limits, v_weights, v_waiting, v_waiting_until
     FROM (
         SELECT k.flow_key, k.place, k.weight, v_rates[k.place] AS rate, k.full_at, coalesce(own.spent, 0) AS spent,
             floor(howdah.tokens(v_rates[k.place], k.full_at) - coalesce(own.spent, 0) + 0.000001) AS affordable, k.max_running - coalesce(own.jobs, 0) - CASE WHEN k.max_running IS NOT NULL THEN (
@@ -122,19 +117,15 @@ BEGIN
         AND NOT EXISTS (SELECT FROM howdah.types AS t WHERE t.job_type = p_job_type AND t.paused_at IS NOT NULL);
 
     IF v_type.ordered AND NOT v_type.order_skips THEN
-        v_head_read := pg_stat_get_xact_tuples_returned('howdah.live_flow'::regclass);
         SELECT
             array_agg(head.id ORDER BY k.place) FILTER (WHERE head.run_at <= howdah.clock()),
             v_waiting || array_agg(k.flow_key) FILTER (WHERE head.run_at > howdah.clock()),
             -- Not longer than a minute: a head that is rescheduled or cancelled ends the rest, but a claim may not see that in time.
             v_waiting_until
-            || array_agg(least(head.run_at, howdah.clock() + interval '1 minute')) FILTER (WHERE head.run_at > howdah.clock()),
-            array_agg(k.flow_key ORDER BY k.place),
-            array_agg(ROW(head.priority, head.first_due_at, head.id, NULL, NULL)::howdah.flow_mark ORDER BY k.place),
-            pg_current_snapshot()
-        INTO v_heads, v_waiting, v_waiting_until, v_head_keys, v_head_marks, v_snapshot
+            || array_agg(least(head.run_at, howdah.clock() + interval '1 minute')) FILTER (WHERE head.run_at > howdah.clock())
+        INTO v_heads, v_waiting, v_waiting_until
         FROM unnest(v_keys) WITH ORDINALITY AS k (flow_key, place)
-        CROSS JOIN LATERAL howdah.flow_head(p_job_type, k.flow_key, v_marks[k.place]) AS head;
+        CROSS JOIN LATERAL howdah.flow_head(p_job_type, k.flow_key) AS head;
         v_found := ARRAY(
             SELECT j.id FROM howdah.live AS j
             -- Not the predicate of an index of pending jobs: these must be found by their ids, whatever the statistics.
@@ -166,30 +157,6 @@ BEGIN
         );
     END IF;
 
-    IF v_limit IS NOT NULL AND v_type.settling IS NULL AND (
-        pg_stat_get_xact_tuples_returned('howdah.live_flow_held'::regclass) - v_held_read > 25 * cardinality(v_locked)
-        OR pg_stat_get_xact_tuples_returned('howdah.live_flow'::regclass) - v_head_read > 25 * cardinality(v_locked)
-        OR random() < 0.02
-    ) THEN
-        -- This claim has passed many entries of former jobs. The next ones begin behind them.
-        UPDATE howdah.flow_keys AS f SET
-            held_from = greatest(f.held_from, howdah.held_from_now((
-                SELECT min(j.token) FROM howdah.live AS j
-                WHERE j.job_type = p_job_type AND j.flow_key = f.flow_key AND j.status IN ('claimed', 'running') AND j.token >= coalesce(f.held_from, 0)
-            ))),
-            mark = CASE WHEN h.key IS NULL OR (SELECT count(*) FROM pg_snapshot_xip(v_snapshot)) > 100 THEN f.mark ELSE ROW(
-                h.priority, h.first_due_at, h.id, pg_snapshot_xmax(v_snapshot),
-                -- The snapshot has seen what this transaction has written before, and not what it may write afterwards.
-                ARRAY(SELECT pg_snapshot_xip(v_snapshot)) || pg_current_xact_id()
-            )::howdah.flow_mark END
-        FROM unnest(v_locked) AS locked (flow_key)
-        LEFT JOIN (
-            SELECT k.flow_key AS key, m.* FROM unnest(v_head_keys) WITH ORDINALITY AS k (flow_key, place)
-            JOIN unnest(v_head_marks) WITH ORDINALITY AS m (priority, first_due_at, id, xmax, open, place) USING (place)
-        ) AS h ON h.key = locked.flow_key
-        WHERE f.job_type = p_job_type AND f.flow_key = locked.flow_key;
-        PERFORM howdah.note_held_from(howdah.held_from_now(NULL));
-    END IF;
     IF v_stopped IS NOT NULL THEN
         -- set_limit waits for this lock, and then sees the rests that it has to end.
         PERFORM FROM howdah.types AS t WHERE t.job_type = p_job_type AND t.key_limit IS NOT DISTINCT FROM v_type.key_limit FOR SHARE SKIP LOCKED;

@@ -14,8 +14,6 @@ DECLARE
 BEGIN
     UPDATE howdah.events AS e SET xid = '2' WHERE e.xid <> '2' AND e.stream_no <= v_last;
     GET DIAGNOSTICS v_changed = ROW_COUNT;
-    -- They name transactions, too.
-    UPDATE howdah.flow_keys AS k SET mark = NULL WHERE k.mark IS NOT NULL;
     UPDATE howdah.schema_version AS v SET stream_from = setval('howdah.event_counter', v_last + 1000000000);
     RETURN v_changed;
 END
