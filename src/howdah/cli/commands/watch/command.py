@@ -88,8 +88,10 @@ COMMAND = Command(
         jobs. It survives a restart of the database.
     """,
     examples=(
-        ("howdah watch 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job, until it has ended"),
-        ("""howdah watch $(howdah enqueue send_invoice '{"invoice": 17}')""", "add a job, and watch it"),
+        (
+            """howdah watch $(howdah enqueue send_invoice '{"invoice": 17}')""",
+            "add a job, and watch it until it has ended",
+        ),
         ("howdah watch --workflow import", "the newest workflow of this name, until it has ended"),
         ("howdah watch send_invoice resize_photo --kinds progress,status", "two types, without events and logs"),
         ("howdah watch --json --kinds event | jq -c '[.name, .data]'", "the events of all jobs, for a program"),
