@@ -433,3 +433,17 @@ def test_a_page_cannot_write_and_is_stopped_in_time(site: Site) -> None:
     site.dashboard._site.data._timeout = "50ms"
     with pytest.raises(psycopg.errors.QueryCanceled):
         run("SELECT pg_sleep(10)")
+
+
+def test_viewers_lose_sight_of_contents_when_the_schema_gets_its_roles(server_dsn: str) -> None:
+    """The dashboard runs meanwhile."""
+    with Tenant(server_dsn, "web_later", install=False) as tenant:
+        with JobQueue(tenant.admin_dsn, "web_later") as owner:
+            owner.migrate()
+            job = owner.enqueue("mail", {"card": "4711-secret"})
+            site = Site(JobQueue(tenant.admin_dsn, "web_later"), authenticate=Password(**PASSWORDS))
+            viewer = basic(PASSWORDS["viewer"])
+            assert "4711-secret" in site.get(f"/jobs/{job.id}", headers=viewer).text
+            owner.migrate(roles=True)
+        assert "4711-secret" not in site.get(f"/jobs/{job.id}", headers=viewer).text
+        site.close()
