@@ -161,6 +161,19 @@ def test_many_like_nodes_are_one_box(site: Site, queue: JobQueue) -> None:
     assert page.count('<tr id="node-') == 42
 
 
+def test_a_graph_of_very_many_edges_is_drawn_in_part(site: Site, queue: JobQueue) -> None:
+    with queue.workflow("dense") as flow:
+        nodes: list[Any] = []
+        for n in range(80):
+            nodes.append(flow.add(f"step{n}", after=list(nodes)))
+    page = site.get(f"/workflows/{flow.id}").text
+    assert page.count('class="box ') == 80
+    assert page.count('class="edge') == 2_000
+    assert "1,160 edges are not drawn" in page
+    assert "and 74 more" in row(page, 80)
+
+
+
 def test_a_graph_of_very_many_nodes_is_shown_in_parts(site: Site, queue: JobQueue) -> None:
     with queue.workflow("long") as flow:
         last = None
@@ -253,6 +266,8 @@ def test_more_signals_than_a_page_has(site: Site, queue: JobQueue) -> None:
     assert site.get(found[1].replace("&amp;", "&")).text.count('<tr id="signal-') == 5
     for wrong in ("skip=-1", "skip=1000000", "of=" + "x" * 200):
         assert site.get(f"/signals?{wrong}").status_code == 400, wrong
+
+
 
 
 def test_a_signal_is_sent_and_audited_without_its_data(site: Site, queue: JobQueue) -> None:
