@@ -268,6 +268,18 @@ def test_more_signals_than_a_page_has(site: Site, queue: JobQueue) -> None:
         assert site.get(f"/signals?{wrong}").status_code == 400, wrong
 
 
+def test_signals_that_no_job_waits_for_any_more_take_no_place_of_a_page(site: Site, queue: JobQueue) -> None:
+    for n in range(103):
+        job = queue.enqueue("buy")
+        wait_for(queue, job, f"{n:03}")
+        if n in (1, 7):
+            queue.cancel(job)
+    page = site.get("/signals").text
+    assert page.count('<tr id="signal-') == 100
+    found = re.search(r'rel="next" href="([^"]+)"', page)
+    assert found
+    assert re.findall(r"<td>(\d{3})</td>", site.get(found[1].replace("&amp;", "&")).text) == ["102"]
+
 
 
 def test_a_signal_is_sent_and_audited_without_its_data(site: Site, queue: JobQueue) -> None:
