@@ -281,6 +281,15 @@ def test_signals_that_no_job_waits_for_any_more_take_no_place_of_a_page(site: Si
     assert re.findall(r"<td>(\d{3})</td>", site.get(found[1].replace("&amp;", "&")).text) == ["102"]
 
 
+def test_data_that_is_nested_too_deep_is_refused(site: Site) -> None:
+    deep = "[" * 900 + "]" * 900
+    for answer in (
+        site.post("/signals", {"name": "paid", "data": deep}),
+        site.post("/jobs", {"type": "mail", "data": f'{{"x": {deep}}}'}),
+    ):
+        assert answer.status_code == 400
+        assert "nested more than 200 levels deep" in answer.text
+
 
 def test_a_signal_is_sent_and_audited_without_its_data(site: Site, queue: JobQueue) -> None:
     job = queue.enqueue("buy")
