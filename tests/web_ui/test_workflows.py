@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from typing import Any
@@ -172,6 +173,14 @@ def test_a_graph_of_very_many_edges_is_drawn_in_part(site: Site, queue: JobQueue
     assert "1,160 edges are not drawn" in page
     assert "and 74 more" in row(page, 80)
 
+
+def test_a_node_that_cannot_be_is_refused(site: Site, queue: JobQueue) -> None:
+    flow, headers = imported(queue), {**ORIGIN, "content-type": "application/json"}
+    for node in ("\ud800", "a\0b", "x" * 101):
+        answer = site.request(
+            "POST", f"/api/v1/workflows/{flow.id}/retry", headers=headers, content=json.dumps({"node": node})
+        )
+        assert (answer.status_code, "the name of a node" in answer.text) == (400, True), ascii(node)
 
 
 def test_a_graph_of_very_many_nodes_is_shown_in_parts(site: Site, queue: JobQueue) -> None:
