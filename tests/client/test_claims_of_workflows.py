@@ -89,3 +89,17 @@ def test_a_map_that_another_transaction_has_locked_holds_up_no_claim(queue: JobQ
     assert queue.claim(["parse"]) == []
     holder.rollback()
     assert [job.data for job in queue.claim(["parse"])] == [{"chunk": 1}]
+
+
+def test_an_error_of_per_is_one_of_the_map_and_not_of_the_claim(queue: JobQueue) -> None:
+    @queue.job(per=lambda data: data["user"]["id"])
+    def greet(user: dict[str, Any]) -> None: ...
+
+    with queue.workflow("greetings") as flow:
+        flow.map(greet, flow.add("users"))
+    (users,) = queue.claim(["users"])
+    queue.start(users)
+    queue.complete(users, [{"id": 1}, {"name": "ann"}])
+    assert queue.claim(["mail"]) == []
+    assert flow.status() == "failed"
+    assert flow.nodes()[1].error == "per= of its handler raised KeyError for item 1"

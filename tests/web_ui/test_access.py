@@ -13,9 +13,11 @@ import pytest
 from starlette.routing import Route
 
 from howdah import DatabaseUnavailable, InvalidOption, JobQueue, NotPermitted
+from howdah.encryption import EncryptedCodec, new_key
 from howdah.web import Password, ProxyHeader, Visitor, app
 from howdah.web.defence import MOST_BODY
 from howdah.web.filters import Filter
+from tests.conftest import Db
 from tests.tenant import Tenant
 from tests.web_ui.conftest import ORIGIN, Site
 
@@ -433,3 +435,38 @@ def test_a_page_cannot_write_and_is_stopped_in_time(site: Site) -> None:
     site.dashboard._site.data._timeout = "50ms"
     with pytest.raises(psycopg.errors.QueryCanceled):
         run("SELECT pg_sleep(10)")
+
+
+def test_viewers_lose_sight_of_contents_when_the_schema_gets_its_roles(server_dsn: str) -> None:
+    """The dashboard runs meanwhile."""
+    with Tenant(server_dsn, "web_later", install=False) as tenant:
+        with JobQueue(tenant.admin_dsn, "web_later") as owner:
+            owner.migrate()
+            job = owner.enqueue("mail", {"card": "4711-secret"})
+            site = Site(JobQueue(tenant.admin_dsn, "web_later"), authenticate=Password(**PASSWORDS))
+            viewer = basic(PASSWORDS["viewer"])
+            assert "4711-secret" in site.get(f"/jobs/{job.id}", headers=viewer).text
+            owner.migrate(roles=True)
+        assert "4711-secret" not in site.get(f"/jobs/{job.id}", headers=viewer).text
+        site.close()
+
+
+def test_the_audit_stores_a_reason_as_the_job_does(dsn: str, db: Db) -> None:
+    codec = EncryptedCodec(new_key())
+    with JobQueue(dsn, codec=codec) as queue:
+        site = Site(JobQueue(dsn, codec=codec))
+        with queue.workflow("import") as flow:
+            flow.add("download")
+        jobs = [queue.enqueue("mail") for _ in range(2)]
+        site.post(f"/workflows/{flow.id}/cancel", {"reason": "4711-secret"})
+        site.post(f"/jobs/{jobs[0].id}/cancel", {"reason": "4711-secret"})
+        run = {"verb": "cancel", "scope": "all", "type": "mail", "status": "pending", "reason": "4711-secret"}
+        begun = site.post("/bulk", run).headers["location"]
+        deadline = time.monotonic() + 60
+        while queue.get(jobs[1]).status != "cancelled" or len(site.get("/api/v1/audit").json()["entries"]) < 4:
+            assert time.monotonic() < deadline, site.get(begun).text
+            time.sleep(0.02)
+        entries = site.get("/api/v1/audit").json()["entries"]
+        assert [entry["target"]["reason"] for entry in entries] == ["4711-secret"] * 4
+        assert "4711-secret" not in str(db.execute("SELECT target FROM audit").fetchall())
+        site.close()

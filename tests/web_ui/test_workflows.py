@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from typing import Any
@@ -161,6 +162,27 @@ def test_many_like_nodes_are_one_box(site: Site, queue: JobQueue) -> None:
     assert page.count('<tr id="node-') == 42
 
 
+def test_a_graph_of_very_many_edges_is_drawn_in_part(site: Site, queue: JobQueue) -> None:
+    with queue.workflow("dense") as flow:
+        nodes: list[Any] = []
+        for n in range(80):
+            nodes.append(flow.add(f"step{n}", after=list(nodes)))
+    page = site.get(f"/workflows/{flow.id}").text
+    assert page.count('class="box ') == 80
+    assert page.count('class="edge') == 2_000
+    assert "1,160 edges are not drawn" in page
+    assert "and 74 more" in row(page, 80)
+
+
+def test_a_node_that_cannot_be_is_refused(site: Site, queue: JobQueue) -> None:
+    flow, headers = imported(queue), {**ORIGIN, "content-type": "application/json"}
+    for node in ("\ud800", "a\0b", "x" * 101):
+        answer = site.request(
+            "POST", f"/api/v1/workflows/{flow.id}/retry", headers=headers, content=json.dumps({"node": node})
+        )
+        assert (answer.status_code, "the name of a node" in answer.text) == (400, True), ascii(node)
+
+
 def test_a_graph_of_very_many_nodes_is_shown_in_parts(site: Site, queue: JobQueue) -> None:
     with queue.workflow("long") as flow:
         last = None
@@ -253,6 +275,29 @@ def test_more_signals_than_a_page_has(site: Site, queue: JobQueue) -> None:
     assert site.get(found[1].replace("&amp;", "&")).text.count('<tr id="signal-') == 5
     for wrong in ("skip=-1", "skip=1000000", "of=" + "x" * 200):
         assert site.get(f"/signals?{wrong}").status_code == 400, wrong
+
+
+def test_signals_that_no_job_waits_for_any_more_take_no_place_of_a_page(site: Site, queue: JobQueue) -> None:
+    for n in range(103):
+        job = queue.enqueue("buy")
+        wait_for(queue, job, f"{n:03}")
+        if n in (1, 7):
+            queue.cancel(job)
+    page = site.get("/signals").text
+    assert page.count('<tr id="signal-') == 100
+    found = re.search(r'rel="next" href="([^"]+)"', page)
+    assert found
+    assert re.findall(r"<td>(\d{3})</td>", site.get(found[1].replace("&amp;", "&")).text) == ["102"]
+
+
+def test_data_that_is_nested_too_deep_is_refused(site: Site) -> None:
+    deep = "[" * 900 + "]" * 900
+    for answer in (
+        site.post("/signals", {"name": "paid", "data": deep}),
+        site.post("/jobs", {"type": "mail", "data": f'{{"x": {deep}}}'}),
+    ):
+        assert answer.status_code == 400
+        assert "nested more than 200 levels deep" in answer.text
 
 
 def test_a_signal_is_sent_and_audited_without_its_data(site: Site, queue: JobQueue) -> None:

@@ -6,6 +6,7 @@ Whatever claims jobs reads the items of a map, because the database may be unabl
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from howdah.checks.context import Context
@@ -82,7 +83,7 @@ def _expand(context: Context, row: Row, items: list[Any], template: dict[str, An
     known, place = context.known.get(row["job_type"]), row["expanded"]
     while True:
         data = [{**template, row["parameter"]: item} for item in items[place : place + AT_ONCE]]
-        keys = None if known is None or known.flow_key is None else [known.flow_key(each) for each in data]
+        keys = None if known is None or known.flow_key is None else _keys(known.flow_key, data, place)
         (answer,) = yield from call(
             "expand_map",
             workflow_id=row["workflow_id"],
@@ -96,3 +97,17 @@ def _expand(context: Context, row: Row, items: list[Any], template: dict[str, An
         place = answer["expand_map"]
         if place is None or place < 0 or place >= len(items):
             return place is None or place >= 0
+
+
+def _keys(flow_key: Callable[[Any], str], data: list[Any], place: int) -> list[str]:
+    """The flow keys of items. The function is the user's: its error is one of this map, and not of whatever claims jobs."""
+    keys: list[str] = []
+    for each in data:
+        try:
+            keys.append(flow_key(each))
+        except InvalidInput:
+            raise
+        except Exception as error:
+            # Without its text, which may have contents of the item.
+            raise Wrong(f"per= of its handler raised {type(error).__name__} for item {place + len(keys)}") from error
+    return keys

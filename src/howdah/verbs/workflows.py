@@ -333,7 +333,8 @@ def retry(
 
     node: the name of a node that has ended: it runs again, and all that depends on it.
     """
-    (row,) = yield from call("retry_workflow", id=workflow_id, node=node)
+    name = None if node is None else options.name(node, "the name of a node", 100)
+    (row,) = yield from call("retry_workflow", id=workflow_id, node=name)
     return int(row["retry_workflow"])
 
 

@@ -34,7 +34,7 @@ class Data:
         self._timeout = f"{round(1000 * statement_timeout)}ms"
         self._kept: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
         self._lasting: set[Hashable] = set()
-        self._roles: dict[str, Row] | None = None
+        self._roles: dict[str, Row] = {}
 
     async def read(self, visitor: Visitor, plan: Plan[R]) -> R:
         """Runs a plan that only reads, in a transaction that can do nothing else."""
@@ -97,8 +97,8 @@ class Data:
         return None if its is None else its["role"]
 
     async def _known_roles(self) -> dict[str, Row]:
-        """The roles of the schema by kind. One that cannot be taken is looked for again: it may have been granted since."""
-        if self._roles is None or not all(each["may"] for each in self._roles.values()):
+        """The roles of the schema by kind. One that is missing or cannot be taken is looked for again: it may be there, or granted, since."""
+        if not self._roles or not all(each["may"] for each in self._roles.values()):
             rows = await self.kept("roles", lambda: self.queue._database.arun(read("web/roles")), seconds=self.fresh)
             self._roles = {row["kind"]: row for row in rows}
         return self._roles

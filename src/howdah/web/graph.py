@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import itertools
 import unicodedata
 import uuid
@@ -21,6 +22,8 @@ _GAP_X, _GAP_Y, _MARGIN = 44, 14, 8
 _BEND_HEIGHT: Final = 10
 _SWEEPS: Final = 6
 _MOST_BENDS: Final = 2_000
+_MOST_EDGES: Final = 2_000
+"""Of more, no eye follows one, and a page of 500 nodes could have 124,750."""
 _MOST_TEXT: Final = 17
 _WORST_FIRST: Final[Sequence[NodeStatus]] = ("failed", "running", "cancelled", "waiting", "completed", "skipped")
 
@@ -90,6 +93,8 @@ class Drawing:
     edges: Sequence[tuple[str, bool]]
     width: float
     height: float
+    left_out: int
+    """How many edges are not drawn, because there are too many."""
 
 
 def label(node: FlowNode) -> str:
@@ -137,10 +142,12 @@ def cut(text: str, most: int = _MOST_TEXT) -> str:
 
 
 def drawing(nodes: Sequence[FlowNode]) -> Drawing:
-    """Places the nodes. Edges from nodes that are not among them are left out."""
+    """Places the nodes. Edges from nodes that are not among them are left out, and of very many the long ones."""
     shown, counts, parents = _collapsed(nodes)
     layer_of = _layers(parents)
-    layers, chains = _with_bends(layer_of, parents)
+    edges_of = _shortest(layer_of, parents)
+    left_out = sum(map(len, parents.values())) - sum(map(len, edges_of.values()))
+    layers, chains = _with_bends(layer_of, edges_of)
     neighbours = _neighbours(chains)
     _order(layers, neighbours)
     y_of = _heights(layers, neighbours)
@@ -149,7 +156,7 @@ def drawing(nodes: Sequence[FlowNode]) -> Drawing:
     edges = [(_path(chain, x_of, y_of), shown[chain[0]].ended_at is not None) for chain in chains]
     height = max((y_of[each] + _height(each) for each in y_of), default=0.0) + _MARGIN
     width = 2 * _MARGIN + len(layers) * (WIDTH + _GAP_X) - _GAP_X
-    return Drawing(boxes, edges, max(width, 0), round(height, 1))
+    return Drawing(boxes, edges, max(width, 0), round(height, 1), left_out)
 
 
 def _collapsed(nodes: Sequence[FlowNode]) -> tuple[dict[int, FlowNode], dict[int, int], dict[int, list[int]]]:
@@ -208,6 +215,17 @@ def _layers(parents: Mapping[int, Sequence[int]]) -> dict[int, int]:
             if not left[child]:
                 ready.append(child)
     return layer_of
+
+
+def _shortest(layer_of: Mapping[int, int], parents: Mapping[int, Sequence[int]]) -> Mapping[int, Sequence[int]]:
+    """The parents to which an edge is drawn: all, or those of the shortest edges."""
+    edges = [(layer_of[child] - layer_of[parent], child, parent) for child, its in parents.items() for parent in its]
+    if len(edges) <= _MOST_EDGES:
+        return parents
+    kept: dict[int, list[int]] = defaultdict(list)
+    for _, child, parent in heapq.nsmallest(_MOST_EDGES, edges):
+        kept[child].append(parent)
+    return kept
 
 
 # A bend is where an edge passes a layer: its place is a tuple, that of a node is a number.

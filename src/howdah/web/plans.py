@@ -292,8 +292,12 @@ def change(
     return [row["id"] for row in rows], 0
 
 
-def record(visitor: str, action: str, target: Mapping[str, Any], jobs: int | None, outcome: str | None) -> Plan[None]:
-    """Enters an action in the audit."""
+def record(
+    context: Context, visitor: str, action: str, target: Mapping[str, Any], jobs: int | None, outcome: str | None
+) -> Plan[None]:
+    """Enters an action in the audit. The reason of a cancel is stored as in the job: encrypted, if that is."""
+    if isinstance(reason := target.get("reason"), str):
+        target = {**target, "reason": stored_text(context, reason)}
     yield from call("record_audit", visitor=visitor, action=action, target=Jsonb(target), jobs=jobs, outcome=outcome)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import psycopg
 
+from howdah.checks.context import Context
 from howdah.db.plan import Plan
 from howdah.errors import HowdahError, InvalidOption
 from howdah.model.failure import describe
@@ -147,7 +148,7 @@ class Runs:
     async def _perform(self, run: Run) -> None:
         try:
             # First, so that it is there if this process is killed.
-            await self._data.write(_entry(run, None, "begun"))
+            await self._data.write(_entry(self._data.queue._context, run, None, "begun"))
             if run.ids is not None:
                 await self._change(run, run.ids)
             else:
@@ -188,7 +189,7 @@ class Runs:
 
     async def _record(self, run: Run) -> None:
         try:
-            await self._data.write(_entry(run, run.changed, run.outcome))
+            await self._data.write(_entry(self._data.queue._context, run, run.changed, run.outcome))
         except (HowdahError, psycopg.Error) as error:
             run.error = f"{run.error or ''} The audit has no entry of it: {describe(error)}".strip()
 
@@ -200,12 +201,12 @@ def _summed(counts: plans.Counts, wanted: Filter) -> Matched:
     return Matched(jobs, exact="pending" not in wanted.status or all(each.exact for each in chosen))
 
 
-def _entry(run: Run, jobs: int | None, outcome: str) -> Plan[None]:
+def _entry(context: Context, run: Run, jobs: int | None, outcome: str) -> Plan[None]:
     """An entry of the audit."""
     chosen = None if run.ids is None else [str(each) for each in run.ids[:100]]
     target: dict[str, Any] = {"filter": run.wanted.described()} if chosen is None else {"jobs": chosen}
     target |= {name: str(value) for name, value in run.arguments.items() if value is not None}
-    return plans.record(run.visitor.name, run.verb, target, jobs, outcome)
+    return plans.record(context, run.visitor.name, run.verb, target, jobs, outcome)
 
 
 def _bounded(wanted: Filter, verb: SelectionVerb) -> Filter | None:

@@ -33,6 +33,7 @@ from howdah.errors import (
     SignalBusy,
     WorkflowNotFound,
 )
+from howdah.model.codec import decoded_text
 from howdah.queue import JobQueue
 from howdah.web import tree, words
 from howdah.web.access import Visitor
@@ -175,7 +176,7 @@ class Site:
 
         def whole() -> Plan[R]:
             result = yield from plan
-            yield from record(self.visitor(request).name, action, target, *told(result))
+            yield from record(self.queue._context, self.visitor(request).name, action, target, *told(result))
             return result
 
         done = await self.data.write(whole())
@@ -192,7 +193,7 @@ class Site:
     ) -> None:
         """Enters an action that is done in the audit, and makes the pages show it."""
         self.data.forget()
-        await self.data.write(record(self.visitor(request).name, action, target, jobs, outcome))
+        await self.data.write(record(self.queue._context, self.visitor(request).name, action, target, jobs, outcome))
 
     def shown(self, value: Any) -> tree.Node:
         return tree.Tree().node(tree.redact(words.readable(value), self.redacted))
@@ -201,6 +202,8 @@ class Site:
         """An entry of the audit, without what is redacted on jobs. No path of arguments is shown, as none is searched."""
         target = entry["target"]
         if isinstance(target, dict):
+            if isinstance(reason := target.get("reason"), str):
+                target = {**target, "reason": decoded_text(reason, self.queue._context.codec)}
             # A value of it can be arguments, and so can all of it.
             target = self.redact({name: self.redact(value) for name, value in target.items()})
         if (

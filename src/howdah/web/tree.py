@@ -86,12 +86,22 @@ def redact(value: Any, wanted: Sequence[Pattern]) -> Any:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether nothing of the value was hidden: what was must not be stored in its place."""
-    if isinstance(value, Mapping):
-        return UNREADABLE not in value and all(is_whole(each) for each in value.values())
-    if isinstance(value, list | tuple):
-        return all(is_whole(each) for each in value)
-    return not (isinstance(value, str) and value == REDACTED)
+    """Whether nothing of the value was hidden: what was must not be stored in its place.
+
+    Without recursion: the value comes from a visitor, and may be nested deeper than Python's stack.
+    """
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Mapping):
+            if UNREADABLE in each:
+                return False
+            pending.extend(each.values())
+        elif isinstance(each, list | tuple):
+            pending.extend(each)
+        elif isinstance(each, str) and each == REDACTED:
+            return False
+    return True
 
 
 def _below(value: Any, name: str, wanted: Sequence[Pattern]) -> Any:

@@ -50,10 +50,8 @@ def routes(site: Site) -> list[BaseRoute]:
     async def page(request: Request, workflow_id: uuid.UUID, problem: str | None, status: int) -> Response:
         after = request.query_params.get("after", "")
         number = int(after) if after.isdecimal() and len(after) < 10 else 0
-        state = await site.data.shared(
-            site.visitor(request),
-            ("workflow", workflow_id, number),
-            lambda: plans.workflow(site.queue._context, workflow_id, number),
+        state, drawing = await site.data.shared(
+            site.visitor(request), ("workflow", workflow_id, number), lambda: drawn(site, workflow_id, number)
         )
         its, known = state.workflow, {node.number: node for node in state.nodes}
         return site.render(
@@ -64,7 +62,7 @@ def routes(site: Site) -> list[BaseRoute]:
             flow=its,
             state=state,
             graph=graph,
-            drawing=graph.drawing(state.nodes),
+            drawing=drawing,
             known=known,
             after=number,
             problem=problem,
@@ -101,6 +99,12 @@ def asked(given: Mapping[str, str]) -> tuple[str | None, WorkflowStatus | None, 
         status or None,
         options.job_id(before) if before else None,
     )
+
+
+def drawn(site: Site, workflow_id: uuid.UUID, after: int) -> Plan[tuple[plans.FlowState, graph.Drawing]]:
+    """A workflow with its drawing: both are shared, because a drawing costs more than the read."""
+    state = yield from plans.workflow(site.queue._context, workflow_id, after)
+    return state, graph.drawing(state.nodes)
 
 
 async def change(site: Site, request: Request, verb: str, workflow_id: uuid.UUID, fields: Mapping[str, str]) -> int:

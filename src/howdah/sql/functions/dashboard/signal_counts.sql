@@ -16,7 +16,19 @@ AS $$
         w.first_job, coalesce(k.signals, 0), k.since, coalesce(w.jobs, 0) < 200 AND coalesce(k.signals, 0) < 200
     FROM (
         SELECT s.signal, s.key FROM howdah.signal_channels AS s
-        WHERE p_signal IS NULL OR s.signal = p_signal
+        WHERE (p_signal IS NULL OR s.signal = p_signal)
+            -- Others stay until the sweep: they must take no place of a page, or it would seem to be the last.
+            AND (
+                EXISTS (SELECT FROM howdah.signals AS g WHERE g.signal = s.signal AND g.key = s.key)
+                OR EXISTS (
+                    SELECT FROM (
+                        SELECT t.job_id, t.token FROM howdah.steps AS t
+                        WHERE t.state = 'waiting' AND t.signal IS NOT NULL AND t.signal = s.signal AND t.key = s.key
+                        LIMIT 200
+                    ) AS few
+                    WHERE EXISTS (SELECT FROM howdah.live AS j WHERE j.id = few.job_id AND j.token = few.token AND j.status = 'pending' OFFSET 0)
+                )
+            )
         ORDER BY s.signal, s.key OFFSET least(greatest(p_skip, 0), 100000) LIMIT least(greatest(p_limit, 1), 1000)
     ) AS c
     CROSS JOIN LATERAL (
@@ -33,7 +45,6 @@ AS $$
         SELECT count(*) AS signals, min(few.kept_at) AS since
         FROM (SELECT s.kept_at FROM howdah.signals AS s WHERE s.signal = c.signal AND s.key = c.key ORDER BY s.number LIMIT 200) AS few
     ) AS k
-    WHERE w.jobs > 0 OR k.signals > 0
     ORDER BY c.signal, c.key
 $$;
 COMMENT ON FUNCTION howdah.signal_counts IS
