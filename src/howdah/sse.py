@@ -239,11 +239,11 @@ class EventStream:
     async def _messages(self, wanted: _Wanted, stop: asyncio.Event) -> AsyncGenerator[bytes] | None:
         """What to send; None if it is not there, or not served. Raises _Delivered."""
         if wanted.workflow_id is not None:
-            flow = await self._committed(functools.partial(self._queue.workflows.aget, wanted.workflow_id), stop)
-            if flow is None:
+            found = await self._committed(functools.partial(self._workflow, wanted.workflow_id), stop)
+            if found is None:
                 return None
-            workflow = await flow.aget()
-            if self._workflows is not None and workflow.name not in self._workflows:
+            flow, workflow = found
+            if not self._serves(workflow.name):
                 return None
             if workflow.ended and wanted.after is not None and await self._is_delivered(flow, wanted.after):
                 raise _Delivered
@@ -256,6 +256,13 @@ class EventStream:
         if job.ended and wanted.after is not None and wanted.after.endswith(f"-{job.token}"):
             raise _Delivered
         return self._one(wanted, job)
+
+    async def _workflow(self, workflow_id: uuid.UUID) -> tuple[Flow, Workflow]:
+        flow = await self._queue.workflows.aget(workflow_id)
+        return flow, await flow.aget()
+
+    def _serves(self, workflow: str) -> bool:
+        return self._workflows is None or workflow in self._workflows
 
     async def _committed(self, get: Callable[[], Awaitable[T]], stop: asyncio.Event) -> T | None:
         """The job or the workflow, as soon as it is committed; None if it is not in time."""
@@ -336,7 +343,8 @@ class EventStream:
         updates = self._queue.awatch_all(types=wanted.types, kinds=wanted.kinds, after=position)
         async with contextlib.aclosing(updates):
             async for update in updates:
-                yield self._message(update)
+                if not _is_of_workflow(update) or self._serves(update.job_type):
+                    yield self._message(update)
 
     async def _stream(self, messages: AsyncGenerator[bytes], receive: Receive, send: Send, stop: asyncio.Event) -> None:
         leaving = asyncio.create_task(_left(receive))
@@ -516,3 +524,8 @@ def _body(body: bytes, *, more: bool = True) -> dict[str, Any]:
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def _is_of_workflow(update: Update) -> bool:
+    """Whether it is the status of a whole workflow, among the updates of all jobs. Its type is the workflow's name."""
+    return update.kind == "status" and isinstance(update.data, Mapping) and update.data.get("cause") == "workflow"

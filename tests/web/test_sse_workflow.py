@@ -26,6 +26,7 @@ def base(queue: JobQueue) -> Iterator[str]:
             Mount("/all", EventStream(queue, commit_timeout=0)),
             Mount("/some", EventStream(queue, commit_timeout=0, types=["fetch"], workflows=["import"])),
             Mount("/types", EventStream(queue, commit_timeout=0, types=["fetch"])),
+            Mount("/imports", EventStream(queue, commit_timeout=0, workflows=["import"])),
             Mount("/mine", EventStream(queue, commit_timeout=0, authorize=lambda _, id: id == allowed[0])),
         ]
     )
@@ -163,3 +164,13 @@ def test_foreign_hosts_and_pages_are_refused(queue: JobQueue, base: str) -> None
         assert httpx.get(url, headers=headers).status_code == 403
     first = read(url, 1, headers={"Origin": base})
     assert json.loads(first[0]["data"])["workflow"]["name"] == "import"
+
+
+@pytest.mark.parametrize(("app", "workflow"), [("types", "fetch"), ("imports", "export")])
+def test_the_stream_of_all_has_no_status_of_workflows_that_are_not_served(
+    queue: JobQueue, base: str, app: str, workflow: str
+) -> None:
+    position = queue.stream_position()
+    enqueued(queue, workflow)
+    run(queue, "fetch")
+    assert told(read(f"{base}/{app}/?after={position}", 1)) == [("event", "fetch", "seen")]
