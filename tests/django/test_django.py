@@ -153,7 +153,7 @@ def test_the_sample_project_in_a_browser(project: Project, browser: webdriver.Ch
         project.running("runserver", "--noreload", site.removeprefix("http://")) as server,
         project.running("howdah_worker") as worker,
     ):
-        server.becomes("Starting development server")
+        server.becomes("development server at http")
         worker.becomes("is ready")
 
         # A form enqueues, and the page shows progress that moves.

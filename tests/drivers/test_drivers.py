@@ -429,8 +429,11 @@ def test_what_is_no_connection_is_refused_by_name(queue: JobQueue, dsn: str) -> 
             with pytest.raises(InvalidOption, match=f"^{re.escape(message)}") as caught:
                 queue.enqueue("mail", conn=wrong)
             assert "secret" not in str(caught.value)
-    connections["sqlite"].close()
+    # Django keeps a database in memory open when its connection is closed.
+    if (opened_by_django := connections["sqlite"].connection) is not None:
+        opened_by_django.close()
     del connections.databases["sqlite"]
+    engine.dispose()
 
 
 def test_a_connection_for_the_other_form_of_a_verb_is_refused(queue: JobQueue, dsn: str) -> None:

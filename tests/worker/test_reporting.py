@@ -510,7 +510,8 @@ def test_what_was_said_of_a_job_that_its_handler_has_locked_is_written_with_its_
     job = queue.enqueue(kind)
     drain(queue)
     assert queue.get(job).status == "completed"
-    assert told(db, job) == [("important", {})]
+    # Only events: under load the driver may log that it has closed a connection, while the handler waits for it.
+    assert told(db, job, "event") == [("important", {})]
 
 
 def test_a_child_that_is_killed_takes_nothing_with_it_that_was_said_before(dsn: str, db: Db, tmp_path: Path) -> None:
