@@ -286,16 +286,14 @@ class EventStream:
         return False
 
     async def _whole(self, wanted: _Wanted, flow: Flow) -> AsyncGenerator[bytes]:
-        after, reset = wanted.after, b""
-        try:
-            async with contextlib.aclosing(flow.awatch(kinds=[*wanted.kinds, "progress"], after=after)) as updates:
+        kinds: list[UpdateKind] = [*wanted.kinds, "progress"]
+        with contextlib.suppress(InvalidOption, PositionLost):
+            async with contextlib.aclosing(flow.awatch(kinds=kinds, after=wanted.after)) as updates:
                 async for message in self._of_workflow(wanted, updates):
                     yield message
             return
-        except (InvalidOption, PositionLost):
-            reset = b"event: reset\ndata: {}\n\n"
-        yield reset
-        async with contextlib.aclosing(flow.awatch(kinds=[*wanted.kinds, "progress"])) as updates:
+        yield b"event: reset\ndata: {}\n\n"
+        async with contextlib.aclosing(flow.awatch(kinds=kinds)) as updates:
             async for message in self._of_workflow(wanted, updates):
                 yield message
 
