@@ -98,8 +98,10 @@ async def asleep(
     await until(lambda: not sleeps(db, job_type))
     async with working(queue, **{"poll": 3600, "heartbeat": 60, "lease": 600, "sweep": 3600, **options}) as worker:
         await until(lambda: sleeps(db, job_type))
-        # The first looks come soon one after another. From now on, there are none.
+        # The first looks come soon one after another. From now on, there are none, and so a worker that is woken must not
+        # end its sleep for a few of them: what changed meanwhile would wait for the next poll.
         monkeypatch.setattr(claimer, "FIRST_POLL", 3600)
+        monkeypatch.setattr(claimer, "SHORT_NAP", 0)
         first = await queue.aenqueue(job_type)
         assert (await ended(queue, first)).status == "completed"
         await until(lambda: sleeps(db, job_type))
