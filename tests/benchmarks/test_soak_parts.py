@@ -208,7 +208,7 @@ def test_a_soak_in_which_everything_fails_is_not_sound() -> None:
     assert not story.is_sound()
 
 
-def test_a_soak_in_which_somebody_cancels_is_not_sound(story: Story) -> None:
+def test_a_soak_with_an_unexplained_cancellation_is_not_sound(story: Story) -> None:
     job = story.job("cancelled")
     found = story.told()
     assert (found.cancelled, found.wrong) == (1, (f"cancelled, and nothing explains it: {uuid.UUID(bytes=job)}",))
@@ -228,7 +228,7 @@ def test_a_soak_in_which_every_job_runs_twice_at_once_is_not_sound() -> None:
     assert not story.is_sound()
 
 
-def test_who_interrupts_a_soak_does_not_wait_for_the_end(story: Story) -> None:
+def test_jobs_that_have_not_ended_are_no_fault_of_an_interrupted_soak(story: Story) -> None:
     story.unended.add(story.job(None))
     assert not story.is_sound()
     assert story.is_sound(interrupted=True)

@@ -66,7 +66,7 @@ def test_each_error_has_its_code_and_no_traceback(dsn: str, error: BaseException
     assert "Traceback" not in outcome.err
 
 
-def test_the_traceback_is_there_for_who_asks(dsn: str) -> None:
+def test_the_traceback_is_shown_on_request(dsn: str) -> None:
     assert "Traceback" not in howdah("show", "x", dsn=dsn).err
     assert "Traceback" in howdah("show", "x", dsn=dsn, HOWDAH_DEBUG="1").err
 
@@ -113,6 +113,6 @@ def test_input_that_is_not_text_exits_with_2(dsn: str, tmp_path: Path) -> None:
         assert b"Traceback" not in done.stderr
 
 
-def test_no_colours_where_nobody_sees_them(dsn: str, queue: JobQueue) -> None:
+def test_output_to_a_pipe_has_no_colours(dsn: str, queue: JobQueue) -> None:
     queue.enqueue("x")
     assert "\x1b" not in howdah_process("list", HOWDAH_DSN=dsn).out

@@ -73,7 +73,7 @@ def test_a_line_for_each_worker_of_this_host(dsn: str, db: Db) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["--host", HERE], ["--json"]])
-def test_nobody_on_this_host_exits_with_1_and_says_so(dsn: str, db: Db, argv: list[str]) -> None:
+def test_no_worker_on_this_host_exits_with_1_and_a_message(dsn: str, db: Db, argv: list[str]) -> None:
     register(db, "far", host="elsewhere")
     outcome = howdah("health", *argv, dsn=dsn)
     assert outcome.code == 1

@@ -47,7 +47,7 @@ def test_an_interruption_that_a_finalizer_or_a_callback_swallows_comes_again(swa
     assert said_by(program) == ["interrupted"]
 
 
-def test_what_else_nobody_can_catch_is_still_told() -> None:
+def test_other_unraisable_exceptions_still_reach_the_hook() -> None:
     program = """
         import sys
         from howdah.cli.process.interruption import interrupted_once
@@ -66,7 +66,7 @@ def test_what_else_nobody_can_catch_is_still_told() -> None:
     assert said_by(program) == ["ValueError"]
 
 
-def test_who_was_interrupted_is_not_interrupted_again_until_the_process_has_ended() -> None:
+def test_an_interrupted_process_is_not_interrupted_again_before_it_ends() -> None:
     program = """
         import signal
         from howdah.cli.process.interruption import interrupted_once
@@ -86,7 +86,7 @@ def test_who_was_interrupted_is_not_interrupted_again_until_the_process_has_ende
     assert said_by(program) == ["cleaned", "ended"]
 
 
-def test_who_was_not_interrupted_hears_signals_as_before() -> None:
+def test_without_an_interruption_the_signal_handlers_are_restored() -> None:
     program = """
         import signal
         from howdah.cli.process.interruption import interrupted_once

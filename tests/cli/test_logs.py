@@ -154,7 +154,7 @@ def test_they_are_followed_until_the_job_has_ended(dsn: str, queue: JobQueue, jo
     assert "no line" not in logs.said
 
 
-def test_who_follows_may_stop(dsn: str, queue: JobQueue, job: Job) -> None:
+def test_following_can_be_interrupted(dsn: str, queue: JobQueue, job: Job) -> None:
     with following(dsn, str(job.id), "--json") as logs:
         logs.await_line('"slow"')
         logs.signal(signal.SIGINT)

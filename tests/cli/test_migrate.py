@@ -95,7 +95,7 @@ def test_a_plain_table_of_jobs_is_adopted_only_when_asked(dsn: str) -> None:
     ("before", "after", "adopted", "said"),
     [(1, 2, None, "from version 1 to 2"), (2, 2, None, "renewed the functions"), (0, 2, 1, "adopted 1 job")],
 )
-def test_each_kind_of_change_is_told_apart(before: int, after: int, adopted: int | None, said: str) -> None:
+def test_each_kind_of_change_has_its_own_description(before: int, after: int, adopted: int | None, said: str) -> None:
     assert said in _description_of(Migration("howdah", before, after, changed=True, adopted=adopted))
 
 

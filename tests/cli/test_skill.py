@@ -45,7 +45,7 @@ def test_it_goes_where_agents_look(home: Path, tmp_path: Path, argv: list[str], 
     assert (again.code, again.out.startswith("is up to date")) == (0, True)
 
 
-def test_an_older_copy_is_updated_if_nobody_has_changed_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_older_copy_is_updated(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as older:
         older.setattr(skill, "text", lambda file="SKILL.md": f"{file} of an older version\n")
         folder = skill.install(home).folder

@@ -25,7 +25,7 @@ def ended(name: str, seconds: float, seq: int = 1, attempt: int = 1, **data: Any
     return event("status", name, data, seq=seq, at=at(seconds), attempt=attempt)
 
 
-def test_two_attempts_with_what_they_told() -> None:
+def test_two_attempts_with_their_events_and_logs() -> None:
     error = AttemptError(1, at(3), "failed", "ValueError: x", "worker-a", None, 1, at(1))
     seen = job(
         created_at=at(0),

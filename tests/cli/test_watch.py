@@ -194,7 +194,7 @@ def test_a_waiting_job_says_where_it_stands(dsn: str, queue: JobQueue) -> None:
         assert watch.ended() == 1
 
 
-def test_types_are_watched_until_somebody_interrupts(dsn: str, queue: JobQueue) -> None:
+def test_types_are_watched_until_an_interruption(dsn: str, queue: JobQueue) -> None:
     before = running(queue, "a")
     queue.progress(before, 10)
     with watching(dsn, "a", "b") as watch:
@@ -214,7 +214,7 @@ def test_types_are_watched_until_somebody_interrupts(dsn: str, queue: JobQueue) 
     assert "Traceback" not in watch.said
 
 
-def test_a_type_that_nobody_knows_is_remarked_upon(dsn: str, queue: JobQueue) -> None:
+def test_a_type_without_jobs_gets_a_note(dsn: str, queue: JobQueue) -> None:
     with watching(dsn, "resise_photo", "--kinds", "event") as watch:
         watch.await_line("there are no jobs of type resise_photo yet")
         watch.signal(signal.SIGINT)
@@ -277,7 +277,7 @@ def test_only_the_kinds_that_are_asked_for(dsn: str, queue: JobQueue) -> None:
     assert howdah("watch", str(job.id), "--kinds", "log", dsn=dsn).out == ""
 
 
-def test_who_reads_no_more_ends_it(dsn: str, queue: JobQueue) -> None:
+def test_a_closed_output_ends_it(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     with watching(dsn, str(job.id)) as watch:
         watch.await_line("running")
@@ -472,7 +472,7 @@ def test_a_low_terminal_shows_some_and_counts_the_others(dsn: str, queue: JobQue
         assert terminal.shows_cursor()
 
 
-def test_told_to_end_it_leaves_the_terminal_as_it_was(dsn: str) -> None:
+def test_sigterm_ends_it_and_restores_the_terminal(dsn: str) -> None:
     with Terminal("watch", HOWDAH_DSN=dsn) as terminal:
         terminal.wait_for("no running job reports its progress")
         terminal.signal(signal.SIGTERM)

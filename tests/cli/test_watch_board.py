@@ -45,7 +45,7 @@ def drawn(board: Board, width: int = 120, height: int = 20) -> list[str]:
 # What is news
 
 
-def test_the_same_standing_is_told_once() -> None:
+def test_unchanged_progress_is_shown_once() -> None:
     board = Board([job().id])
     assert board.take(stands(job(percent=1)))
     assert not board.take(stands(job(percent=1)))
@@ -53,7 +53,7 @@ def test_the_same_standing_is_told_once() -> None:
     assert board.take(stands(job(percent=2, stalled=True)))
 
 
-def test_an_end_is_told_once_however_often_it_is_heard_of() -> None:
+def test_an_end_is_shown_once_however_many_updates_have_it() -> None:
     board = board_of(job())
     assert board.take(told("status", "completed", {"cause": "completed"}))
     assert not board.bars
@@ -105,7 +105,7 @@ def test_a_workflow_is_above_its_jobs_until_it_has_ended() -> None:
     )
 
 
-def test_an_end_without_an_event_is_told_by_the_job() -> None:
+def test_an_end_without_an_event_is_shown_from_the_job() -> None:
     board = board_of(job())
     assert board.take(stands(job(status="failed")))
     assert not board.take(told("status", "failed"))
@@ -132,7 +132,7 @@ def test_a_new_life_is_known_by_its_token_where_no_event_tells_of_it() -> None:
     assert not board.bars
 
 
-def test_who_waits_stays_on_the_board_only_if_asked_for() -> None:
+def test_a_pending_job_stays_on_the_board_only_if_asked_for() -> None:
     asked, found = Board([job().id]), Board()
     for board in (asked, found):
         board.take(stands(job()))
@@ -211,7 +211,7 @@ def test_in_a_low_terminal_the_newest_that_run_are_shown_and_the_others_counted(
         (stands(job(status="cancelled", last_error="no", started_at=None)), "progress cancelled: no"),
     ],
 )
-def test_a_line_in_a_pipe_says_who_what_and_when(update: Update, said: str) -> None:
+def test_a_line_in_a_pipe_has_the_time_the_job_and_the_update(update: Update, said: str) -> None:
     line = plain_line(update).plain
     assert re.match(
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC 00000000-0000-0000-0000-000000000001 resize_photo ", line
@@ -330,7 +330,7 @@ def test_kinds_that_were_not_asked_for_are_not_shown_but_ends_are() -> None:
 # What is asked for
 
 
-def test_ids_are_told_from_types() -> None:
+def test_ids_and_types_are_distinguished() -> None:
     one, other = str(job(1).id), str(job(2).id).upper()
     what = wanted([one, "send_invoice", other, one], until_done=True)
     assert (what.ids, what.types, what.until_done) == ((job(1).id, job(2).id), ("send_invoice",), True)

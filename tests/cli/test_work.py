@@ -383,7 +383,7 @@ def test_hangup_begins_anew_with_new_code_in_the_same_process(queue: JobQueue, a
     assert worker.ended() == 0
 
 
-def test_who_is_told_to_end_after_a_hangup_ends(queue: JobQueue, app: Path, start: Start) -> None:
+def test_sigterm_after_a_hangup_ends_the_worker(queue: JobQueue, app: Path, start: Start) -> None:
     queue.enqueue("wait_for_file", {"path": str(app.with_name("go"))})
     worker = start("app")
     worker.await_line("^running")

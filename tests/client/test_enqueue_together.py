@@ -441,7 +441,7 @@ def test_a_small_pool_is_enough(dsn: str, db: Db, size: int) -> None:
     assert stored(db) == list(range(220))
 
 
-def test_calls_that_wait_when_the_queue_is_closed_are_told_so(dsn: str, connect: Connect, db: Db) -> None:
+def test_calls_that_wait_when_the_queue_is_closed_raise_queue_closed(dsn: str, connect: Connect, db: Db) -> None:
     with JobQueue(dsn) as queue:
         with no_job_can_be_added(connect):
             calls = Threads(lambda n: queue.enqueue("mail", n), 12)

@@ -119,7 +119,7 @@ def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch:
     assert many <= max(one, 4) + 1
 
 
-def test_nothing_is_asked_for_while_nobody_listens_and_nothing_is_held(
+def test_without_watchers_the_hub_has_no_thread_and_no_locks(
     dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub, "LINGER", 0.05)
@@ -150,7 +150,7 @@ def _until(stream: Any, name: str) -> Iterator[Update]:
                 return
 
 
-def test_nobody_is_notified_where_nobody_watches(queue: JobQueue, db: Db, connect: Any) -> None:
+def test_without_watchers_no_notification_is_sent(queue: JobQueue, db: Db, connect: Any) -> None:
     listener = connect()
     row = listener.execute("SELECT channel() AS name").fetchone()
     listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(row["name"])))
@@ -233,7 +233,7 @@ class Busy:
         self._thread.join()
 
 
-def test_what_nobody_needs_any_more_is_given_up_however_busy_the_others_are(queue: JobQueue, db: Db) -> None:
+def test_an_ended_watch_releases_its_locks_however_busy_the_others_are(queue: JobQueue, db: Db) -> None:
     busy, other = held(queue, "mail"), held(queue, "film")
     queue.event(busy, "a")
     with Listener(queue, "plain", "watch", busy) as listener, Busy(queue, busy):
@@ -395,7 +395,7 @@ def test_a_connection_that_is_ended_again_and_again_loses_nothing(dsn: str, queu
         assert names(all_of_them.until(has("completed"))) == [f"{n}" for n in range(30)]
 
 
-def test_what_is_not_an_outage_is_raised_by_everybody(dsn: str, db: Db, server: DurableServer) -> None:
+def test_an_error_other_than_an_outage_is_raised_by_every_watch(dsn: str, db: Db, server: DurableServer) -> None:
     with JobQueue(server.dsn) as queue:
         queue.migrate()
         job = held(queue)
@@ -438,7 +438,7 @@ def test_through_a_pooler_it_polls_and_leaves_no_lock_behind(pooled_dsn: str, ds
     assert watch_locks(db) == 0
 
 
-def test_a_connection_that_does_not_hear_itself_is_not_tested_again(
+def test_a_connection_without_its_own_notification_is_not_tested_again(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a pooler, each time would leave one more session listening."""

@@ -52,7 +52,7 @@ def test_a_thread_that_could_not_be_started_is_started_for_the_next(
         assert next(stream).name == "a"
 
 
-def test_who_leaves_waits_for_nobody(queue: JobQueue) -> None:
+def test_closing_a_stream_does_not_wait_for_the_lock_of_the_hub(queue: JobQueue) -> None:
     """The garbage collector may close a stream while its thread is within the hub."""
     job = held(queue)
     queue.event(job, "a")
@@ -66,7 +66,7 @@ def test_who_leaves_waits_for_nobody(queue: JobQueue) -> None:
     assert queue._hub()._subscriptions == set()
 
 
-def test_who_waits_when_the_queue_is_closed_hears_of_it(dsn: str) -> None:
+def test_closing_the_queue_ends_a_wait_with_queue_closed(dsn: str) -> None:
     program = """
 import sys, threading
 from howdah import JobQueue, QueueClosed

@@ -350,7 +350,7 @@ def test_a_loop_ends_while_its_pool_is_still_connecting(dsn: str, monkeypatch: p
         assert asyncio.run(queue.aget(queue.enqueue("second"))).status == "pending"
 
 
-def test_whoever_cancels_all_other_tasks_can_use_the_queue_afterwards(queue: JobQueue) -> None:
+def test_the_queue_works_after_all_other_tasks_were_cancelled(queue: JobQueue) -> None:
     async def main() -> str:
         await queue.aenqueue("first")
         others = asyncio.all_tasks() - {asyncio.current_task()}

@@ -52,7 +52,7 @@ def test_unique_jobs_need_no_right_to_read(tenant: Tenant, owner: JobQueue, role
 
 
 @ADDS
-def test_who_may_not_read_learns_which_job_has_the_key_and_nothing_of_what_is_in_it(
+def test_a_role_that_may_not_read_gets_the_id_of_the_job_with_the_key_but_no_values(
     tenant: Tenant, owner: JobQueue, role: str
 ) -> None:
     there = owner.enqueue("mail", {"to": SECRET}, key="k", priority=7, meta={"trace": SECRET})
@@ -73,7 +73,7 @@ def test_who_may_not_read_learns_which_job_has_the_key_and_nothing_of_what_is_in
 
 
 @ADDS
-def test_a_repeated_id_is_answered_to_who_may_not_read(tenant: Tenant, owner: JobQueue, role: str) -> None:
+def test_a_repeated_id_returns_the_job_to_a_role_that_may_not_read(tenant: Tenant, owner: JobQueue, role: str) -> None:
     mine = uuid.uuid4()
     with tenant.queue(role) as queue:
         assert queue.enqueue("mail", {"n": 1}, id=mine).created
@@ -110,7 +110,7 @@ def test_handlers_and_bulks_add_what_is_not_there_yet(tenant: Tenant, owner: Job
 
 @ADDS
 @pytest.mark.parametrize("awaits", [False, True], ids=["sync", "async"])
-def test_an_enqueue_whose_reply_is_lost_is_told_to_who_may_not_read(
+def test_an_enqueue_whose_reply_is_lost_returns_the_job_to_a_role_that_may_not_read(
     tenant: Tenant, owner: JobQueue, role: str, awaits: bool
 ) -> None:
     with closing(proxy_of(tenant)) as proxy:
@@ -135,7 +135,7 @@ def proxy_of(tenant: Tenant) -> TcpProxy:
     return TcpProxy(Path(host) / f".s.PGSQL.{port}") if host.startswith("/") else TcpProxy(host, port)
 
 
-def test_who_may_see_jobs_too_gets_them_as_far_as_that_goes(tenant: Tenant, owner: JobQueue) -> None:
+def test_a_role_that_may_see_jobs_too_gets_what_it_may_see(tenant: Tenant, owner: JobQueue) -> None:
     there = owner.enqueue("mail", {"to": SECRET}, key="k")
     viewer, login = f"{tenant.schema}_viewer", tenant.login("producer")
     tenant.execute("GRANT {} TO {}", viewer, login)
@@ -160,7 +160,7 @@ def test_who_may_see_jobs_too_gets_them_as_far_as_that_goes(tenant: Tenant, owne
         ("nobody", "stats", "one of the roles that howdah migrate --schema client_roles --roles creates"),
     ],
 )
-def test_who_may_not_is_told_which_roles_would_do(tenant: Tenant, role: str, verb: str, enough: str) -> None:
+def test_a_refusal_names_the_roles_that_would_do(tenant: Tenant, role: str, verb: str, enough: str) -> None:
     arguments: dict[str, list[Any]] = {"enqueue": ["mail"], "claim": [["mail"]], "pause": ["mail"]}
     with tenant.queue(role) as queue, pytest.raises(NotPermitted, match=enough) as refused:
         getattr(queue, verb)(*arguments.get(verb, []))

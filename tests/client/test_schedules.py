@@ -126,7 +126,7 @@ def test_the_awaited_verbs_do_the_same(dsn: str, clock: TestClock) -> None:
     asyncio.run(use())
 
 
-def test_a_name_that_nobody_knows(queue: JobQueue) -> None:
+def test_an_unknown_name(queue: JobQueue) -> None:
     for verb in (queue.schedules.get, queue.schedules.pause, queue.schedules.resume, queue.schedules.run):
         with pytest.raises(ScheduleNotFound, match=r"no schedule '?nowhere'?") as unknown:
             verb("nowhere")
@@ -206,7 +206,7 @@ def test_a_codec_seals_the_data_from_the_schedule_to_the_handler(
 
 
 @pytest.mark.parametrize(("missed", "expected"), [("none", []), ("last", [3]), ("all", [1, 2, 3])])
-def test_fires_that_nobody_was_there_for(queue: JobQueue, clock: TestClock, missed: Any, expected: list[int]) -> None:
+def test_fires_that_were_missed(queue: JobQueue, clock: TestClock, missed: Any, expected: list[int]) -> None:
     at_noon(clock)
     queue.schedules.set("hourly", "report", cron="0 * * * *", missed=missed)
     clock.advance(3 * 3_600 + 1_800)
@@ -289,7 +289,7 @@ def test_a_change_takes_effect_with_the_next_fire(queue: JobQueue, clock: TestCl
     assert (changed.next_run_at, changed.last_run_at) == (NOON + HOUR + 30 * MINUTE, NOON + HOUR)
 
 
-def test_without_overlap_a_fire_is_left_out_while_the_last_job_lives(queue: JobQueue, clock: TestClock) -> None:
+def test_without_overlap_a_fire_is_skipped_while_the_last_job_is_live(queue: JobQueue, clock: TestClock) -> None:
     queue.schedules.set("slow", "report", every=60, overlap=False)
     clock.advance(60)
     assert look(queue).fired == 1
@@ -324,7 +324,7 @@ def test_a_deleted_schedule_leaves_its_jobs(queue: JobQueue, clock: TestClock) -
 # What others wrote
 
 
-def test_a_schedule_that_cannot_be_read_holds_up_nobody(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_an_unreadable_schedule_does_not_block_the_others(db: Db, queue: JobQueue, clock: TestClock) -> None:
     db.execute("SELECT schedule('a bad cron', 'x', p_cron => 'every full moon')")
     db.execute("SELECT schedule('a bad zone', 'x', p_cron => '* * * * *', p_timezone => 'Mars/Olympus')")
     db.execute("SELECT schedule('a bad type', 'x', p_every => '1 second')")
@@ -359,7 +359,7 @@ def test_trouble_of_the_database_is_not_blamed_on_the_schedule(error: type[psyco
         look.throw(error("not now"))
 
 
-def test_any_number_of_unreadable_ones_hold_up_nobody(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_any_number_of_unreadable_schedules_does_not_block_the_others(db: Db, queue: JobQueue, clock: TestClock) -> None:
     db.execute(
         "SELECT schedule('bad ' || n, 'x', p_cron => 'never', p_next_run_at => clock()) FROM generate_series(1, 250) AS n"
     )

@@ -195,7 +195,7 @@ def test_the_clock_of_tests_can_be_moved(odd: str) -> None:
 # Encodings
 
 
-def test_a_database_that_knows_no_characters_is_refused(shared_server: Server) -> None:
+def test_a_database_without_an_encoding_is_refused(shared_server: Server) -> None:
     with pytest.raises(SchemaConflict, match=r"SQL_ASCII.*Nothing was changed.*UTF8"):
         next(made(shared_server, "ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"))
 

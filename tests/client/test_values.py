@@ -226,7 +226,7 @@ def test_a_result_that_no_json_can_hold_fails_its_job_and_says_where(queue: JobQ
     assert "result.a[1] is an object" in (job.last_error or "")
 
 
-def test_who_completes_a_job_of_a_known_type_may_pass_what_its_handler_would_return(queue: JobQueue) -> None:
+def test_complete_takes_what_the_handler_would_return(queue: JobQueue) -> None:
     @queue.job
     def bill() -> list[Invoice]:
         return []
@@ -452,7 +452,7 @@ async def main() -> None:
 """
 
 
-def test_a_type_checker_knows_what_a_value_and_a_connection_is(tmp_path: Path) -> None:
+def test_a_type_checker_infers_the_type_of_a_value_and_of_conn(tmp_path: Path) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text(TYPING, encoding="utf-8")
     checked = subprocess.run(

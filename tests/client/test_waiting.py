@@ -158,7 +158,7 @@ def test_a_job_that_came_from_a_queue_can_be_waited_for_itself(queue: JobQueue, 
         ending.join()
 
 
-def test_a_job_from_nowhere_says_whom_to_ask(queue: JobQueue) -> None:
+def test_a_job_without_a_queue_names_the_call_that_has_one(queue: JobQueue) -> None:
     job = queue.enqueue("mail")
     orphan = Job(
         **{
@@ -188,7 +188,7 @@ def test_a_failed_attempt_is_not_the_end(queue: JobQueue) -> None:
         queue.wait_for(job, timeout=0.02)
 
 
-def test_a_job_that_is_given_a_new_life_before_anybody_looked_is_waited_for_again(queue: JobQueue) -> None:
+def test_a_job_that_ended_and_was_retried_between_two_reads_is_waited_for_again(queue: JobQueue) -> None:
     job = queue.enqueue("mail")
     with psycopg.connect(queue.dsn) as conn:
         waiting = Waiting(queue, "plain", job)
@@ -251,7 +251,7 @@ def test_a_task_that_is_cancelled_waits_no_longer(dsn: str) -> None:
 
 
 @every_flavour
-def test_who_waits_when_the_queue_is_closed_hears_of_it(dsn: str, flavour: str) -> None:
+def test_closing_the_queue_ends_a_wait_with_queue_closed(dsn: str, flavour: str) -> None:
     queue = JobQueue(dsn)
     job = queue.enqueue("mail")
     waiting = Waiting(queue, flavour, job)
@@ -312,7 +312,7 @@ def test_a_timeout_says_how_many_have_ended(queue: JobQueue, flavour: str) -> No
 
 
 @every_flavour
-def test_the_progress_of_a_group_is_told_at_first_on_every_change_and_at_the_end(
+def test_on_progress_is_called_at_first_on_every_change_and_at_the_end(
     queue: JobQueue, db: Db, flavour: str
 ) -> None:
     running, failing = held(queue), held(queue)
@@ -378,7 +378,7 @@ def test_a_timeout_comes_however_much_there_is_to_tell(
         wait(queue, flavour, job, timeout=1, on_progress=tell)
 
 
-def test_the_progress_of_jobs_that_have_ended_is_told_once(queue: JobQueue) -> None:
+def test_on_progress_is_called_once_for_jobs_that_have_ended(queue: JobQueue) -> None:
     job = queue.enqueue("mail")
     complete(queue)
     seen: list[Group] = []
@@ -400,7 +400,7 @@ def test_an_error_of_the_callers_own_ends_the_wait(queue: JobQueue, flavour: str
     assert queue._hub()._subscriptions == set()
 
 
-def test_who_awaits_may_be_told_by_a_coroutine(dsn: str) -> None:
+def test_on_progress_of_an_awaited_wait_may_be_a_coroutine(dsn: str) -> None:
     async def main() -> list[int]:
         seen: list[int] = []
 
@@ -422,7 +422,7 @@ def test_who_awaits_may_be_told_by_a_coroutine(dsn: str) -> None:
     assert (seen[0], seen[-1]) == (0, 1)
 
 
-def test_many_groups_at_once_are_each_told_of_their_own(queue: JobQueue) -> None:
+def test_of_many_waits_at_once_each_gets_the_progress_of_its_own_group(queue: JobQueue) -> None:
     groups = [[queue.enqueue(f"type {n}", m) for m in range(n + 1)] for n in range(5)]
     seen: list[list[Group]] = [[] for _ in groups]
     waits = [

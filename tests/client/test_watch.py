@@ -38,7 +38,7 @@ def stands_at(percent: int) -> Callable[[list[Update]], bool]:
     return lambda updates: any(each.job is not None and each.job.percent == percent for each in updates[-1:])
 
 
-def test_all_that_happens_is_told_in_order_and_the_end_last(queue: JobQueue, flavour: str) -> None:
+def test_all_updates_come_in_order_and_the_end_last(queue: JobQueue, flavour: str) -> None:
     job = queue.enqueue("mail", {"to": "you"})
     listener = Listener(queue, flavour, "watch", job)
     (first,) = listener.until(len)
@@ -62,7 +62,7 @@ def test_all_that_happens_is_told_in_order_and_the_end_last(queue: JobQueue, fla
     assert (at_forty.job.current_stage, at_forty.job.record and at_forty.job.record.percent) == ("packing", 40.0)
 
 
-def test_several_watchers_hear_the_same_wherever_they_begin(dsn: str, queue: JobQueue, flavour: str) -> None:
+def test_several_watchers_get_the_same_updates_wherever_they_begin(dsn: str, queue: JobQueue, flavour: str) -> None:
     job = held(queue)
     run(queue, job, "a", "b")
     with JobQueue(dsn) as elsewhere:
@@ -81,7 +81,7 @@ def test_several_watchers_hear_the_same_wherever_they_begin(dsn: str, queue: Job
         assert the_last_is_the_end(updates[1:], "failed")
 
 
-def test_attempts_that_fail_are_told_and_are_not_the_end(queue: JobQueue, flavour: str) -> None:
+def test_failed_attempts_are_updates_and_not_the_end(queue: JobQueue, flavour: str) -> None:
     job = queue.enqueue("mail", retry_policy={"kind": "none"})
     listener = Listener(queue, flavour, "watch", job)
     for error in ("first", "second"):
@@ -126,7 +126,7 @@ def test_a_job_that_goes_on_can_be_gone_on_with(queue: JobQueue, flavour: str) -
     assert names(resumed.ended()) == ["c", "d"]
 
 
-def test_an_end_that_was_told_is_not_told_again_but_a_new_life_is(queue: JobQueue, flavour: str) -> None:
+def test_a_resumed_watch_gets_a_new_life_but_not_the_old_end_again(queue: JobQueue, flavour: str) -> None:
     job = held(queue)
     run(queue, job, "a")
     queue.fail(job, "no", give_up=True)
@@ -174,7 +174,7 @@ def test_only_some_kinds_may_be_wanted(queue: JobQueue, db: Db, flavour: str, ki
             assert all(each.job is None for each in updates)
 
 
-def test_a_job_that_has_ended_is_told_at_once_and_without_a_thread(queue: JobQueue, flavour: str) -> None:
+def test_an_ended_job_comes_at_once_and_without_a_thread(queue: JobQueue, flavour: str) -> None:
     job = queue.enqueue("mail")
     queue.cancel(job, "not wanted")
     (only,) = whole(queue, flavour, job)
@@ -183,7 +183,7 @@ def test_a_job_that_has_ended_is_told_at_once_and_without_a_thread(queue: JobQue
     assert queue._hub()._thread is None
 
 
-def test_a_long_story_is_told_whole(queue: JobQueue, db: Db, flavour: str) -> None:
+def test_a_watch_of_thousands_of_events_is_complete(queue: JobQueue, db: Db, flavour: str) -> None:
     job = held(queue)
     record = "SELECT record_events(array_fill(%s::uuid, ARRAY[%s]), array_fill(%s::bigint, ARRAY[%s]), %s::text[], %s::jsonb[])"
 
@@ -201,7 +201,7 @@ def test_a_long_story_is_told_whole(queue: JobQueue, db: Db, flavour: str) -> No
         assert the_last_is_the_end(updates[-1:], "completed")
 
 
-def test_who_is_slow_misses_nothing_and_hoards_nothing(
+def test_a_slow_reader_misses_nothing_within_bounded_memory(
     queue: JobQueue, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mailbox, "ROOM", 20)
@@ -234,7 +234,7 @@ def assert_comes(event: threading.Event) -> None:
     assert event.wait(60)
 
 
-def test_progress_that_nobody_has_read_is_replaced_by_what_came_later(queue: JobQueue, flavour: str) -> None:
+def test_unread_progress_is_replaced_by_later_progress(queue: JobQueue, flavour: str) -> None:
     may_go_on = threading.Event()
     job = held(queue)
     slow = Listener(queue, flavour, "watch", job, kinds=["progress"], pace=lambda _: assert_comes(may_go_on))
@@ -251,7 +251,7 @@ def test_progress_that_nobody_has_read_is_replaced_by_what_came_later(queue: Job
         assert the_last_is_the_end(listener.ended(), "completed")
 
 
-def test_an_event_of_a_transaction_that_commits_late_is_told_when_it_does(
+def test_an_event_of_a_transaction_that_commits_late_comes_after_the_commit(
     queue: JobQueue, connect: Connect, flavour: str
 ) -> None:
     job, other = held(queue, "mail"), held(queue, "other")
@@ -265,7 +265,7 @@ def test_an_event_of_a_transaction_that_commits_late_is_told_when_it_does(
     assert names(listener.ended()) == ["late", "then"]
 
 
-def test_a_new_life_that_begins_while_an_old_one_is_told_comes_after_its_end(
+def test_a_new_life_that_begins_while_the_old_one_is_read_comes_after_its_end(
     queue: JobQueue, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("howdah.watch.watch.PAGE", 2)
@@ -338,7 +338,7 @@ def test_what_makes_no_sense_is_refused(queue: JobQueue, flavour: str, options: 
         Listener(queue, flavour, "watch", job, **options)
 
 
-def test_who_breaks_off_is_let_go(queue: JobQueue, flavour: str) -> None:
+def test_a_watch_that_is_broken_off_is_unsubscribed(queue: JobQueue, flavour: str) -> None:
     job = held(queue)
     run(queue, job, "a")
 

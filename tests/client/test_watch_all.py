@@ -20,7 +20,7 @@ every_flavour = pytest.mark.parametrize("flavour", FLAVOURS)
 
 
 @every_flavour
-def test_all_jobs_are_told_of_in_order(queue: JobQueue, flavour: str) -> None:
+def test_the_updates_of_all_jobs_come_in_order(queue: JobQueue, flavour: str) -> None:
     with Listener(queue, flavour, "watch_all", after=queue.stream_position()) as listener:
         first, second = held(queue, "mail"), held(queue, "film")
         for n in range(10):
@@ -119,7 +119,7 @@ def test_a_long_stream_is_read_page_by_page_while_it_goes_on(
 
 @every_flavour
 @pytest.mark.parametrize("bystander", [False, True], ids=["", "with a transaction that stays open"])
-def test_an_event_that_commits_after_younger_ones_is_told_and_none_waits_for_it(
+def test_an_event_that_commits_after_younger_ones_comes_and_does_not_delay_them(
     queue: JobQueue, connect: Connect, flavour: str, bystander: bool
 ) -> None:
     late, early = held(queue, "mail"), held(queue, "film")
@@ -154,7 +154,7 @@ def test_an_event_that_commits_after_younger_ones_is_told_and_none_waits_for_it(
             ]
 
 
-def test_whoever_writes_and_whenever_one_stops_and_goes_on_each_is_told_once(dsn: str, queue: JobQueue) -> None:
+def test_overlapping_writers_and_resumed_readers_get_each_event_once(dsn: str, queue: JobQueue) -> None:
     """Writers whose transactions overlap in every way, and readers that break off and resume at random."""
     count, writers = 40, 6
     jobs = [held(queue, f"type {n % 3}") for n in range(writers)]
@@ -201,7 +201,7 @@ def test_whoever_writes_and_whenever_one_stops_and_goes_on_each_is_told_once(dsn
 
 
 @every_flavour
-def test_who_is_slow_misses_nothing_and_hoards_nothing(
+def test_a_slow_reader_misses_nothing_within_bounded_memory(
     queue: JobQueue, flavour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mailbox, "ROOM", 20)
@@ -234,7 +234,7 @@ def test_who_is_slow_misses_nothing_and_hoards_nothing(
 
 
 @every_flavour
-def test_the_standing_of_every_job_that_reports_is_told_and_its_end(queue: JobQueue, flavour: str) -> None:
+def test_every_job_that_reports_comes_with_its_progress_and_its_end(queue: JobQueue, flavour: str) -> None:
     quiet, running = held(queue, "quiet"), held(queue, "mail")
     queue.progress(running, 10, "packing")
     with Listener(queue, flavour, "watch_all", kinds=["progress"]) as listener:
@@ -255,7 +255,7 @@ def test_the_standing_of_every_job_that_reports_is_told_and_its_end(queue: JobQu
 
 
 @every_flavour
-def test_the_end_of_a_job_that_reported_is_told_even_if_nobody_saw_it_live(queue: JobQueue, flavour: str) -> None:
+def test_the_end_of_a_job_that_reported_comes_even_if_it_was_never_read_live(queue: JobQueue, flavour: str) -> None:
     def complete(job: Job, conn: Any) -> None:
         queue.complete(job, conn=conn)
 
@@ -288,7 +288,7 @@ def test_the_end_of_a_job_that_reported_is_told_even_if_nobody_saw_it_live(queue
 
 
 @every_flavour
-def test_all_that_happened_to_a_job_is_told_before_that_it_has_ended(queue: JobQueue, flavour: str) -> None:
+def test_all_updates_of_a_job_come_before_its_end(queue: JobQueue, flavour: str) -> None:
     with Listener(queue, flavour, "watch_all", after=queue.stream_position()) as listener:
         for _ in range(20):
             job = held(queue)

@@ -52,7 +52,7 @@ ALL_STATUSES = [
 
 
 @every_flavour
-def test_its_jobs_and_the_whole_are_told_of_until_it_has_ended(queue: JobQueue, flavour: str) -> None:
+def test_updates_of_its_jobs_and_of_the_whole_come_until_it_has_ended(queue: JobQueue, flavour: str) -> None:
     queue.event(held(queue, "fetch"), "of another job")
     flow = two_and_a_join(queue)
     with Listener(flow, flavour, "watch") as listener:  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_its_jobs_and_the_whole_are_told_of_until_it_has_ended(queue: JobQueue, 
 
 
 @every_flavour
-def test_one_that_has_ended_is_told_from_its_beginning(queue: JobQueue, flavour: str) -> None:
+def test_one_that_has_ended_is_read_from_its_beginning(queue: JobQueue, flavour: str) -> None:
     before = held(queue, "fetch")
     queue.event(before, "before")
     flow = two_and_a_join(queue)
@@ -115,7 +115,7 @@ def test_a_watch_goes_on_behind_any_update(queue: JobQueue, flavour: str) -> Non
 
 
 @every_flavour
-def test_jobs_of_types_that_no_node_has_are_told_of_too(queue: JobQueue, db: Db, flavour: str) -> None:
+def test_jobs_of_types_that_no_node_has_are_included(queue: JobQueue, db: Db, flavour: str) -> None:
     with queue.workflow("crawl") as flow:
         flow.add("visit")
     (job,) = queue.claim(["visit"])
@@ -131,7 +131,7 @@ def test_jobs_of_types_that_no_node_has_are_told_of_too(queue: JobQueue, db: Db,
     assert [each.name for each in updates if each.job_type == "look" and each.kind == "status"] == ["completed"]
 
 
-def test_progress_of_its_running_jobs_is_told(queue: JobQueue) -> None:
+def test_progress_of_its_running_jobs_is_included(queue: JobQueue) -> None:
     flow = two_and_a_join(queue)
     stranger = held(queue, "merge")
     (one, two) = queue.claim(["fetch"])

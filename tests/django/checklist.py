@@ -583,7 +583,7 @@ class Transactions(TransactionTestCase):
                 cursor.execute("SELECT pg_sleep(0.05)")
             self.assertEqual(left, 0)
 
-    def test_a_task_that_is_not_known_waits_for_a_worker_that_knows_it(self) -> None:
+    def test_an_unknown_task_stays_pending_for_a_worker_that_has_it(self) -> None:
         queue = default_task_backend.queue
         job = queue.enqueue("default", {"args": [], "kwargs": {}}, meta={"task": "shop.tasks.new"})
         work()

@@ -81,7 +81,7 @@ def test_five_things_at_once_are_these_five(ward: str, db: Db, queue: JobQueue) 
         assert [finding.code for finding in asked] == ["xmin-held"]
 
 
-def test_a_role_with_few_rights_is_told_what_it_could_not_see(ward: str, db: Db) -> None:
+def test_for_a_role_with_few_rights_the_diagnosis_lists_what_it_could_not_see(ward: str, db: Db) -> None:
     db.execute("CREATE ROLE passer_by LOGIN")
     try:
         with JobQueue(make_conninfo(ward, user="passer_by")) as queue:

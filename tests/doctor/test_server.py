@@ -96,7 +96,7 @@ def test_a_setting_is_undone_where_it_was_made(
         db.execute(f"ALTER {whose} RESET {name}".encode())
 
 
-def test_a_setting_of_whoever_asks(ward: str) -> None:
+def test_a_setting_of_the_session_itself(ward: str) -> None:
     with JobQueue(make_conninfo(ward, options="-c synchronous_commit=off -c statement_timeout=4s")) as queue:
         finding = only_finding(queue, "commits-not-durable")
         assert finding.cause == "this session's settings (client)"

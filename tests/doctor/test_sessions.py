@@ -201,7 +201,7 @@ def test_a_session_that_only_works_hard_is_not_blamed_for_notifications(ward: st
     assert codes(queue) == []
 
 
-def test_a_slot_that_nobody_reads(db: Db, queue: JobQueue) -> None:
+def test_an_unread_replication_slot(db: Db, queue: JobQueue) -> None:
     db.execute("SELECT pg_create_physical_replication_slot('left_behind', true)")
     try:
         assert codes(queue) == []

@@ -105,7 +105,7 @@ def test_an_index_that_is_not_as_it_was_made_is_exchanged_by_the_remedy(db: Db, 
     assert codes(queue, ignore=()) == []
 
 
-def test_an_index_of_somebody_else_is_no_part_of_the_queue(db: Db, queue: JobQueue) -> None:
+def test_a_foreign_index_is_no_part_of_the_queue(db: Db, queue: JobQueue) -> None:
     db.execute("CREATE UNIQUE INDEX of_theirs ON live (job_type)")
     finding = only_finding(queue, "schema-drift", ignore=())
     assert "index of_theirs is not Howdah's" in finding.what
@@ -158,7 +158,7 @@ def test_a_table_that_autovacuum_leaves_out(db: Db, queue: JobQueue) -> None:
     assert codes(queue, ignore=()) == []
 
 
-def test_dead_rows_that_nobody_removes(ward: str, db: Db, queue: JobQueue) -> None:
+def test_dead_rows_that_vacuum_has_not_removed(ward: str, db: Db, queue: JobQueue) -> None:
     queue.enqueue_many("work", ({} for _ in range(12_000)))
     db.execute("DELETE FROM live")
     counted = "SELECT n_dead_tup AS n FROM pg_stat_all_tables WHERE relid = 'howdah.live'::regclass"
@@ -170,7 +170,7 @@ def test_dead_rows_that_nobody_removes(ward: str, db: Db, queue: JobQueue) -> No
     until(lambda: not codes(queue, patience=0), "the vacuum is counted")
 
 
-def test_room_that_nobody_needs(db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_room_of_the_live_table(db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "LARGE", 2**18)
     queue.enqueue_many("work", ({"n": n} for n in range(5_000)))
     assert codes(queue) == [], "there are jobs in it"

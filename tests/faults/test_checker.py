@@ -163,7 +163,7 @@ def test_i1_notices_a_job_of_which_nothing_is_left() -> None:
     assert found(dataclasses.replace(evidence, acknowledged=frozenset())) == [], "nobody was told that it was there"
 
 
-def test_i7_notices_what_nobody_was_told_of() -> None:
+def test_i7_finds_a_job_that_was_never_acknowledged() -> None:
     evidence = dataclasses.replace(Story().evidence(), acknowledged=frozenset())
     assert found(evidence) == ["I7"]
 
@@ -348,7 +348,7 @@ def test_i6_is_about_what_a_worker_held_when_it_died() -> None:
     assert (found(story), judge(story.evidence(), ALL).slowest) == ([], None)
 
 
-def test_of_many_violations_some_are_told_and_all_are_counted() -> None:
+def test_of_many_violations_some_are_listed_and_all_are_counted() -> None:
     ids = [uuid.uuid4() for _ in range(20)]
     verdict = judge(Evidence(frozenset(ids), [], [], [], [], []), ["I1"])
     assert (verdict.lost, len(verdict.violations)) == (20, 6)

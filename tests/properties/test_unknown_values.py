@@ -212,7 +212,7 @@ BAD_PACES = [
 
 
 @pytest.mark.parametrize("pace", BAD_PACES)
-def test_a_pace_that_is_none_is_refused_where_it_is_told_and_hurts_nobody_where_it_is_kept(
+def test_a_malformed_throughput_is_refused_and_a_stored_one_does_no_harm(
     db: Db, queue: JobQueue, dsn: str, pace: str
 ) -> None:
     beat = (
@@ -280,7 +280,7 @@ def test_a_pace_too_small_for_a_float_is_a_slow_one(db: Db, queue: JobQueue) -> 
 
 @pytest.mark.parametrize("number", [10**400, 10**4_000, 1e-320])
 @pytest.mark.parametrize("name", ["at", "stalls", "percent"])
-def test_a_number_beyond_all_floats_in_a_report_keeps_nobody_from_the_list(
+def test_a_number_beyond_all_floats_in_a_report_does_not_break_the_list(
     db: Db, queue: JobQueue, name: str, number: float
 ) -> None:
     jobs = scene(db, queue)
@@ -316,7 +316,7 @@ def test_a_moment_that_utc_does_not_have_is_none(dsn: str, db: Db, queue: JobQue
 
 @pytest.mark.parametrize("column", ["heartbeat_at", "fresh_since", "registered_at", "started_at", "last_claim_at"])
 @pytest.mark.parametrize("moment", ["infinity", "-infinity", "294275-01-01"])
-def test_a_moment_of_a_worker_that_nobody_can_count_with_is_refused(
+def test_a_time_of_a_worker_that_cannot_be_calculated_with_is_refused(
     db: Db, queue: JobQueue, column: str, moment: str
 ) -> None:
     scene(db, queue)

@@ -151,7 +151,7 @@ def test_an_operator_interferes(tenant: Tenant) -> None:
         ("operator", ("enqueue", "a")),
     ],
 )
-def test_who_may_not_is_told_so(tenant: Tenant, role: str, argv: tuple[str, ...]) -> None:
+def test_a_missing_permission_is_an_error_with_its_remedy(tenant: Tenant, role: str, argv: tuple[str, ...]) -> None:
     outcome = run(tenant, role, *argv)
     assert outcome.code == 1
     assert "permission denied" in outcome.err
@@ -202,7 +202,7 @@ def test_it_says_what_it_made(dsn: str) -> None:
         assert howdah("migrate", "--roles", "--check", dsn=dsn).code == 2
 
 
-def test_what_is_in_use_by_a_stranger_is_told_without_what_it_may_not_know(tenant: Tenant) -> None:
+def test_a_segment_in_use_by_a_foreign_session_is_reported_by_pid_and_name(tenant: Tenant) -> None:
     with psycopg.connect(tenant.admin_dsn, application_name="reader") as reader, tenant.queue("operator") as queue:
         tenant.admin.execute(
             sql.SQL("INSERT INTO {} (job_type, status) VALUES ('a', 'completed')").format(

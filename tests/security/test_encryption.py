@@ -79,7 +79,7 @@ def test_not_a_bit_of_it_can_be_changed(value: Any, at: int, bit: int) -> None:
 
 
 @given(value=JSON)
-def test_nobody_else_reads_it_and_equal_values_do_not_look_equal(value: Any) -> None:
+def test_other_keys_do_not_read_it_and_equal_values_do_not_look_equal(value: Any) -> None:
     codec = EncryptedCodec(FIRST)
     stored = codec.encode(value)
     assert stored != codec.encode(value)
@@ -195,7 +195,7 @@ def rotated(dsn: str, count: int = 5) -> tuple[list[Job], Job]:
     return readable, unreadable
 
 
-def test_one_job_that_cannot_be_read_keeps_nobody_from_the_others(dsn: str, sealed: JobQueue) -> None:
+def test_an_unreadable_job_does_not_block_reading_or_claiming_others(dsn: str, sealed: JobQueue) -> None:
     readable, unreadable = rotated(dsn)
     page = sealed.list()
     assert [job.data for job in page if job.id != unreadable.id] == [{"n": n} for n in (4, 3, 2, 1, 0)]
@@ -266,7 +266,7 @@ def test_results_errors_and_events_that_cannot_be_read_say_so(dsn: str, sealed: 
     assert {update.kind for update in updates} == {"progress", "event", "status"}
 
 
-def test_a_schedule_that_cannot_be_read_keeps_nobody_from_the_others(dsn: str, sealed: JobQueue) -> None:
+def test_an_unreadable_schedule_does_not_break_the_list(dsn: str, sealed: JobQueue) -> None:
     with with_keys(dsn, SECOND) as other:
         other.schedules.set("b", "work", {"n": 2}, every=60)
     sealed.schedules.set("a", "work", {"n": 1}, every=60)
@@ -286,7 +286,7 @@ def test_a_queue_that_was_plain_before_goes_on_if_that_is_allowed(dsn: str, queu
         assert [job.data for job in mixed.claim(["work"])] == [{"old": True}, {"old": False}]
 
 
-def test_a_value_that_says_that_it_is_redacted_was_not_made_by_anybody_with_a_key(sealed: JobQueue, db: Db) -> None:
+def test_a_stored_value_that_reads_redacted_is_not_taken_as_encrypted(sealed: JobQueue, db: Db) -> None:
     """It stands for nothing where nothing is redacted."""
     sealed.schedules.set("nightly", "work", cron="0 3 * * *")
     ended = sealed.enqueue("mail")

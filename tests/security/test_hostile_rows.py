@@ -33,7 +33,7 @@ def inserted(db: Db, text: str, job_type: str = "work") -> Any:
 
 
 @every_kind
-def test_one_row_keeps_nobody_from_reading_and_claiming_the_others(queue: JobQueue, db: Db, text: str) -> None:
+def test_an_unreadable_row_does_not_block_reading_or_claiming_others(queue: JobQueue, db: Db, text: str) -> None:
     others = [queue.enqueue("work", {"n": n}) for n in range(3)]
     bad = inserted(db, text)
     assert [job.data for job in queue.list()[1:]] == [{"n": 2}, {"n": 1}, {"n": 0}]

@@ -158,7 +158,7 @@ def test_what_a_job_waits_for_does_not_reveal_its_key(canaries: Tenant) -> None:
         owner.delete(job)
 
 
-def test_a_viewer_cannot_look_for_data_and_is_told_so(canaries: Tenant) -> None:
+def test_a_search_for_data_by_a_viewer_is_refused(canaries: Tenant) -> None:
     wanted = {"password": CANARY}
     with canaries.queue("viewer") as queue:
         with pytest.raises(NotPermitted, match="may not see the data"):
@@ -203,7 +203,7 @@ def test_a_result_that_only_looks_redacted_is_one(canaries: Tenant) -> None:
             viewer.wait_for(job.id).value()
 
 
-def test_who_may_read_the_table_sees_everything(canaries: Tenant) -> None:
+def test_a_role_that_may_read_the_table_sees_everything(canaries: Tenant) -> None:
     login = canaries.login("viewer")
     live = sql.Identifier(canaries.schema, "live")
     canaries.admin.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(live, sql.Identifier(login)))
@@ -240,7 +240,7 @@ CREATE TABLE {0}.types (job_type text);
 """
 
 
-def test_what_somebody_plants_is_never_run_as_the_owner(tenant: Tenant) -> None:
+def test_planted_objects_are_never_run_as_the_owner(tenant: Tenant) -> None:
     """By a login with no more than a schema of its own, which is first in everybody's search path."""
     planter = tenant.login("producer")
     tenant.execute("CREATE SCHEMA redaction_hostile AUTHORIZATION {}", planter)

@@ -258,7 +258,7 @@ def test_a_password_that_is_not_encoded_is_not_taken_for_a_host(dsn: str) -> Non
 
 @pytest.mark.parametrize("dsn", [*DSNS, "sslpassword={} host=x", "postgresql://h/db?sslpassword={}"])
 @pytest.mark.parametrize("formatter", [LineFormatter(), JsonFormatter()])
-def test_a_dsn_that_somebody_logs_is_masked(dsn: str, formatter: logging.Formatter) -> None:
+def test_a_logged_dsn_is_masked(dsn: str, formatter: logging.Formatter) -> None:
     secret = dsn.format(CANARY)
     record = logging.makeLogRecord({"name": "shop", "msg": "connecting to %s", "args": (secret,), "where": secret})
     assert CANARY not in formatter.format(record)
@@ -290,7 +290,7 @@ def test_no_password_is_in_the_command_line_of_psql(dsn: str) -> None:
         process.communicate("\\q\n", timeout=180)
 
 
-def test_an_exception_that_nobody_catches_shows_no_password_of_the_queue(dsn: str) -> None:
+def test_an_uncaught_exception_shows_no_password_of_the_queue(dsn: str) -> None:
     program = "import howdah; queue = howdah.JobQueue(); queue.stats()"
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", program],

@@ -209,7 +209,7 @@ def test_a_plain_table_of_jobs_in_the_way_is_refused_and_not_touched(plain_jobs:
     assert plain_jobs.execute("SELECT count(*) AS n FROM jobs").fetchone() == {"n": 18}
 
 
-def test_a_plain_table_of_jobs_in_sight_is_refused_too_unless_told(plain_jobs: Db, server_dsn: str) -> None:
+def test_a_plain_table_of_jobs_in_sight_is_refused_too_without_no_adopt(plain_jobs: Db, server_dsn: str) -> None:
     elsewhere = f"{SCHEMA}_elsewhere"
     in_sight = f"{server_dsn} options='-c search_path={SCHEMA}'"
     try:

@@ -516,7 +516,7 @@ def test_two_updates_of_one_statement_end_two_jobs(db: Db, queue: JobQueue) -> N
     assert (queue.stats()["x"].completed, queue.stats()["x"].failed) == (1, 1)
 
 
-def test_returning_knows_old_and_new(db: Db, major: int) -> None:
+def test_returning_has_old_and_new(db: Db, major: int) -> None:
     if major < 18:
         pytest.skip("RETURNING old and new came with PostgreSQL 18")
     job_id = one(db, "INSERT INTO jobs (job_type) VALUES ('x') RETURNING id")["id"]

@@ -278,7 +278,7 @@ def test_a_plain_client_spends_tokens_too(db: Db, queue: JobQueue, connect: Conn
     assert db.execute("SELECT count(*) AS n FROM claimable").fetchone() == {"n": 0}
 
 
-def test_a_worker_is_told_when_the_next_job_may_start(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_next_due_is_when_the_next_job_may_start(db: Db, queue: JobQueue, clock: TestClock) -> None:
     declare(db, rate="(1, 10, 1)")
     declare(db, "u", rate="(1, 20, 1)", per="key")
     next_due = "SELECT next_due(%s::varchar[]) AS due"

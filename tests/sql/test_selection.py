@@ -159,7 +159,7 @@ def test_only_an_operator_changes_jobs(tenant: Tenant, owner: JobQueue, role: st
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_those_who_look_may_count(tenant: Tenant, owner: JobQueue, role: str) -> None:
+def test_roles_that_may_read_may_count(tenant: Tenant, owner: JobQueue, role: str) -> None:
     with tenant.queue(role) as queue:
         assert queue.select(job_type="mail", status="failed").count("retry").groups == {("mail", "failed"): 1}
 

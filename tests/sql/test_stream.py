@@ -158,7 +158,7 @@ def test_a_transaction_that_stays_open_and_has_nothing_to_do_with_it_holds_nothi
     assert read(db, position)[0] == []
 
 
-def test_rows_of_one_transaction_are_read_together_and_can_be_told_apart(
+def test_rows_of_one_transaction_are_read_together_and_have_positions_of_their_own(
     db: Db, connect: Connect, jobs: list[Held]
 ) -> None:
     writer, position = connect(autocommit=False), now(db)

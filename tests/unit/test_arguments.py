@@ -276,7 +276,7 @@ def test_a_strict_model_with_aliases_and_computed_fields_survives() -> None:
     assert round_trip(taking(dict[str, Order]), {"value": {"a": order}}) == {"value": {"a": order}}
 
 
-def test_pydantic_is_not_imported_for_those_who_do_not_use_it() -> None:
+def test_pydantic_is_not_imported_without_need() -> None:
     program = (
         "import sys\nfrom howdah.handlers.arguments import Arguments\ndef handler(x: int, y: object = 1): ...\n"
         "Arguments(handler).decode(Arguments(handler).encode({'x': 1}))\n"

@@ -50,7 +50,7 @@ def test_importing_the_package_needs_neither_a_server_nor_the_extras() -> None:
         ("from howdah.cli.main import main; main(['--schema', 'work', 'list', '-h'])", "howdah.cli.commands.work"),
     ],
 )
-def test_nobody_waits_for_what_is_not_needed(program: str, spared: str) -> None:
+def test_what_is_not_needed_is_not_imported(program: str, spared: str) -> None:
     ask = f"{program}; import sys; sys.exit(repr([each for each in {spared.split()} if each in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
     assert done.stderr.strip() == "[]"

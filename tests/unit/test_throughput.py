@@ -71,7 +71,7 @@ def about(value: float) -> Any:
         max_size=60,
     )
 )
-def test_whatever_happens_what_is_told_is_finite_and_not_negative(steps: list[tuple[str, int, float, bool]]) -> None:
+def test_a_snapshot_is_finite_and_not_negative_whatever_happens(steps: list[tuple[str, int, float, bool]]) -> None:
     types, held = Types(), list[tuple[Job, float]]()
     for step, which, seconds, starts in steps:
         types.passes(seconds)
@@ -95,7 +95,7 @@ def check(told: throughput.Throughput) -> None:
         assert measured["per_second"] > 0
 
 
-def test_what_is_told_has_four_digits_that_count() -> None:
+def test_a_snapshot_has_four_significant_digits() -> None:
     types = Types()
     types.works(3, 0.0123456789, due=12.3456789)
     assert types.snapshot() == {"per_second": 81.0, "run": 0.01235, "wait": 12.35}
@@ -276,7 +276,7 @@ def test_a_type_is_not_dropped_while_one_of_its_jobs_runs() -> None:
     assert types.snapshot()["run"] == 1000.0
 
 
-def test_only_the_most_recent_types_are_told() -> None:
+def test_a_snapshot_has_only_the_most_recent_types() -> None:
     types = Types()
     names = [f"type {number}" for number in range(throughput.MOST_TYPES + 50)]
     for name in names:

@@ -438,7 +438,7 @@ def test_async_items_are_counted_in_the_same_way(job: Recording) -> None:
     asyncio.run(main())
 
 
-def test_the_wrong_kind_of_loop_is_told_the_right_one(job: Recording) -> None:
+def test_the_wrong_kind_of_loop_is_an_error_that_names_the_right_one(job: Recording) -> None:
     with pytest.raises(TypeError, match="async for"):
         list(job.track(letters("ab")))
     with pytest.raises(TypeError, match="are not async"):
@@ -482,7 +482,7 @@ def test_data_that_can_not_be_stored_is_refused_at_once(job: Recording) -> None:
     assert issubclass(InvalidPayload, InvalidInput)
 
 
-def test_what_is_too_much_is_counted_and_told_once() -> None:
+def test_what_is_beyond_the_limits_is_counted_and_recorded_once() -> None:
     job = Recording(max_events=3)
     for n in range(5):
         job.tracker.event("step", {"n": n})
@@ -563,7 +563,7 @@ def test_a_codec_that_can_not_tell_of_what_is_left_out_is_no_error_of_the_jobs(
 # Taking it
 
 
-def test_a_tight_loop_tells_once_until_it_is_heard(job: Recording) -> None:
+def test_a_tight_loop_notifies_once_until_its_updates_are_taken(job: Recording) -> None:
     for n in range(100_000):
         job.progress(n / 1_000)
         job.advance()
@@ -586,7 +586,7 @@ def test_what_could_not_be_written_is_taken_again_before_what_came_after_it(job:
     assert again.update == ProgressUpdate(10.0, None, None, None)
 
 
-def test_who_goes_on_talking_after_the_end_is_not_heard(job: Recording) -> None:
+def test_updates_after_the_end_are_dropped(job: Recording) -> None:
     job.progress(50)
     job.tracker.close()
     job.tracker.event("late", {})
@@ -706,7 +706,7 @@ def test_a_late_answer_to_one_job_does_not_answer_the_next(job: Recording, monke
         assert flushed.result() is False
 
 
-def test_who_resumes_goes_on_counting_where_the_attempt_before_was(job: Recording) -> None:
+def test_a_resumed_loop_continues_the_count_of_the_attempt_before(job: Recording) -> None:
     seen = [job.counts for _ in job.track(range(60, 64), done=60)]
     assert seen == [(60, 64), (61, 64), (62, 64), (63, 64)]
     assert [job.percent for _ in job.track(iter("ab"), total=4, done=2)] == [50, 75]

@@ -91,7 +91,7 @@ def test_it_goes_on_where_it_was_cut_off(queue: JobQueue, base: str) -> None:
     assert [json.loads(message["data"])["data"]["n"] for message in seen] == [0, 1, 2, 3, 4]
 
 
-def test_whoever_has_seen_the_end_is_told_not_to_ask_again(queue: JobQueue, base: str) -> None:
+def test_a_reconnect_after_the_end_gets_204(queue: JobQueue, base: str) -> None:
     job = running(queue)
     queue.complete(job)
     with httpx.stream("GET", f"{base}/{job.id}", timeout=120) as response:
@@ -112,7 +112,7 @@ def test_all_jobs_of_some_types_are_streamed_and_resumed(queue: JobQueue, base: 
     assert first[0]["id"] != second[0]["id"]
 
 
-def test_whoever_is_cut_off_before_the_first_event_has_a_place_to_go_on_from(queue: JobQueue, base: str) -> None:
+def test_a_stream_without_events_already_has_an_id_to_resume_from(queue: JobQueue, base: str) -> None:
     job = running(queue)
     with httpx.stream("GET", f"{base}/?kinds=event", timeout=120) as response:
         lines = response.iter_lines()
@@ -215,7 +215,7 @@ def test_a_job_that_has_nothing_to_tell_yet_is_answered_at_once(queue: JobQueue)
             pass
 
 
-def test_the_end_is_known_to_those_who_asked_for_events_only(queue: JobQueue, base: str) -> None:
+def test_a_stream_of_events_only_has_the_end_too(queue: JobQueue, base: str) -> None:
     job = running(queue)
     queue.event(job, "row")
     queue.complete(job)
@@ -225,7 +225,7 @@ def test_the_end_is_known_to_those_who_asked_for_events_only(queue: JobQueue, ba
     assert again.status_code == 204
 
 
-def test_a_browser_that_comes_while_the_database_is_away_is_told_to_come_back(tmp_path: Path) -> None:
+def test_during_an_outage_a_browser_gets_a_retry_and_others_a_503(tmp_path: Path) -> None:
     with JobQueue(f"host={tmp_path} dbname=gone", timeout=1) as queue, served(EventStream(queue)) as port:
         url = f"http://127.0.0.1:{port}/{uuid.UUID(int=7)}"
         browser = httpx.get(url, headers={"accept": "text/event-stream"}, timeout=120)
@@ -257,7 +257,7 @@ def test_nothing_but_get_is_answered(base: str) -> None:
     assert httpx.head(base + "/").status_code == 200
 
 
-def test_an_app_can_say_who_may_look_and_at_what(queue: JobQueue) -> None:
+def test_an_app_can_restrict_readers_and_types(queue: JobQueue) -> None:
     job, other = running(queue), running(queue, "other")
 
     async def authorize(scope: Any, job_id: uuid.UUID | None) -> bool:

@@ -237,7 +237,7 @@ def test_a_timeout_is_that_of_the_most_impatient_job(queue: JobQueue) -> None:
         assert "timed out" in str(failed.last_error)
 
 
-def test_one_cancelled_job_of_a_batch_is_told_and_its_neighbours_are_not(queue: JobQueue) -> None:
+def test_cancelling_one_job_of_a_batch_leaves_its_neighbours_alone(queue: JobQueue) -> None:
     started, told = threading.Event(), threading.Event()
 
     @queue.job(batch_size=3)

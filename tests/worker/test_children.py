@@ -42,7 +42,7 @@ def test_no_child_is_started_by_a_worker_that_ends(queue: JobQueue, waiting: int
     assert multiprocessing.active_children() == []
 
 
-def test_a_worker_that_is_told_to_stop_while_a_child_starts_ends_and_the_job_is_back(
+def test_a_worker_that_stops_while_a_child_starts_ends_and_releases_the_job(
     dsn: str, queue: JobQueue, tmp_path: Path
 ) -> None:
     with Fleet(dsn, tmp_path, "handlers_endless_import") as fleet:

@@ -70,7 +70,7 @@ def test_draining_includes_what_handlers_enqueue_for_handlers_of_another_kind(
     assert sum(done) == 25
 
 
-def test_draining_waits_for_what_is_claimed_by_nobody_else_but_not_for_other_workers(dsn: str, queue: JobQueue) -> None:
+def test_draining_does_not_wait_for_jobs_that_another_worker_holds(dsn: str, queue: JobQueue) -> None:
     @queue.job
     async def work() -> None: ...
 

@@ -101,7 +101,7 @@ def test_a_type_that_cannot_be_declared_is_not_claimed_and_the_others_are(
     assert set(together) <= {1}
 
 
-def test_an_operator_who_has_locked_the_worker_is_named_by_the_table(
+def test_a_lock_on_the_row_of_the_worker_is_logged_with_the_table(
     queue: JobQueue, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither the start nor the heartbeat waits forever."""

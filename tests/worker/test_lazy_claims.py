@@ -54,7 +54,7 @@ NOTE_SETTING = """
 
 
 @pytest.mark.parametrize(("lazily", "setting"), [(True, "off"), (False, "on")])
-def test_a_worker_claims_lazily_if_it_is_told_to(lazily: bool, setting: str, queue: JobQueue, db: Db) -> None:
+def test_a_worker_claims_lazily_if_the_option_is_set(lazily: bool, setting: str, queue: JobQueue, db: Db) -> None:
     @queue.job
     async def work() -> None: ...
 

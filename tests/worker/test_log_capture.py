@@ -65,7 +65,7 @@ def test_what_a_handler_logs_is_kept_with_its_job(dsn: str, db: Db, kind: str) -
 
 
 @ALL_KINDS
-def test_a_handler_whose_logs_nobody_wants_keeps_none(dsn: str, db: Db, kind: str) -> None:
+def test_a_handler_with_its_logs_off_keeps_none(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
     job = handler("logs_in_vain", kind).enqueue()
     drain(queue, children=1)
@@ -170,7 +170,7 @@ def test_logs_and_events_keep_their_order(queue: JobQueue, db: Db) -> None:
     assert queue.get(job).events_count == 10
 
 
-def test_too_many_and_too_long_ones_are_cut_and_that_is_told(
+def test_too_many_and_too_long_ones_are_cut_and_counted(
     queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracker, "MAX_LOGS", 20)
@@ -203,7 +203,7 @@ class Chatty:
         return "chatty"
 
 
-def test_a_message_that_makes_trouble_troubles_nobody(queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_cannot_be_formatted_does_not_fail_the_job(queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
     # pytest's own handler would raise.
     monkeypatch.setattr(logging, "raiseExceptions", False)
 
@@ -286,7 +286,7 @@ def test_it_is_there_for_as_long_as_any_worker_wants_it(queue: JobQueue, dsn: st
     run(main())
 
 
-def test_it_comes_back_when_somebody_configures_logging_meanwhile(
+def test_the_capture_is_restored_after_logging_is_configured_anew(
     queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = logging.getLogger()
@@ -319,14 +319,14 @@ def unconfigured() -> Iterator[logging.Logger]:
         root.setLevel(level)
 
 
-def test_where_nobody_has_configured_logging_warnings_are_still_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_configured_logging_warnings_are_still_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with unconfigured(), log_capture.installed(logging.INFO):
         logging.getLogger("some.library").warning("look out")
         logging.getLogger("some.library").info("never mind")
     assert capsys.readouterr().err == "look out\n"
 
 
-def test_where_somebody_has_the_capture_shows_nothing_of_its_own(
+def test_where_a_library_has_its_own_handler_the_capture_shows_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = logging.getLogger("some.library")
@@ -350,7 +350,7 @@ def test_the_level_is_lowered_only_meanwhile() -> None:
             assert root.handlers == []
 
 
-def test_the_level_that_somebody_has_chosen_stands() -> None:
+def test_a_configured_level_is_kept() -> None:
     with unconfigured() as root:
         with log_capture.installed(logging.INFO):
             root.setLevel(logging.ERROR)

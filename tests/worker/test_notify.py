@@ -148,7 +148,7 @@ def test_the_next_of_an_ordered_type_starts_when_another_worker_ends_the_one_bef
     run(main())
 
 
-def test_a_running_job_that_is_cancelled_is_told_at_once(
+def test_a_cancelled_running_job_is_stopped_at_once(
     queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = asyncio.Event()
@@ -181,7 +181,7 @@ def test_a_worker_whose_listening_connection_is_cut_listens_again(
     run(main())
 
 
-def test_what_was_enqueued_while_nobody_listened_is_found_by_looking(queue: JobQueue, db: Db, work: Any) -> None:
+def test_jobs_enqueued_without_a_listener_are_found_by_polling(queue: JobQueue, db: Db, work: Any) -> None:
     async def main() -> None:
         async with working(queue, poll=0.2):
             await until(lambda: sleeps(db, "work"))
@@ -332,7 +332,7 @@ def test_a_worker_that_was_woken_soon_looks_again(
     run(scenario())
 
 
-def test_a_statement_that_enqueues_and_goes_on_keeps_nobody_from_telling(
+def test_a_long_statement_that_has_enqueued_does_not_block_other_notifications(
     queue: JobQueue, db: Db, connect: Connect, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     barrier = connect()

@@ -116,5 +116,5 @@ SOCKET = 'connection failed: connection to server on socket "/s/.s.PGSQL.5432" f
         ),
     ],
 )
-def test_refusals_are_told_from_outages(message: str, refused: bool) -> None:
+def test_refusals_and_outages_are_distinguished(message: str, refused: bool) -> None:
     assert _is_refusal(message) is refused

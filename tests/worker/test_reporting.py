@@ -276,7 +276,7 @@ def test_large_events_are_written_in_pieces_too(dsn: str, db: Db, monkeypatch: p
 
 
 @ALL_KINDS
-def test_events_beyond_the_limit_are_counted_and_told(dsn: str, db: Db, kind: str) -> None:
+def test_events_beyond_the_limit_are_counted_and_recorded(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
     job = handler("floods", kind).enqueue()
     drain(queue, children=1)
@@ -389,7 +389,7 @@ def test_a_stale_attempt_changes_nothing_and_its_checkpoint_says_so(queue: JobQu
     assert len(raised) == 1
 
 
-def test_who_speaks_for_the_first_time_after_the_end_is_not_heard(queue: JobQueue) -> None:
+def test_a_first_update_after_the_end_is_dropped(queue: JobQueue) -> None:
     ended_jobs: list[Job] = []
 
     @queue.job

@@ -184,7 +184,7 @@ def _exits(job: Job, error: BaseException) -> float:
     ],
     ids=["raises", "exits", "text", "nan", "infinity", "1e300", "2**60", "dict"],
 )
-def test_a_function_that_does_not_know_costs_nobody_anything(
+def test_a_broken_retry_function_falls_back_to_the_default_policy(
     queue: JobQueue, clock: TestClock, decide: Callable[[Job, BaseException], Any]
 ) -> None:
     @queue.job

@@ -20,7 +20,7 @@ from tests.worker import child_handlers
 from tests.worker.in_process import beats, drain, ended, run, statuses, until, working
 
 
-def test_a_row_that_somebody_has_locked_keeps_no_other_job_from_ending(
+def test_a_locked_row_does_not_block_the_ends_of_other_jobs(
     queue: JobQueue, db: Db, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(completer, "PATIENCE", 0.2)
@@ -54,7 +54,7 @@ class Unreadable(dict[Any, Any]):
         raise RuntimeError("not even this")
 
 
-def test_a_result_that_breaks_whoever_looks_at_it_fails_its_jobs_and_frees_the_slot(queue: JobQueue) -> None:
+def test_a_result_that_raises_when_it_is_read_fails_its_jobs_and_frees_the_slot(queue: JobQueue) -> None:
     @queue.job(batch_size=2, max_attempts=1)
     async def many(jobs: list[Job]) -> Any:
         return Unreadable(x=1)

@@ -227,7 +227,7 @@ def test_a_changed_file_restarts_the_children_and_is_named(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not may_unshare(), reason="making a PID namespace (unshare --pid) is not permitted here")
-def test_as_pid_1_it_reaps_orphans_and_hears_signals(tmp_path: Path) -> None:
+def test_as_pid_1_it_reaps_orphans_and_handles_signals(tmp_path: Path) -> None:
     behave(tmp_path, "orphan")
     with supervise(tmp_path, wrapper=NAMESPACE) as run:
         run.await_words("reaped", 1)
@@ -263,7 +263,7 @@ def test_early_deaths_are_followed_by_longer_and_longer_pauses(monkeypatch: pyte
     assert child.start_again() == pytest.approx(0.2)
 
 
-def test_a_source_tree_knows_what_is_ours(tmp_path: Path) -> None:
+def test_a_source_tree_watches_only_its_own_files(tmp_path: Path) -> None:
     for folder in (".hidden", "node_modules", "env", "package"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.py").write_text("")

@@ -143,7 +143,7 @@ def test_failures_count_and_what_was_cancelled_does_not(queue: JobQueue, db: Db)
     run(main())
 
 
-def test_it_is_told_once_and_again_when_the_worker_was_forgotten(queue: JobQueue, db: Db) -> None:
+def test_it_is_sent_once_and_again_after_its_row_was_deleted(queue: JobQueue, db: Db) -> None:
     @queue.job
     async def work() -> None: ...
 

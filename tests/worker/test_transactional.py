@@ -154,7 +154,7 @@ def test_what_the_handler_says_when_it_rolls_back_holds(
 
 
 @KINDS
-def test_a_handler_that_rolls_back_in_silence_has_failed_and_is_told_why(
+def test_a_silent_rollback_of_the_handler_fails_the_job_with_the_reason(
     dsn: str, queue: JobQueue, db: Db, asynchronous: bool
 ) -> None:
     @queue.job

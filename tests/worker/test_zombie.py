@@ -16,7 +16,7 @@ from tests.worker.processes import Fleet, WorkerProcess, until
 OVERTAKEN = ("completes", "fails", "reports", "waits")
 
 
-def test_nothing_that_a_stale_worker_writes_counts_and_its_handlers_are_told(
+def test_no_write_of_a_stale_worker_counts_and_its_handlers_get_the_error(
     dsn: str, queue: JobQueue, tmp_path: Path
 ) -> None:
     with Fleet(dsn, tmp_path, "handlers_zombie") as fleet:

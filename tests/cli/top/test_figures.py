@@ -43,7 +43,7 @@ def test_counts_that_were_dropped_are_no_negative_rate() -> None:
     assert rates.of("mail") == 0
 
 
-def test_who_does_more_weighs_more() -> None:
+def test_joint_averages_are_weighted_by_throughput() -> None:
     assert joint_throughput([]) is None
     assert joint_throughput([Throughput(1, 4, 8), Throughput(3, 8, 0)]) == Throughput(4, 7, 2)
     assert joint_throughput([Throughput(0, 4, 8), Throughput(0, 8, 0)]) == Throughput(0, 6, 4)

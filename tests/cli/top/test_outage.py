@@ -19,7 +19,7 @@ from tests.conftest import Connect
 from tests.worker.durable_server import DurableServer
 
 
-def test_an_outage_is_told_and_survived() -> None:
+def test_an_outage_is_shown_and_survived() -> None:
     binaries = servers.find(servers.MAJORS[0])
     if binaries is None:
         pytest.skip(f"PostgreSQL {servers.MAJORS[0]} is not installed here")
@@ -45,7 +45,7 @@ def test_an_outage_is_told_and_survived() -> None:
         asyncio.run(look(server, queue))
 
 
-def test_a_database_that_does_not_answer_is_told_and_does_not_hold_the_screen(
+def test_a_database_that_does_not_answer_is_shown_and_does_not_block_the_screen(
     queue: JobQueue, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("howdah.cli.commands.top.app._SLOW", 0.5)
@@ -66,7 +66,7 @@ def test_a_database_that_does_not_answer_is_told_and_does_not_hold_the_screen(
     asyncio.run(look())
 
 
-def test_who_quits_does_not_wait_for_an_answer(queue: JobQueue, connect: Connect) -> None:
+def test_quitting_does_not_wait_for_an_answer(queue: JobQueue, connect: Connect) -> None:
     blocker = connect(autocommit=False)
 
     async def look() -> None:

@@ -249,7 +249,7 @@ def test_failed_jobs_are_one_key_away(queue: JobQueue) -> None:
     asyncio.run(look())
 
 
-def test_more_jobs_than_the_limit_are_told(queue: JobQueue) -> None:
+def test_more_jobs_than_the_limit_get_a_note(queue: JobQueue) -> None:
     for _ in range(4):
         running_job(queue, "import")
 
