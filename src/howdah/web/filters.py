@@ -75,7 +75,7 @@ class Filter:
         }
 
     def arguments(self, now: datetime) -> dict[str, Any]:
-        """Its parameters in the statements ``web/jobs`` and ``web/matching``."""
+        """Its parameters in the statement ``web/jobs``."""
         least, most = _priorities(self.priority)
         contains, path = _searched(self.path)
         statuses = list(self.status) or None

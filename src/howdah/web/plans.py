@@ -106,17 +106,29 @@ def _counted(name: str, live: Row | None, ended: Mapping[str, tuple[int, int]], 
 
 def jobs(context: Context, wanted: Filter, before: uuid.UUID | None, *, limit: int = PAGE) -> Plan[JobPage]:
     """A page of jobs, the newest first. It searches one window: if that ends first, the page's ``complete`` is False."""
-    arguments = yield from _arguments(context, wanted)
-    before = _earlier(before, arguments.pop("end_id"))
-    rows = yield from read("web/jobs", **arguments, before=before, window=WINDOW, limit=limit + 1)
-    found = [from_row(row, context.codec, None) for row in rows[:limit]]
-    if len(rows) > limit:
-        return JobPage(found, next=found[-1].id, complete=True)
-    parts = {name: arguments[name] for name in ("statuses", "live", "ended", "first_id")}
-    ends = yield from read("web/window_end", **parts, before=before, window=WINDOW)
-    if ends:
-        return JobPage(found, next=ends[0]["id"], complete=False)
-    return JobPage(found, next=None, complete=True)
+    arguments = yield from _arguments(context, wanted, before)
+    ids = yield from _ids("web/jobs", **arguments, window=WINDOW, limit=limit + 1)
+    found = yield from _brief(context, ids[:limit])
+    if len(ids) > limit:
+        return JobPage(found, next=ids[limit - 1], complete=True)
+    end = yield from _window_end(arguments)
+    return JobPage(found, next=end, complete=end is None)
+
+
+def running(context: Context, limit: int) -> Plan[list[Job[Any]]]:
+    """The running jobs that report progress first, for the overview."""
+    return (yield from _brief(context, (yield from _ids("web/running", limit=limit))))
+
+
+def _ids(name: str, /, **arguments: Any) -> Plan[list[uuid.UUID]]:
+    return [row["id"] for row in (yield from read(name, **arguments))]
+
+
+def _brief(context: Context, ids: Sequence[uuid.UUID]) -> Plan[list[Job[Any]]]:
+    """The jobs of these ids, in this order, without large fields."""
+    rows = (yield from read("web/brief", ids=Ids(ids))) if ids else []
+    jobs = {row["id"]: from_row(row, context.codec, None) for row in rows}
+    return [jobs[id] for id in ids if id in jobs]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,15 +140,22 @@ class Window:
     """Where the next window begins; None if this was the last."""
 
 
-def matching(context: Context, wanted: Filter, before: uuid.UUID | None, *, window: int = WINDOW) -> Plan[Window]:
+def matching(context: Context, wanted: Filter, before: uuid.UUID | None) -> Plan[Window]:
     """The ids of the jobs in a window that match."""
-    arguments = yield from _arguments(context, wanted)
-    before = _earlier(before, arguments.pop("end_id"))
-    (row,) = yield from read("web/matching", **arguments, before=before, window=window)
-    return Window(row["ids"] or [], row["last_id"] if row["seen"] >= window else None)
+    arguments = yield from _arguments(context, wanted, before)
+    # First, and as an id: a job that leaves the window meanwhile does not move another one out of the next window.
+    end = yield from _window_end(arguments)
+    ids = yield from _ids("web/jobs", **arguments | {"first_id": end or arguments["first_id"]}, window=None, limit=None)
+    return Window(ids, end)
 
 
-def _arguments(context: Context, wanted: Filter) -> Plan[dict[str, Any]]:
+def _window_end(arguments: Mapping[str, Any]) -> Plan[uuid.UUID | None]:
+    parts = {name: arguments[name] for name in ("statuses", "live", "ended", "first_id", "before")}
+    return next(iter((yield from _ids("web/window_end", **parts, window=WINDOW))), None)
+
+
+def _arguments(context: Context, wanted: Filter, before: uuid.UUID | None) -> Plan[dict[str, Any]]:
+    """The parameters of ``web/jobs``, but for the size of the window."""
     if wanted.needs_contents and not (yield from read("may_see_data"))[0]["may"]:
         # It would search [redacted], and find nothing.
         raise NotPermitted("viewers may not search by arguments, errors and keys: they are redacted for them")
@@ -149,11 +168,11 @@ def _arguments(context: Context, wanted: Filter) -> Plan[dict[str, Any]]:
             yield from read("web/path", path=arguments["path"])
         except psycopg.errors.SyntaxError as error:
             raise InvalidOption(f"{wanted.path!r} is not a JSON path: {error.diag.message_primary}") from None
-    return arguments | (yield from _place(wanted))
+    return arguments | (yield from _place(wanted, before))
 
 
-def _place(wanted: Filter) -> Plan[dict[str, Any]]:
-    """The node of the filter, and the ids between which the jobs of its workflow are: so that the search begins at them."""
+def _place(wanted: Filter, before: uuid.UUID | None) -> Plan[dict[str, Any]]:
+    """The node of the filter, and the ids between which to search: the jobs of a workflow are between known ones."""
     nodes: list[FlowNode] = []
     if wanted.workflow:
         name = wanted.node or None
@@ -165,15 +184,12 @@ def _place(wanted: Filter) -> Plan[dict[str, Any]]:
     number = nodes[0].number if wanted.node else None
     known = [node.first_id for node in nodes if node.first_id is not None] if len(nodes) <= MOST_NODES else []
     ends = [node.end_id for node in nodes] if known else [None]
+    upper = [before, *([] if None in ends else [max(filter(None, ends))])]
     return {
         "node": number,
         "first_id": min(known, default=None),
-        "end_id": None if None in ends else max(filter(None, ends)),
+        "before": min((id for id in upper if id is not None), default=None),
     }
-
-
-def _earlier(one: uuid.UUID | None, other: uuid.UUID | None) -> uuid.UUID | None:
-    return min((each for each in (one, other) if each is not None), default=None)
 
 
 # Workflows
@@ -303,9 +319,3 @@ def record(
 
 def audit(before: int | None, limit: int = 100) -> Plan[list[Row]]:
     return (yield from read("web/audit", before=before, limit=limit))
-
-
-def live_jobs(context: Context, limit: int = 12) -> Plan[list[Job[Any]]]:
-    """The running jobs that report progress first, for the overview."""
-    rows = yield from read("web/running", limit=limit)
-    return [from_row(row, context.codec, None) for row in rows]

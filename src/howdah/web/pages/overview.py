@@ -39,7 +39,7 @@ def routes(site: Site) -> list[BaseRoute]:
         context = site.queue._context
         counts = await site.data.shared(visitor, "counts", plans.counts)
         workers = await site.data.shared(visitor, "workers", lambda: operate.workers(context))
-        running = await site.data.shared(visitor, "running", lambda: plans.live_jobs(context, _RUNNING))
+        running = await site.data.shared(visitor, "running", lambda: plans.running(context, _RUNNING))
         span = span_of(request.query_params.get("span", ""))
         charts = await charts_of(site, visitor, span)
         found = await diagnosis(site)
