@@ -256,7 +256,7 @@ class Graph:
     def _item_parameter(self, handler: AnyHandler | None, job_type: str, shared: Mapping[str, Any]) -> str:
         if handler is None:
             raise InvalidOption(f"map needs the handler of {job_type!r} here: it says which argument gets the items")
-        free = next((name for name in handler.arguments.names if name not in shared), None)
+        free = handler.arguments.first_free(shared)
         if free is None:
             raise InvalidArguments(f"{job_type}: has no argument left for the items of the map")
         return free

@@ -19,7 +19,7 @@ from howdah.checks.values import as_json
 from howdah.errors import HowdahError, InvalidOption
 from howdah.model.event import EVENT_KINDS
 from howdah.model.job import STATUSES, Job
-from howdah.model.workflow import Workflow
+from howdah.model.workflow import WORKFLOW_STATUSES, Workflow
 from howdah.verbs import events as event_verbs
 from howdah.verbs import flow, operate
 from howdah.verbs import schedules as schedule_verbs
@@ -217,7 +217,7 @@ def _reads(site: Site) -> list[Operation]:
             "/workflows",
             "A page of workflows, the newest first, without large fields",
             workflows,
-            (_query("name", TEXT), _query("status", {"type": "string", "enum": list(flow_pages.STATUSES)}), *paging),
+            (_query("name", TEXT), _query("status", {"type": "string", "enum": list(WORKFLOW_STATUSES)}), *paging),
         ),
         Operation(
             "GET",

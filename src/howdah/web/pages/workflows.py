@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -14,12 +14,11 @@ from starlette.routing import BaseRoute, Route
 from howdah.checks import options
 from howdah.db.plan import Plan
 from howdah.errors import InvalidOption, JobNotChanged
-from howdah.model.workflow import Workflow, WorkflowStatus
+from howdah.model.workflow import WORKFLOW_STATUSES, Workflow, WorkflowStatus
 from howdah.verbs import workflows as verbs
 from howdah.web import graph, plans
 from howdah.web.site import Site
 
-STATUSES: Final[tuple[WorkflowStatus, ...]] = get_args(WorkflowStatus)
 ACTIONS: Final = ("cancel", "retry")
 
 
@@ -38,7 +37,7 @@ def routes(site: Site) -> list[BaseRoute]:
             "workflows.html",
             page=page,
             wanted=wanted,
-            tabs=("", *STATUSES),
+            tabs=("", *WORKFLOW_STATUSES),
             before=before,
             window=plans.WINDOW,
             query=lambda **changed: urlencode({k: v for k, v in {**wanted, **changed}.items() if v}),
@@ -92,8 +91,8 @@ def routes(site: Site) -> list[BaseRoute]:
 def asked(given: Mapping[str, str]) -> tuple[str | None, WorkflowStatus | None, uuid.UUID | None]:
     """The name, the status and the place of a list, out of an address."""
     name, status, before = (given.get(each, "").strip() for each in ("name", "status", "before"))
-    if status and status not in STATUSES:
-        raise InvalidOption(f"{status[:40]!r} is not a status of a workflow: they are {', '.join(STATUSES)}")
+    if status and status not in WORKFLOW_STATUSES:
+        raise InvalidOption(f"{status[:40]!r} is not a status of a workflow: they are {', '.join(WORKFLOW_STATUSES)}")
     return (
         options.name(name, "the name of a workflow", 100) if name else None,
         status or None,
