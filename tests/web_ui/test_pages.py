@@ -188,6 +188,7 @@ def test_the_filter_finds_jobs_and_stays_in_the_address(site: Site, queue: JobQu
         "path=$.[",
         "path={bad",
         "since=soon",
+        "since=999999d",
         "priority=high",
         "before=x",
         "workflow=7",

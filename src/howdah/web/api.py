@@ -21,17 +21,17 @@ from howdah.model.event import EVENT_KINDS
 from howdah.model.job import STATUSES, Job
 from howdah.model.workflow import WORKFLOW_STATUSES, Workflow
 from howdah.verbs import events as event_verbs
-from howdah.verbs import flow, operate
-from howdah.verbs import schedules as schedule_verbs
+from howdah.verbs import operate
 from howdah.web import filters, metrics, plans
 from howdah.web.defence import Refusal
+from howdah.web.fields import new_job, refuse_hidden_parts
 from howdah.web.openapi import TEXT, Operation, description_of
 from howdah.web.pages import signals as signal_pages
 from howdah.web.pages import workflows as flow_pages
 from howdah.web.pages.audit import PAGE as AUDIT_PAGE
 from howdah.web.pages.health import examination, freshness
 from howdah.web.pages.job import job_action, outcome_of
-from howdah.web.pages.jobs import parsed_job, refuse_hidden, refuse_hidden_parts
+from howdah.web.pages.jobs import refuse_hidden
 from howdah.web.pages.types import type_action
 from howdah.web.runs import APPLIES_TO, WHY_UNCHANGED
 from howdah.web.site import Site, described
@@ -81,10 +81,10 @@ def _problem(status: int, text: str) -> Response:
 
 
 def _reads(site: Site) -> list[Operation]:
-    context = site.queue._context
+    context = site.context
 
     async def counts(request: Request) -> Any:
-        found = await site.data.shared(site.visitor(request), "counts", plans.counts)
+        found = await site.counts(request)
         return {"at": found.at, "types": [dataclasses.asdict(each) for each in found.types]}
 
     async def jobs(request: Request) -> Any:
@@ -93,7 +93,7 @@ def _reads(site: Site) -> list[Operation]:
         refuse_hidden(site, wanted)
         limit = _integer(given.get("limit", "50"), "limit", 1, _MOST_LIMIT)
         before = options.job_id(given["before"]) if given.get("before") else None
-        page = await site.data.read(site.visitor(request), plans.jobs(context, wanted, before, limit=limit))
+        page = await site.read(request, plans.jobs(context, wanted, before, limit=limit))
         return {
             "jobs": [shown_job(site, job, whole=False) for job in page],
             "next": page.next,
@@ -101,9 +101,7 @@ def _reads(site: Site) -> list[Operation]:
         }
 
     async def job(request: Request) -> Any:
-        return shown_job(
-            site, await site.data.read(site.visitor(request), operate.get(context, request.path_params["id"]))
-        )
+        return shown_job(site, await site.read(request, operate.get(context, request.path_params["id"])))
 
     async def events(request: Request) -> Any:
         given = request.query_params
@@ -114,20 +112,20 @@ def _reads(site: Site) -> list[Operation]:
             kinds=cast(Any, given.getlist("kind")) or None,
             limit=_integer(given.get("limit", "100"), "limit", 1, _MOST_EVENTS),
         )
-        found = await site.data.read(site.visitor(request), plan)
+        found = await site.read(request, plan)
         return {"events": [{**dataclasses.asdict(each), "data": site.redact(each.data)} for each in found]}
 
     async def position(request: Request) -> Any:
-        return await site.data.read(site.visitor(request), operate.queue_position(context, request.path_params["id"]))
+        return await site.read(request, operate.queue_position(context, request.path_params["id"]))
 
     async def workers(request: Request) -> Any:
-        return {"workers": await site.data.shared(site.visitor(request), "workers", lambda: operate.workers(context))}
+        return {"workers": await site.workers(request)}
 
     async def workflows(request: Request) -> Any:
         given = request.query_params
         name, status, before = flow_pages.asked(given)
         limit = _integer(given.get("limit", "50"), "limit", 1, _MOST_LIMIT)
-        page = await site.data.read(site.visitor(request), plans.workflows(context, name, status, before, limit=limit))
+        page = await site.read(request, plans.workflows(context, name, status, before, limit=limit))
         return {
             "workflows": [shown_workflow(site, each, whole=False) for each in page.workflows],
             "next": page.next,
@@ -136,26 +134,24 @@ def _reads(site: Site) -> list[Operation]:
 
     async def workflow(request: Request) -> Any:
         after = _integer(request.query_params.get("after", "0"), "after", 0, 2**31 - 1)
-        state = await site.data.read(site.visitor(request), plans.workflow(context, request.path_params["id"], after))
+        state = await site.read(request, plans.workflow(context, request.path_params["id"], after))
         nodes = [dataclasses.asdict(each) for each in state.nodes]
         return {**shown_workflow(site, state.workflow), "nodes": nodes, "next": state.next}
 
     async def signals(request: Request) -> Any:
         name, skip = signal_pages.asked(request.query_params)
-        return {"signals": await site.data.read(site.visitor(request), plans.signals(name, signal_pages.PAGE, skip))}
+        return {"signals": await site.read(request, plans.signals(name, signal_pages.PAGE, skip))}
 
     async def schedules(request: Request) -> Any:
-        found = await site.data.shared(
-            site.visitor(request), "schedules", lambda: schedule_verbs.list_schedules(context)
-        )
+        found = await site.schedules(request)
         return {"schedules": [{**dataclasses.asdict(each), "data": site.redact(each.data)} for each in found]}
 
     async def limits(request: Request) -> Any:
-        return {"limits": await site.data.shared(site.visitor(request), "limits", lambda: flow.limits(context))}
+        return {"limits": await site.limits(request)}
 
     async def history(request: Request) -> Any:
         span = metrics.span_of(request.query_params.get("span", ""))
-        slots = await metrics.by_slot(site, site.visitor(request), span)
+        slots = await metrics.by_slot(site, request, span)
         shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
         return {
             "slot_seconds": span.slot.total_seconds(),
@@ -180,7 +176,7 @@ def _reads(site: Site) -> list[Operation]:
     async def audit(request: Request) -> Any:
         given = request.query_params.get("before")
         before = None if not given else _integer(given, "before", 1, 2**63 - 1)
-        found = await site.data.read(site.visitor(request), plans.audit(before, AUDIT_PAGE))
+        found = await site.read(request, plans.audit(before, AUDIT_PAGE))
         return {"entries": [site.audited(row) for row in found]}
 
     wanted = tuple(_query(name, _described_filter(name)) for name in filters.NAMES)
@@ -294,7 +290,7 @@ def _writes(site: Site) -> list[Operation]:
         fields = await _body(request)
         data = fields.pop("data", {})
         written = {name: str(value) for name, value in fields.items() if value is not None}
-        made = parsed_job(written)
+        made = new_job(written)
         made["data"] = data
         job = await site.queue.aenqueue(made.pop("job_type"), made.pop("data"), **made)
         await site.done(request, "create", {"job": str(job.id), "type": job.job_type}, int(job.created))

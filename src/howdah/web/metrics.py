@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.requests import Request
+
 from howdah.db.plan import Plan, Row, read
-from howdah.web.access import Visitor
 
 if TYPE_CHECKING:
     from howdah.web.site import Site
@@ -90,15 +91,15 @@ def quantile(histogram: Mapping[int, float], share: float) -> float | None:
     return _FIRST * 2 ** (max(histogram) / PER_OCTAVE)
 
 
-async def by_slot(site: Site, visitor: Visitor, span: Span) -> list[Slot]:
+async def by_slot(site: Site, request: Request, span: Span) -> list[Slot]:
     """The slots of a span, the oldest first, without gaps."""
-    return await site.data.shared(visitor, ("slots", span.name), lambda: _slots(span), seconds=span.fresh)
+    return await site.shared(request, ("slots", span.name), lambda: _slots(span), seconds=span.fresh)
 
 
-async def by_type(site: Site, visitor: Visitor, span: Span, *, with_times: bool = True) -> dict[str, Measured]:
+async def by_type(site: Site, request: Request, span: Span, *, with_times: bool = True) -> dict[str, Measured]:
     """with_times: also the histograms of waits and run times, which cost more than all the rest."""
     key = ("measured", span.name, with_times)
-    return await site.data.shared(visitor, key, lambda: _types(span, with_times), seconds=span.fresh)
+    return await site.shared(request, key, lambda: _types(span, with_times), seconds=span.fresh)
 
 
 def _slots(span: Span) -> Plan[list[Slot]]:

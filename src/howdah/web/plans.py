@@ -49,7 +49,6 @@ class TypeCounts:
     today: Mapping[str, int] = dataclasses.field(default_factory=dict)
     paused: bool = False
     paused_because: str | None = None
-    is_declared: bool = False
 
     @property
     def due(self) -> int:
@@ -60,6 +59,10 @@ class TypeCounts:
 class Counts:
     at: datetime
     types: tuple[TypeCounts, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [each.job_type for each in self.types]
 
     @property
     def total(self) -> TypeCounts:
@@ -100,7 +103,6 @@ def _counted(name: str, live: Row | None, ended: Mapping[str, tuple[int, int]], 
         today={status: today for status, (_, today) in ended.items()},
         paused=its is not None and its["paused_at"] is not None,
         paused_because=None if its is None else its["paused_because"],
-        is_declared=its is not None and its["declared_at"] is not None,
     )
 
 

@@ -23,8 +23,9 @@ from howdah.model.results import QueuePosition
 from howdah.model.step import Step as JobStep
 from howdah.verbs import events as event_verbs
 from howdah.verbs import operate, signals
-from howdah.web import filters, graph, plans, words
+from howdah.web import graph, plans, words
 from howdah.web.charts import progress_plot
+from howdah.web.fields import moment, whole
 from howdah.web.plans import FlowPlace
 from howdah.web.runs import DONE, WHY_UNCHANGED
 from howdah.web.site import Site
@@ -56,7 +57,7 @@ class Step:
 def routes(site: Site) -> list[BaseRoute]:
     async def job(request: Request) -> Response:
         job_id = options.job_id(request.path_params["id"])
-        known = await site.data.shared(site.visitor(request), ("job", job_id), lambda: _known(site, job_id))
+        known = await site.shared(request, ("job", job_id), lambda: _known(site, job_id))
         its = known.job
         host = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
         return site.render(
@@ -101,7 +102,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 def _known(site: Site, job_id: uuid.UUID) -> Plan[Known]:
-    context = site.queue._context
+    context = site.context
     job = yield from operate.get(context, job_id)
     place = None
     if job.status == "pending":
@@ -126,7 +127,7 @@ def waited(steps: Sequence[JobStep]) -> JobStep | None:
 
 def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str]) -> Plan[bool]:
     """An action on one job. False: it changed nothing."""
-    context = site.queue._context
+    context = site.context
     match verb:
         case "retry":
             return operate.retry(context, job_id)
@@ -138,7 +139,7 @@ def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str])
             number = whole(fields.get("priority", ""), "priority")
             return operate.reprioritise(context, job_id, number)
         case "reschedule":
-            run_at = filters.moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc))
+            run_at = moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc))
             return operate.reschedule(context, job_id, run_at=run_at)
     raise InvalidOption(f"{verb!r} is not an action on a job")
 
@@ -146,13 +147,6 @@ def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str])
 def outcome_of(verb: str) -> Callable[[bool], tuple[int, str]]:
     """What came of an action on one job, for the audit."""
     return lambda changed: (int(changed), DONE[verb] if changed else f"not changed: {WHY_UNCHANGED[verb]}")
-
-
-def whole(written: str, name: str) -> int:
-    text = written.strip()
-    if not text.lstrip("-").isdecimal() or len(text) > 11:
-        raise InvalidOption(f"{name} is {written!r}, which is not a whole number")
-    return int(text)
 
 
 def timeline(job: Job[Any]) -> Iterator[Step]:

@@ -12,18 +12,17 @@ from starlette.routing import BaseRoute, Route
 from howdah.db.plan import Plan
 from howdah.errors import InvalidOption
 from howdah.model.worker_info import Throughput, WorkerInfo
-from howdah.verbs import flow, operate
-from howdah.web import metrics, plans
+from howdah.verbs import operate
+from howdah.web import metrics
 from howdah.web.site import Site
 
 
 def routes(site: Site) -> list[BaseRoute]:
     async def types(request: Request) -> Response:
-        visitor, context = site.visitor(request), site.queue._context
-        counts = await site.data.shared(visitor, "counts", plans.counts)
-        workers = await site.data.shared(visitor, "workers", lambda: operate.workers(context))
-        limits = await site.data.shared(visitor, "limits", lambda: flow.limits(context))
-        measured = await metrics.by_type(site, visitor, metrics.HOUR)
+        counts = await site.counts(request)
+        workers = await site.workers(request)
+        limits = await site.limits(request)
+        measured = await metrics.by_type(site, request, metrics.HOUR)
         live = [worker for worker in workers if worker.alive]
         rows = [
             {
@@ -60,9 +59,9 @@ def routes(site: Site) -> list[BaseRoute]:
 def type_action(site: Site, verb: str, job_type: str, because: str | None) -> Plan[bool]:
     """Pauses or resumes a type. False: it was so before."""
     if verb == "pause":
-        return operate.pause(site.queue._context, job_type, because)
+        return operate.pause(site.context, job_type, because)
     if verb == "resume":
-        return operate.resume(site.queue._context, job_type)
+        return operate.resume(site.context, job_type)
     raise InvalidOption(f"{verb!r} is not an action on a type: they are pause and resume")
 
 

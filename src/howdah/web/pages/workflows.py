@@ -26,10 +26,10 @@ def routes(site: Site) -> list[BaseRoute]:
     async def workflows(request: Request) -> Response:
         given = request.query_params
         name, status, before = asked(given)
-        page = await site.data.shared(
-            site.visitor(request),
+        page = await site.shared(
+            request,
             ("workflows", name, status, before),
-            lambda: plans.workflows(site.queue._context, name, status, before),
+            lambda: plans.workflows(site.context, name, status, before),
         )
         wanted = {key: value for key, value in (("name", name), ("status", status)) if value}
         return site.render(
@@ -49,8 +49,8 @@ def routes(site: Site) -> list[BaseRoute]:
     async def page(request: Request, workflow_id: uuid.UUID, problem: str | None, status: int) -> Response:
         after = request.query_params.get("after", "")
         number = int(after) if after.isdecimal() and len(after) < 10 else 0
-        state, drawing = await site.data.shared(
-            site.visitor(request), ("workflow", workflow_id, number), lambda: drawn(site, workflow_id, number)
+        state, drawing = await site.shared(
+            request, ("workflow", workflow_id, number), lambda: drawn(site, workflow_id, number)
         )
         its, known = state.workflow, {node.number: node for node in state.nodes}
         return site.render(
@@ -102,7 +102,7 @@ def asked(given: Mapping[str, str]) -> tuple[str | None, WorkflowStatus | None, 
 
 def drawn(site: Site, workflow_id: uuid.UUID, after: int) -> Plan[tuple[plans.FlowState, graph.Drawing]]:
     """A workflow with its drawing: both are shared, because a drawing costs more than the read."""
-    state = yield from plans.workflow(site.queue._context, workflow_id, after)
+    state = yield from plans.workflow(site.context, workflow_id, after)
     return state, graph.drawing(state.nodes)
 
 
@@ -120,7 +120,7 @@ async def change(site: Site, request: Request, verb: str, workflow_id: uuid.UUID
 
 
 def _act(site: Site, verb: str, workflow_id: uuid.UUID, node: str | None, reason: str | None) -> Plan[int]:
-    context = site.queue._context
+    context = site.context
     if verb == "cancel":
         return int((yield from verbs.cancel(context, workflow_id, reason)))
     if verb == "retry":
