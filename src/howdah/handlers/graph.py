@@ -224,7 +224,7 @@ class Graph:
         inputs: list[dict[str, Any]] = []
         parents: list[int] = []
         for name, value in given.items():
-            listed = isinstance(value, list | tuple) and any(isinstance(each, Handle | Path) for each in value)
+            listed = _lists_handles(value)
             if listed and not all(isinstance(each, Handle | Path) for each in value):
                 raise InvalidArguments(
                     f"{job_type}: argument '{name}': a list has either handles or values, not both", field=name
@@ -322,11 +322,12 @@ def _check_list(handler: AnyHandler, source: Handle[Any]) -> None:
 
 
 def _has_handles(call: Call) -> bool:
-    return any(
-        isinstance(each, Handle | Path)
-        or (isinstance(each, list | tuple) and any(isinstance(one, Handle | Path) for one in each))
-        for each in (*call.args, *call.named.values())
-    )
+    given = (*call.args, *call.named.values())
+    return any(isinstance(each, Handle | Path) or _lists_handles(each) for each in given)
+
+
+def _lists_handles(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(each, Handle | Path) for each in value)
 
 
 def _check_nothing_inside(job_type: str, name: str, value: Any) -> None:
