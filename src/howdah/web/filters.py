@@ -165,5 +165,5 @@ def ids_of(given: Iterable[str], most: int) -> list[uuid.UUID]:
 
 def described_in_words(wanted: Filter) -> list[tuple[str, str]]:
     """The parts of a filter, for the page."""
-    names: Mapping[str, str] = {"per": "flow key", "path": "arguments", "type": "type", "error": "error has"}
+    names: Mapping[str, str] = {"per": "flow key", "path": "arguments", "error": "error has"}
     return [(names.get(name, name), value) for name, value in wanted.pairs()]

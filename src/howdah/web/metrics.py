@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from starlette.requests import Request
 
@@ -29,6 +29,11 @@ class Span:
     title: str
     length: timedelta
     slot: timedelta
+
+    @property
+    def slots(self) -> int:
+        """How many slots it has."""
+        return round(self.length / self.slot)
 
     @property
     def fresh(self) -> float:
@@ -103,12 +108,9 @@ async def by_type(site: Site, request: Request, span: Span, *, with_times: bool 
 
 
 def _slots(span: Span) -> Plan[list[Slot]]:
-    (now,) = yield from read("web/now")
-    begins = _floor(now["now"] - span.length, span.slot) + span.slot
-    counts = yield from read("web/minutes", since=begins, slot=span.slot)
-    histograms = yield from read("web/latencies", since=begins, slot=span.slot, by_type=False)
-    number = round(span.length / span.slot)
-    slots = {begins + place * span.slot: Slot(begins + place * span.slot) for place in range(number)}
+    begins, counts = yield from _counts(span)
+    histograms = yield from _histograms(span, begins, "slot_at")
+    slots = {begins + place * span.slot: Slot(begins + place * span.slot) for place in range(span.slots)}
     for row in counts:
         slot = slots.get(row["slot_at"])
         if slot is not None:
@@ -117,24 +119,20 @@ def _slots(span: Span) -> Plan[list[Slot]]:
             slot.cancelled += row["cancelled"]
             if row["backlog"] is not None:
                 slot.backlog = (slot.backlog or 0) + row["backlog"]
-    for (at, kind), histogram in _histograms(histograms, "slot_at").items():
+    for (at, kind), histogram in histograms.items():
         if at in slots:
             setattr(slots[at], kind, histogram)
     return list(slots.values())
 
 
 def _types(span: Span, with_times: bool) -> Plan[dict[str, Measured]]:
-    (now,) = yield from read("web/now")
-    begins = _floor(now["now"] - span.length, span.slot) + span.slot
-    counts = yield from read("web/minutes", since=begins, slot=span.slot)
-    rows = (yield from read("web/latencies", since=begins, slot=span.slot, by_type=True)) if with_times else []
-    histograms = _histograms(rows, "job_type")
-    number = round(span.length / span.slot)
+    begins, counts = yield from _counts(span)
+    histograms = (yield from _histograms(span, begins, "job_type")) if with_times else {}
     sums: dict[str, dict[str, int]] = defaultdict(lambda: {"ended": 0, "failed": 0})
-    bars: dict[str, list[int]] = defaultdict(lambda: [0] * number)
+    bars: dict[str, list[int]] = defaultdict(lambda: [0] * span.slots)
     for row in counts:
         ended, place = row["completed"] + row["failed"] + row["cancelled"], round((row["slot_at"] - begins) / span.slot)
-        if 0 <= place < number:
+        if 0 <= place < span.slots:
             bars[row["job_type"]][place] += ended
         sums[row["job_type"]]["ended"] += ended
         sums[row["job_type"]]["failed"] += row["failed"]
@@ -151,9 +149,19 @@ def _types(span: Span, with_times: bool) -> Plan[dict[str, Measured]]:
     }
 
 
-def _histograms(rows: Iterable[Row], key: str) -> dict[tuple[Any, str], dict[int, float]]:
+def _counts(span: Span) -> Plan[tuple[datetime, list[Row]]]:
+    """When the first slot of the span begins, and how many jobs of each type ended in each slot."""
+    (now,) = yield from read("web/now")
+    begins = _floor(now["now"] - span.length, span.slot) + span.slot
+    return begins, (yield from read("web/minutes", since=begins, slot=span.slot))
+
+
+def _histograms(
+    span: Span, begins: datetime, key: Literal["slot_at", "job_type"]
+) -> Plan[dict[tuple[Any, str], dict[int, float]]]:
+    """The histograms of waits and runs, for each slot or for each type."""
     made: dict[tuple[Any, str], dict[int, float]] = defaultdict(dict)
-    for row in rows:
+    for row in (yield from read("web/latencies", since=begins, slot=span.slot, by_type=key == "job_type")):
         made[row[key], row["kind"]][row["bucket"]] = row["jobs"]
     return made
 

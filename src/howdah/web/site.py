@@ -68,7 +68,7 @@ NAVIGATION: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trouble:
-    """What a visitor is told of an error."""
+    """An error, as its page shows it."""
 
     status: int
     title: str
@@ -205,13 +205,13 @@ class Site:
         action: str,
         target: Mapping[str, Any],
         plan: Plan[R],
-        told: Callable[[R], tuple[int | None, str | None]],
+        outcome: Callable[[R], tuple[int | None, str | None]],
     ) -> R:
-        """Runs the plan of an action and enters it in the audit, both or neither. ``told`` says what came of it: how many jobs, and in words."""
+        """Runs the plan of an action and enters it in the audit, both or neither. outcome: how many jobs it changed, and the result in words."""
 
         def whole() -> Plan[R]:
             result = yield from plan
-            yield from record(self.context, self.visitor(request).name, action, target, *told(result))
+            yield from record(self.context, self.visitor(request).name, action, target, *outcome(result))
             return result
 
         done = await self.data.write(whole())
