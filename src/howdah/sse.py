@@ -139,14 +139,14 @@ class EventStream:
     ) -> None:
         self._queue = queue
         self._types = None if types is None else options.job_types(types)
-        self._workflows = None if workflows is None and types is None else _listed_names(workflows or ())
+        self._workflows = None if workflows is None and types is None else _names(workflows or (), "workflows")
         self._kinds = _in_order(some_of(kinds, KINDS))
         self._authorize = authorize
         self._show = show
         self._max_streams = options.integer(max_streams, "max_streams", least=1)
         self._keepalive = options.span(keepalive, "keepalive", positive=True).total_seconds()
-        self._hosts = _names(hosts, "hosts")
-        self._origins = _names(origins, "origins")
+        self._hosts = _places(hosts, "hosts")
+        self._origins = _places(origins, "origins")
         self._commit_timeout = options.span(commit_timeout, "commit_timeout").total_seconds()
         self._stops: set[asyncio.Event] = set()
         self._closed = False
@@ -418,13 +418,11 @@ def _wanted(scope: Scope, kinds: Sequence[UpdateKind], types: Sequence[str] | No
 def _names(values: Sequence[str], option: str) -> frozenset[str]:
     if isinstance(values, str):
         raise InvalidOption(f"{option} is a list of names, not a str")
-    return frozenset(options.text(value, option).lower().rstrip("/") for value in values)
+    return frozenset(options.text(value, option) for value in values)
 
 
-def _listed_names(names: Sequence[str]) -> frozenset[str]:
-    if isinstance(names, str):
-        raise InvalidOption("workflows is a list of names, not a str")
-    return frozenset(options.text(name, "workflows") for name in names)
+def _places(values: Sequence[str], option: str) -> frozenset[str]:
+    return frozenset(name.lower().rstrip("/") for name in _names(values, option))
 
 
 def _ids(scope: Scope) -> tuple[uuid.UUID | None, uuid.UUID | None]:

@@ -385,7 +385,7 @@ class Result:
 
     @property
     def json_kinds(self) -> set[str] | None:
-        """What results are in JSON; None if that cannot be told."""
+        """What results are in JSON; None if that is not known."""
         return json_kinds(self._type)
 
     def encode(self, value: Any) -> Any:
