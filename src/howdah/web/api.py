@@ -26,13 +26,13 @@ from howdah.web import filters, metrics, plans
 from howdah.web.defence import Refusal
 from howdah.web.fields import new_job, refuse_hidden_parts
 from howdah.web.openapi import TEXT, Operation, Operations, description_of
+from howdah.web.pages import job as job_pages
 from howdah.web.pages import signals as signal_pages
+from howdah.web.pages import types as type_pages
 from howdah.web.pages import workflows as flow_pages
 from howdah.web.pages.audit import PAGE as AUDIT_PAGE
 from howdah.web.pages.health import examination, freshness
-from howdah.web.pages.job import job_action, outcome_of
 from howdah.web.pages.jobs import refuse_hidden
-from howdah.web.pages.types import type_action
 from howdah.web.runs import APPLIES_TO, WHY_UNCHANGED
 from howdah.web.site import Site, described
 
@@ -299,9 +299,7 @@ def _writes(site: Site) -> Operations:
     )
     async def act(request: Request) -> Any:
         job_id, verb = request.path_params["id"], request.path_params["verb"]
-        fields = _texts(await _body(request))
-        plan = job_action(site, verb, job_id, fields)
-        changed = await site.perform(request, verb, {"job": str(job_id)}, plan, outcome_of(verb))
+        changed = await job_pages.change(site, request, verb, job_id, _texts(await _body(request)))
         return {"changed": changed, "because": None if changed else WHY_UNCHANGED[verb]}
 
     @api.post(
@@ -314,8 +312,8 @@ def _writes(site: Site) -> Operations:
         fields = await _body(request)
         verb, job_type = request.path_params["verb"], options.job_type(fields.get("type"))
         because = fields.get("because")
-        plan = type_action(site, verb, job_type, None if because is None else str(because))
-        changed = await site.perform(request, f"{verb} type", {"type": job_type}, plan, lambda _: (None, None))
+        reason = None if because is None else str(because)
+        changed = await type_pages.change(site, request, verb, job_type, reason)
         return {"changed": changed}
 
     @api.post(

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shlex
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
@@ -87,11 +87,7 @@ def routes(site: Site) -> list[BaseRoute]:
     async def act(request: Request) -> Response:
         job_id, verb = options.job_id(request.path_params["id"]), request.path_params["verb"]
         fields = dict(await site.form(request))
-        target = {
-            "job": str(job_id),
-            **{name: fields[name] for name in ("priority", "run_at", "reason") if fields.get(name)},
-        }
-        changed = await site.perform(request, verb, target, job_action(site, verb, job_id, fields), outcome_of(verb))
+        changed = await change(site, request, verb, job_id, fields)
         if verb == "delete" and changed:
             return site.see(request, "jobs")
         if not changed:
@@ -125,8 +121,19 @@ def waited(steps: Sequence[JobStep]) -> JobStep | None:
     return next((step for step in steps if step.kind == "signal" and step.state == "waiting"), None)
 
 
-def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str]) -> Plan[bool]:
-    """An action on one job. False: it changed nothing."""
+async def change(site: Site, request: Request, verb: str, job_id: uuid.UUID, fields: Mapping[str, str]) -> bool:
+    """An action on one job, with its entry in the audit. False: it changed nothing."""
+    given = {name: fields[name] for name in ("priority", "run_at", "reason") if fields.get(name)}
+    return await site.perform(
+        request,
+        verb,
+        {"job": str(job_id), **given},
+        _act(site, verb, job_id, fields),
+        lambda changed: (int(changed), DONE[verb] if changed else f"not changed: {WHY_UNCHANGED[verb]}"),
+    )
+
+
+def _act(site: Site, verb: str, job_id: uuid.UUID, fields: Mapping[str, str]) -> Plan[bool]:
     context = site.context
     match verb:
         case "retry":
@@ -142,11 +149,6 @@ def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str])
             run_at = moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc))
             return operate.reschedule(context, job_id, run_at=run_at)
     raise InvalidOption(f"{verb!r} is not an action on a job")
-
-
-def outcome_of(verb: str) -> Callable[[bool], tuple[int, str]]:
-    """What came of an action on one job, for the audit."""
-    return lambda changed: (int(changed), DONE[verb] if changed else f"not changed: {WHY_UNCHANGED[verb]}")
 
 
 def timeline(job: Job[Any]) -> Iterator[Step]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -38,16 +37,8 @@ def routes(site: Site) -> list[BaseRoute]:
 
     async def act(request: Request) -> Response:
         fields = dict(await site.form(request))
-        verb, job_type = request.path_params["verb"], fields.get("type", "")
         because = fields.get("because", "").strip() or None
-        target: dict[str, Any] = {"type": job_type} | ({"because": because} if because else {})
-        await site.perform(
-            request,
-            f"{verb} type",
-            target,
-            type_action(site, verb, job_type, because),
-            lambda changed: (None, None if changed else f"it was {verb}d before"),
-        )
+        await change(site, request, request.path_params["verb"], fields.get("type", ""), because)
         return site.back(request, fields.get("back", ""), "types")
 
     return [
@@ -56,8 +47,18 @@ def routes(site: Site) -> list[BaseRoute]:
     ]
 
 
-def type_action(site: Site, verb: str, job_type: str, because: str | None) -> Plan[bool]:
-    """Pauses or resumes a type. False: it was so before."""
+async def change(site: Site, request: Request, verb: str, job_type: str, because: str | None) -> bool:
+    """Pauses or resumes a type, with an entry in the audit. False: it was so before."""
+    return await site.perform(
+        request,
+        f"{verb} type",
+        {"type": job_type} | ({"because": because} if because else {}),
+        _act(site, verb, job_type, because),
+        lambda changed: (None, None if changed else f"it was {verb}d before"),
+    )
+
+
+def _act(site: Site, verb: str, job_type: str, because: str | None) -> Plan[bool]:
     if verb == "pause":
         return operate.pause(site.context, job_type, because)
     if verb == "resume":
