@@ -194,6 +194,13 @@ def _changed(context: Context, job: JobOrId, rows: list[Row]) -> Plan[bool]:
     return bool(rows)
 
 
+def now() -> Plan[datetime]:
+    """The time by the clock of the database."""
+    rows = yield from call("clock")
+    moment: datetime = rows[0]["clock"]
+    return moment
+
+
 def pause(
     context: Context,
     job_type: str,

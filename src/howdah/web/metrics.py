@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from starlette.requests import Request
 
 from howdah.db.plan import Plan, Row, read
+from howdah.verbs import operate
 
 if TYPE_CHECKING:
     from howdah.web.site import Site
@@ -151,8 +152,7 @@ def _types(span: Span, with_times: bool) -> Plan[dict[str, Measured]]:
 
 def _counts(span: Span) -> Plan[tuple[datetime, list[Row]]]:
     """When the first slot of the span begins, and how many jobs of each type ended in each slot."""
-    (now,) = yield from read("web/now")
-    begins = _floor(now["now"] - span.length, span.slot) + span.slot
+    begins = _floor((yield from operate.now()) - span.length, span.slot) + span.slot
     return begins, (yield from read("web/minutes", since=begins, slot=span.slot))
 
 

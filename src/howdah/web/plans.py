@@ -20,6 +20,7 @@ from howdah.model.codec import PLAIN
 from howdah.model.job import Job, from_row
 from howdah.model.results import JobPage
 from howdah.model.workflow import Workflow
+from howdah.verbs import operate
 from howdah.verbs import workflows as flow_verbs
 from howdah.verbs.selection import SelectionVerb
 from howdah.web.filters import Filter
@@ -88,11 +89,9 @@ def counts() -> Plan[Counts]:
     for row in (yield from read("web/ended")):
         ended.setdefault(row["job_type"], {})[row["status"]] = (row["jobs"], row["today"])
     types = {row["job_type"]: row for row in (yield from read("web/types"))}
-    (now,) = yield from read("web/now")
     names = sorted({*live, *ended, *types})
-    return Counts(
-        now["now"], tuple(_counted(name, live.get(name), ended.get(name, {}), types.get(name)) for name in names)
-    )
+    counted = tuple(_counted(name, live.get(name), ended.get(name, {}), types.get(name)) for name in names)
+    return Counts((yield from operate.now()), counted)
 
 
 def _counted(name: str, live: Row | None, ended: Mapping[str, tuple[int, int]], its: Row | None) -> TypeCounts:
@@ -163,8 +162,7 @@ def _arguments(context: Context, wanted: Filter, before: uuid.UUID | None) -> Pl
         raise NotPermitted("viewers may not search by arguments, errors and keys: they are redacted for them")
     if (wanted.path or wanted.error) and context.codec is not PLAIN:
         raise NotPermitted("arguments and errors cannot be searched: this queue stores them through a codec")
-    (now,) = yield from read("web/now")
-    arguments = wanted.arguments(now["now"])
+    arguments = wanted.arguments((yield from operate.now()))
     if arguments["path"] is not None:
         try:
             yield from read("web/path", path=arguments["path"])
@@ -232,9 +230,9 @@ def workflows(
 def workflow(context: Context, workflow_id: uuid.UUID, after: int = 0) -> Plan[FlowState]:
     its = yield from flow_verbs.get(context, workflow_id)
     nodes = yield from flow_nodes(workflow_id, after=after, limit=MOST_NODES + 1)
-    (now,) = yield from read("web/now")
     shown = nodes[:MOST_NODES]
-    return FlowState(its, shown, shown[-1].number if len(nodes) > MOST_NODES else None, now["now"])
+    more = shown[-1].number if len(nodes) > MOST_NODES else None
+    return FlowState(its, shown, more, (yield from operate.now()))
 
 
 def flow_nodes(
