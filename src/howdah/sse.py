@@ -24,10 +24,11 @@ import re
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
 
+from howdah.asgi import Scope, encoded, header, host_name, is_loopback, place_of, refuse
 from howdah.checks import options
 from howdah.checks.options import Seconds
 from howdah.checks.values import unreadable_mark
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from howdah.queue import JobQueue
     from howdah.verbs.flows import Flow
 
-Scope: TypeAlias = Mapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
@@ -71,8 +71,6 @@ _SHOWN: Final = (
 )  # fmt: skip
 _SHOWN_OF_WORKFLOWS: Final = ("id", "name", "status", "created_at", "finished_at", "deadline_at", "cancel_requested_at")
 _PRIVATE: Final = ("error", "worker")
-_LOOPBACK: Final = re.compile(r"localhost|[a-z0-9.-]+\.localhost|127(\.[0-9]{1,3}){3}|\[::1\]")
-_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(:[0-9]+)?")
 _LONGEST_POSITION: Final = 16_384
 _POSITION: Final = re.compile(
     r"[0-9]{1,9}(-[0-9]{1,18})?|[0-9]{1,20}:[0-9]{1,20}:[0-9,]*@[0-9]{1,19}(/[0-9:,]+@[0-9]{1,19}/[0-9]{1,19})?(-end)?"
@@ -141,14 +139,14 @@ class EventStream:
     ) -> None:
         self._queue = queue
         self._types = None if types is None else options.job_types(types)
-        self._workflows = None if workflows is None and types is None else _listed_names(workflows or ())
+        self._workflows = None if workflows is None and types is None else _names(workflows or (), "workflows")
         self._kinds = _in_order(some_of(kinds, KINDS))
         self._authorize = authorize
         self._show = show
         self._max_streams = options.integer(max_streams, "max_streams", least=1)
         self._keepalive = options.span(keepalive, "keepalive", positive=True).total_seconds()
-        self._hosts = _names(hosts, "hosts")
-        self._origins = _names(origins, "origins")
+        self._hosts = _places(hosts, "hosts")
+        self._origins = _places(origins, "origins")
         self._commit_timeout = options.span(commit_timeout, "commit_timeout").total_seconds()
         self._stops: set[asyncio.Event] = set()
         self._closed = False
@@ -169,18 +167,18 @@ class EventStream:
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            await _refuse(send, 405, "only GET is served here", {"allow": "GET, HEAD"})
+            await refuse(send, 405, "only GET is served here", {"allow": "GET, HEAD"})
             return
         if refusal := self._foreign(scope):
-            await _refuse(send, 403, refusal)
+            await refuse(send, 403, refusal)
             return
         try:
             wanted = _wanted(scope, self._kinds, self._types)
         except InvalidInput as error:
-            await _refuse(send, 404 if isinstance(error, _NoSuchPath) else 400, str(error))
+            await refuse(send, 404 if isinstance(error, _NoSuchPath) else 400, str(error))
             return
         if not await self._allows(scope, wanted.job_id or wanted.workflow_id):
-            await _refuse(send, 403, "this app does not allow this request to read these jobs")
+            await refuse(send, 403, "this app does not allow this request to read these jobs")
         elif self._closed or len(self._stops) >= self._max_streams:
             await _put_off(scope, send, "too many streams are open")
         else:
@@ -193,12 +191,11 @@ class EventStream:
 
     def _foreign(self, scope: Scope) -> str | None:
         """The reason to refuse a request for a foreign host, or from a page of a foreign origin; None to serve it."""
-        host, origin, site = (_header(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
-        named = _HOST.fullmatch(host)
-        name = named[1] if named else ""
-        if not (_LOOPBACK.fullmatch(name) or {name, host, "*"} & self._hosts):
+        host, origin, site = (header(scope, name).lower() for name in (b"host", b"origin", b"sec-fetch-site"))
+        name = host_name(host)
+        if not (is_loopback(name) or {name, host, "*"} & self._hosts):
             return "this host is not served here: add it to EventStream(hosts=[…])"
-        if "*" in self._origins or (origin and (origin in self._origins or _place_of(origin) == host)):
+        if "*" in self._origins or (origin and (origin in self._origins or place_of(origin) == host)):
             return None
         if origin or site in ("cross-site", "same-site"):
             return "pages of this origin may not read this: add it to EventStream(origins=[…])"
@@ -226,7 +223,7 @@ class EventStream:
             await _put_off(scope, send, "the server stops")
             return
         if messages is None:
-            await _refuse(send, 404, f"there is no such {'job' if wanted.workflow_id is None else 'workflow'}")
+            await refuse(send, 404, f"there is no such {'job' if wanted.workflow_id is None else 'workflow'}")
             return
         await _start(scope, send)
         if scope["method"] == "HEAD":
@@ -412,26 +409,20 @@ def _wanted(scope: Scope, kinds: Sequence[UpdateKind], types: Sequence[str] | No
         types = [name for name in options.job_types(asked_types) if types is None or name in types]
     if not kinds or types == []:
         raise InvalidOption("none of the requested kinds and types is served here")
-    after = _header(scope, b"last-event-id") or (query.get("after") or [""])[0]
+    after = header(scope, b"last-event-id") or (query.get("after") or [""])[0]
     if after and (len(after) > _LONGEST_POSITION or not _POSITION.fullmatch(after)):
         raise InvalidOption("this is not a position: pass the id of an event of this stream, or none")
     return _Wanted(job_id, workflow_id, kinds, types, after or None)
 
 
-def _header(scope: Scope, wanted: bytes) -> str:
-    return next((value.decode("latin-1").strip().lower() for name, value in scope["headers"] if name == wanted), "")
-
-
 def _names(values: Sequence[str], option: str) -> frozenset[str]:
     if isinstance(values, str):
         raise InvalidOption(f"{option} is a list of names, not a str")
-    return frozenset(options.text(value, option).lower().rstrip("/") for value in values)
+    return frozenset(options.text(value, option) for value in values)
 
 
-def _listed_names(names: Sequence[str]) -> frozenset[str]:
-    if isinstance(names, str):
-        raise InvalidOption("workflows is a list of names, not a str")
-    return frozenset(options.text(name, "workflows") for name in names)
+def _places(values: Sequence[str], option: str) -> frozenset[str]:
+    return frozenset(name.lower().rstrip("/") for name in _names(values, option))
 
 
 def _ids(scope: Scope) -> tuple[uuid.UUID | None, uuid.UUID | None]:
@@ -468,7 +459,7 @@ async def _left(receive: Receive) -> None:
 
 
 async def _start(scope: Scope, send: Send) -> None:
-    origin = _header(scope, b"origin")
+    origin = header(scope, b"origin").lower()
     headers = {
         # _foreign has allowed the origin. Without this header the browser would not let the page read the response.
         **({"access-control-allow-origin": origin, "vary": "origin"} if origin else {}),
@@ -477,15 +468,7 @@ async def _start(scope: Scope, send: Send) -> None:
         # A proxy that buffers the response would delay every event.
         "x-accel-buffering": "no",
     }
-    await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
-
-
-def _place_of(origin: str) -> str:
-    """Host and port of an origin; empty if it is malformed."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""
+    await send({"type": "http.response.start", "status": 200, "headers": encoded(headers)})
 
 
 def _retry_after(milliseconds: int) -> bytes:
@@ -498,14 +481,7 @@ async def _put_off(scope: Scope, send: Send, message: str) -> None:
         await _start(scope, send)
         await send(_body(_retry_after(PUT_OFF_MS), more=False))
     else:
-        await _refuse(send, 503, message, {"retry-after": str(PUT_OFF_MS // 1000)})
-
-
-async def _refuse(send: Send, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-    body = f"{message}\n".encode()
-    described = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body)), **(headers or {})}
-    await send({"type": "http.response.start", "status": status, "headers": _encoded(described)})
-    await send({"type": "http.response.body", "body": body})
+        await refuse(send, 503, message, {"retry-after": str(PUT_OFF_MS // 1000)})
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
@@ -518,10 +494,6 @@ async def _lifespan(receive: Receive, send: Send) -> None:
 
 def _body(body: bytes, *, more: bool = True) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": more}
-
-
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 def _is_of_workflow(update: Update) -> bool:

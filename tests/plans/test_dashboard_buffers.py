@@ -70,6 +70,14 @@ def test_a_page_of_jobs_reads_about_as_many_as_it_shows(large: Db, status: str) 
     assert buffers(plan) < 600
 
 
+@pytest.mark.parametrize("status", ["pending", "completed"])
+def test_the_jobs_of_a_page_are_found_by_their_ids(large: Db, status: str) -> None:
+    rows = large.execute("SELECT id FROM job_details WHERE status = %s ORDER BY id DESC LIMIT 50", (status,)).fetchall()
+    plan = explained(large, read_statement("howdah", "web/brief"), {"ids": [row["id"] for row in rows]})
+    assert plan["Actual Rows"] == 50
+    assert buffers(plan) < 600
+
+
 def test_a_filter_without_an_index_reads_one_window(large: Db) -> None:
     wanted = filter_of([("error", "nothing has this")])
     arguments = wanted.arguments(datetime.now(timezone.utc))

@@ -37,6 +37,15 @@ def test_a_job_is_made_read_changed_and_deleted(site: Site, queue: JobQueue) -> 
     assert actions == ["delete", "retry", "reprioritise", "create"]
 
 
+def test_the_audit_has_the_reasons_of_actions_by_the_api(site: Site, queue: JobQueue) -> None:
+    job = queue.enqueue("mail")
+    assert post(site, f"/jobs/{job.id}/cancel", {"reason": "a mistake"}).json()["changed"] is True
+    assert post(site, "/types/pause", {"type": "mail", "because": "no server"}).json() == {"changed": True}
+    paused, cancelled = site.get("/api/v1/audit").json()["entries"]
+    assert cancelled["target"] == {"job": str(job.id), "reason": "a mistake"}
+    assert paused["target"] == {"type": "mail", "because": "no server"}
+
+
 def test_pages_of_jobs_go_on(site: Site, queue: JobQueue) -> None:
     jobs = [str(queue.enqueue("mail").id) for _ in range(7)]
     first = site.get("/api/v1/jobs?limit=5&type=mail").json()

@@ -15,6 +15,9 @@ import httpx
 import pytest
 
 from howdah import JobQueue
+from howdah.db.plan import Plan, Read
+from howdah.web import plans
+from howdah.web.filters import filter_of
 from tests.conftest import Db
 from tests.web_ui.conftest import ORIGIN, Site
 from tests.web_ui.hostile import CORPUS, plant
@@ -188,6 +191,7 @@ def test_the_filter_finds_jobs_and_stays_in_the_address(site: Site, queue: JobQu
         "path=$.[",
         "path={bad",
         "since=soon",
+        "since=999999d",
         "priority=high",
         "before=x",
         "workflow=7",
@@ -335,6 +339,43 @@ def test_a_bulk_action_takes_the_whole_filter_and_not_the_page(site: Site, queue
     ended = run_to_its_end(site, {"verb": "retry", "scope": "all", "status": "cancelled", "path": "$.n < 3"})
     assert "3 jobs retried" in ended
     assert queue.stats()["mail"].pending == 3
+
+
+def test_a_bulk_action_goes_through_all_windows(site: Site, queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "WINDOW", 10)
+    for n in range(35):
+        queue.enqueue("mail", {"n": n})
+        queue.enqueue("report", {"n": n})
+    wanted = {"scope": "all", "type": "mail", "path": "$.n >= 3"}
+    assert "32 jobs cancelled" in run_to_its_end(site, {"verb": "cancel", **wanted})
+    assert (queue.stats()["mail"].pending, queue.stats()["report"].pending) == (3, 35)
+
+
+def test_a_job_that_leaves_a_window_meanwhile_moves_no_other_out_of_the_next_one(
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "WINDOW", 2)
+    jobs = [queue.enqueue("mail").id for _ in range(4)]
+    wanted = filter_of([("status", "pending")])
+
+    def cancelling(plan: Plan[plans.Window]) -> Plan[plans.Window]:
+        """The plan; between its reads of jobs, the newest one is cancelled."""
+        answer, reads = None, 0
+        try:
+            while True:
+                step = plan.send(answer)
+                if isinstance(step, Read) and step.name in ("web/jobs", "web/window_end"):
+                    reads += 1
+                    if reads == 2:
+                        queue.cancel(jobs[3])
+                answer = yield step
+        except StopIteration as end:
+            window: plans.Window = end.value
+            return window
+
+    first = queue._database.run(cancelling(plans.matching(queue._context, wanted, None)))
+    second = queue._database.run(plans.matching(queue._context, wanted, first.next))
+    assert {*first.ids, *second.ids} >= set(jobs[:3])
 
 
 def test_a_bulk_action_on_chosen_jobs(site: Site, queue: JobQueue) -> None:

@@ -17,10 +17,11 @@ from django.core.checks import CheckMessage
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import Conninfo
 
 from howdah.config import DEFAULT_SCHEMA
 from howdah.django import checks, registry, run
-from howdah.django.database import dsn_of
 from howdah.django.framework import (
     BaseTaskBackend,
     Task,
@@ -192,7 +193,7 @@ class HowdahBackend(BaseTaskBackend):
         codec = self.options.get("codec")
         settings = {name: self.options[name] for name in ("max_payload_bytes",) if name in self.options}
         queue = JobQueue(
-            dsn_of(connections[self.database]),
+            _dsn_of(connections[self.database]),
             self.schema,
             codec=import_string(codec) if isinstance(codec, str) else codec,
             lifespan=run.lifespan,
@@ -257,6 +258,16 @@ def forget_queues(*, setting: str, **_: Any) -> None:
     if setting in ("TASKS", "DATABASES"):
         while _queues:
             _queues.popitem()[1].close()
+
+
+def _dsn_of(connection: Any) -> str:
+    """The DSN of a connection of Django, with its role. What only Django's driver knows is left out."""
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    given = connection.get_connection_params()
+    if role := connection.settings_dict.get("OPTIONS", {}).get("assume_role"):
+        quoted = role.replace("\\", "\\\\").replace(" ", "\\ ")
+        given["options"] = f"{given.get('options') or ''} -c role={quoted}".strip()
+    return make_conninfo(**{name: str(value) for name, value in given.items() if name in known and value is not None})
 
 
 def _aware(run_after: datetime | None) -> datetime | None:

@@ -72,7 +72,7 @@ def handler(alias: str) -> Callable[..., Awaitable[Any]]:
 
 
 class Attempt:
-    """One call of a task, and what is told of it by signals."""
+    """One call of a task, with the result that its signals carry."""
 
     def __init__(self, alias: str, task: Task, job: Job) -> None:
         backend = task_backends[alias]
@@ -115,7 +115,7 @@ class Attempt:
         return is_last
 
     def raise_for_good(self, error: BaseException) -> None:
-        """Tells the worker if the task's options say that no further attempt makes sense."""
+        """Raises Fail if no further attempt makes sense by the options of the task."""
         if self._gives_up(error):
             raise Fail(describe(error)) from error
 
@@ -133,31 +133,31 @@ class Attempt:
 
 def execute(attempt: Attempt, call: Callable[[], Any]) -> Any:
     """Calls a task and sends its signals, in the thread of the task."""
-    told = {"sender": attempt.sender, "task_result": attempt.result}
-    task_started.send_robust(**told)
+    signal = {"sender": attempt.sender, "task_result": attempt.result}
+    task_started.send_robust(**signal)
     try:
         value = attempt.succeeded(call())
     except BaseException as error:
         if attempt.failed(error):
-            task_finished.send_robust(**told)
+            task_finished.send_robust(**signal)
         attempt.raise_for_good(error)
         raise
-    task_finished.send_robust(**told)
+    task_finished.send_robust(**signal)
     return value
 
 
 async def aexecute(attempt: Attempt) -> Any:
     """``execute``, awaiting."""
-    told = {"sender": attempt.sender, "task_result": attempt.result}
-    await task_started.asend_robust(**told)
+    signal = {"sender": attempt.sender, "task_result": attempt.result}
+    await task_started.asend_robust(**signal)
     try:
         value = attempt.succeeded(await attempt.acall())
     except BaseException as error:
         if attempt.failed(error):
-            await task_finished.asend_robust(**told)
+            await task_finished.asend_robust(**signal)
         attempt.raise_for_good(error)
         raise
-    await task_finished.asend_robust(**told)
+    await task_finished.asend_robust(**signal)
     return value
 
 

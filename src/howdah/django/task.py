@@ -30,22 +30,6 @@ from howdah.verbs.schedules import MAX_NAME_LENGTH
 
 ByArguments: TypeAlias = "Callable[[Mapping[str, Any]], str | int]"
 
-OPTIONS: Final = (
-    "timeout",
-    "expires_in",
-    "max_attempts",
-    "retry",
-    "give_up",
-    "key",
-    "unique",
-    "debounce",
-    "throttle",
-    "per",
-    "cost",
-)
-_OF_USING: Final = (*OPTIONS, "priority", "queue_name", "run_after", "backend")
-_OF_TASK: Final = (*OPTIONS, "priority", "queue_name", "takes_context", "backend")
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext(framework.TaskContext):
@@ -122,6 +106,11 @@ class HowdahTask(framework.Task):
     async def aenqueue_many(self, items: Iterable[Mapping[str, Any]], **bulk: Any) -> EnqueuedCount:
         """``enqueue_many``, awaited."""
         return await sync_to_async(self.enqueue_many, thread_sensitive=True)(items, **bulk)
+
+
+_OPTIONS: Final = tuple(HowdahTask.__annotations__)
+_OF_USING: Final = (*_OPTIONS, "priority", "queue_name", "run_after", "backend")
+_OF_TASK: Final = (*_OPTIONS, "priority", "queue_name", "takes_context", "backend")
 
 
 def task(

@@ -88,10 +88,9 @@ class Arguments:
             called[name] = results[name] if results is not None and name in results else results_in(called[name])
         return called
 
-    @property
-    def first(self) -> str | None:
-        """The argument that gets the result of the step before, in a chain, or an item, in a map."""
-        return next(iter(self.names), None)
+    def first_free(self, given: Collection[str]) -> str | None:
+        """The first argument that is not given: it gets the result of the step before, in a chain, or an item, in a map."""
+        return next((name for name in self.names if name not in given), None)
 
     def encode_some(self, given: Mapping[str, Any], later: Collection[str]) -> dict[str, Any]:
         """``encode``, of a call of which some arguments are known later, and checked. Raises InvalidArguments."""
@@ -386,7 +385,7 @@ class Result:
 
     @property
     def json_kinds(self) -> set[str] | None:
-        """What results are in JSON; None if that cannot be told."""
+        """What results are in JSON; None if that is not known."""
         return json_kinds(self._type)
 
     def encode(self, value: Any) -> Any:

@@ -224,7 +224,7 @@ class Graph:
         inputs: list[dict[str, Any]] = []
         parents: list[int] = []
         for name, value in given.items():
-            listed = isinstance(value, list | tuple) and any(isinstance(each, Handle | Path) for each in value)
+            listed = _lists_handles(value)
             if listed and not all(isinstance(each, Handle | Path) for each in value):
                 raise InvalidArguments(
                     f"{job_type}: argument '{name}': a list has either handles or values, not both", field=name
@@ -256,7 +256,7 @@ class Graph:
     def _item_parameter(self, handler: AnyHandler | None, job_type: str, shared: Mapping[str, Any]) -> str:
         if handler is None:
             raise InvalidOption(f"map needs the handler of {job_type!r} here: it says which argument gets the items")
-        free = next((name for name in handler.arguments.names if name not in shared), None)
+        free = handler.arguments.first_free(shared)
         if free is None:
             raise InvalidArguments(f"{job_type}: has no argument left for the items of the map")
         return free
@@ -322,11 +322,12 @@ def _check_list(handler: AnyHandler, source: Handle[Any]) -> None:
 
 
 def _has_handles(call: Call) -> bool:
-    return any(
-        isinstance(each, Handle | Path)
-        or (isinstance(each, list | tuple) and any(isinstance(one, Handle | Path) for one in each))
-        for each in (*call.args, *call.named.values())
-    )
+    given = (*call.args, *call.named.values())
+    return any(isinstance(each, Handle | Path) or _lists_handles(each) for each in given)
+
+
+def _lists_handles(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(each, Handle | Path) for each in value)
 
 
 def _check_nothing_inside(job_type: str, name: str, value: Any) -> None:

@@ -2,7 +2,7 @@
 
 A policy is plain data, stored with the type or the job, so that the database applies it wherever an
 attempt ends. Rules that need the exception itself (a callable, policies by class, a list of errors
-that are final) are applied by the worker, which then tells the database the delay.
+that are final) are applied by the worker, which then sends the delay to the database.
 """
 
 from __future__ import annotations

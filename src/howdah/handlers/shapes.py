@@ -68,7 +68,7 @@ def every_shape(root: shapes.Type) -> Iterator[shapes.Type]:
 
 
 def json_kinds(annotation: Any) -> set[str] | None:
-    """What values of a type are in JSON; None if that cannot be told."""
+    """What values of a type are in JSON; None if that is not known."""
     try:
         root = shapes.type_info(annotation)
     except Exception:  # noqa: BLE001 (whatever a foreign annotation raises)

@@ -6,11 +6,12 @@ import dataclasses
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 T = TypeVar("T")
 
 WorkflowStatus: TypeAlias = Literal["running", "completed", "failed", "cancelled"]
+WORKFLOW_STATUSES: Final[tuple[WorkflowStatus, ...]] = get_args(WorkflowStatus)
 NodeStatus: TypeAlias = Literal["waiting", "running", "completed", "failed", "cancelled", "skipped"]
 When: TypeAlias = Literal["success", "always", "failure"]
 

@@ -49,13 +49,13 @@ def events(
     limit: the first so many of them. last: the last so many instead.
     """
     job_id = options.job_id(job)
-    wanted = event_kinds(kinds)
+    wanted = None if kinds is None else sorted(some_of(kinds, EVENT_KINDS))
     most = options.integer(limit, "limit", least=1, most=10_000)
     rows = yield from read(
         "events" if last is None else "last_events",
         id=job_id,
         after=options.integer(after, "after", least=0),
-        kinds=None if wanted is None else sorted(wanted),
+        kinds=wanted,
         limit=most if last is None else options.integer(last, "last", least=1, most=10_000),
     )
     if not rows:
@@ -82,12 +82,8 @@ def is_behind(position: str, types: Sequence[str] | None, kinds: Sequence[EventK
     return len(rows) > 1
 
 
-def event_kinds(kinds: object) -> frozenset[str] | None:
-    """Some kinds of events; None if all are wanted."""
-    return None if kinds is None else some_of(kinds, EVENT_KINDS)
-
-
 def some_of(kinds: object, known: Sequence[str]) -> frozenset[str]:
+    """The kinds, each of which must be a known one. Raises InvalidOption."""
     names = ", ".join(known)
     if isinstance(kinds, str) or not isinstance(kinds, Sequence | set | frozenset):
         raise InvalidOption(f"kinds are a list of some of {names}, not {options.shown(kinds)}")

@@ -318,7 +318,7 @@ class Chain:
                 before = flow.group(part.calls, after=after)
                 continue
             named = dict(part.handler.arguments.bound(part.args, part.named)) if part.args else dict(part.named)
-            free = next((each for each in part.handler.arguments.names if each not in named), None)
+            free = part.handler.arguments.first_free(named)
             if before is not None and free is not None:
                 named[free] = before
             before = flow._graph.add(part.target, after, "success", None, part.options, (), named)

@@ -108,16 +108,21 @@ def _value(context: Context, source: Row, path: Sequence[str | int], name: str) 
             f"argument {name!r}: the results of {source['source_name']} have {source['bytes']:,} bytes; a list may have {MOST_BYTES:,}."
             " Annotate the parameter howdah.Results[…], which reads them a page at a time"
         )
-    items = [decoded(result, context.codec) for result in source["results"]]
-    unreadable = next((item for item in items if isinstance(item, Unreadable)), None)
-    if unreadable is not None:
-        raise Wrong(f"argument {name!r}: a result of {source['source_name']} cannot be read: {unreadable.reason}")
+    items = read_results(context, source["results"], f"argument {name!r}: a result of {source['source_name']}")
     if source["kind"] == "job":
         ended_well = source["outcome"] == "completed"
         return (
             part_of(items[0], path, f"argument {name!r}: the result of {source['source_name']}") if ended_well else None
         )
     return part_of(items, path, f"argument {name!r}: the results of {source['source_name']}")
+
+
+def read_results(context: Context, results: Sequence[Any], what: str) -> list[Any]:
+    items = [decoded(result, context.codec) for result in results]
+    unreadable = next((item for item in items if isinstance(item, Unreadable)), None)
+    if unreadable is not None:
+        raise Wrong(f"{what} cannot be read: {unreadable.reason}")
+    return items
 
 
 def part_of(value: Any, path: Sequence[str | int], what: str) -> Any:

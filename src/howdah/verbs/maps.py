@@ -15,7 +15,7 @@ from howdah.db.adapters import JsonTexts
 from howdah.db.plan import Plan, Row, call
 from howdah.errors import InvalidInput
 from howdah.model.codec import Unreadable, decoded
-from howdah.verbs.inputs import MOST_BYTES, Wrong, part_of
+from howdah.verbs.inputs import MOST_BYTES, Wrong, part_of, read_results
 
 log = logging.getLogger("howdah.worker")
 
@@ -66,10 +66,7 @@ def _items(context: Context, row: Row) -> list[Any]:
         raise Wrong("the result that has its items is no longer there: deleted, or pruned")
     if row["bytes"] > MOST_BYTES:
         raise Wrong(f"the results that are its items have {row['bytes']:,} bytes; {MOST_BYTES:,} are allowed")
-    results = [decoded(result, context.codec) for result in row["results"]]
-    unreadable = next((each for each in results if isinstance(each, Unreadable)), None)
-    if unreadable is not None:
-        raise Wrong(f"the result that has its items cannot be read: {unreadable.reason}")
+    results = read_results(context, row["results"], "the result that has its items")
     value = part_of(
         results[0] if row["source_kind"] == "job" else results, row["path"], "the result that has its items"
     )

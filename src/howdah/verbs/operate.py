@@ -194,6 +194,13 @@ def _changed(context: Context, job: JobOrId, rows: list[Row]) -> Plan[bool]:
     return bool(rows)
 
 
+def now() -> Plan[datetime]:
+    """The time by the clock of the database."""
+    rows = yield from call("clock")
+    moment: datetime = rows[0]["clock"]
+    return moment
+
+
 def pause(
     context: Context,
     job_type: str,
@@ -203,25 +210,23 @@ def pause(
     conn: Connection | None = None,
 ) -> Plan[bool]:
     """Stops claims of jobs of the type, or of one flow key of it (``per``); running ones continue. False: it was paused already."""
-    named = {"job_type": options.job_type(job_type)}
+    function = "pause_type" if per is None else "pause_key"
     reason = None if because is None else clean_text(options.text(because, "because"))
-    if per is not None:
-        rows = yield from call("pause_key", **named, flow_key=options.flow_key(per), because=reason)
-        return bool(rows[0]["pause_key"])
-    rows = yield from call("pause_type", **named, because=reason)
-    return bool(rows[0]["pause_type"])
+    rows = yield from call(function, **_type_or_key(job_type, per), because=reason)
+    return bool(rows[0][function])
 
 
 def resume(
     context: Context, job_type: str, *, per: str | int | None = None, conn: Connection | None = None
 ) -> Plan[bool]:
     """Allows claims of jobs of the type, or of one flow key of it (``per``), again. False: it was not paused."""
-    named = {"job_type": options.job_type(job_type)}
-    if per is not None:
-        rows = yield from call("resume_key", **named, flow_key=options.flow_key(per))
-        return bool(rows[0]["resume_key"])
-    rows = yield from call("resume_type", **named)
-    return bool(rows[0]["resume_type"])
+    function = "resume_type" if per is None else "resume_key"
+    rows = yield from call(function, **_type_or_key(job_type, per))
+    return bool(rows[0][function])
+
+
+def _type_or_key(job_type: str, per: str | int | None) -> dict[str, str]:
+    return {"job_type": options.job_type(job_type)} | ({} if per is None else {"flow_key": options.flow_key(per)})
 
 
 def stats(context: Context, *, conn: Connection | None = None) -> Plan[Stats]:

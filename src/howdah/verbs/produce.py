@@ -87,27 +87,17 @@ def enqueue(
     waits for room.
     """
     job_type = options.job_type(job_type)
-    shared = _job_options(
-        context,
-        job_type,
-        priority,
-        run_at,
-        delay,
-        max_attempts,
-        timeout,
-        expires_at,
-        expires_in,
-        retry_policy,
-        meta,
-        cost,
-    )
+    shared = job_options(
+        context, job_type, priority=priority, run_at=run_at, delay=delay, max_attempts=max_attempts, timeout=timeout,
+        expires_at=expires_at, expires_in=expires_in, retry_policy=retry_policy, meta=meta, cost=cost,
+    )  # fmt: skip
     rule = _rule(context, job_type, unique, debounce, throttle, has_key=key is not None)
     key = None if key is None else options.name(key, "key", options.MAX_KEY_LENGTH)
     # Made here if the call may be repeated. In the caller's transaction the database makes it, and saves a lookup.
     job_id = options.job_id(id) if id is not None else new_id() if conn is None else None
     timeout_for_room = room_timeout_of(room_timeout)
     data = plain_json(context, data, "data")
-    flow_key = _flow_key(context, job_type, data, per)
+    flow_key = flow_key_of(context, job_type, data, per)
     stored = stored_data(context, job_type, data)
     step: Call | GatheredCall
     if rule is None:
@@ -272,20 +262,10 @@ def enqueue_many(
     and a bulk without ``chunk_size`` does so if it has fewer than 2,000 items.
     """
     job_type = options.job_type(job_type)
-    shared = _job_options(
-        context,
-        job_type,
-        priority,
-        run_at,
-        delay,
-        max_attempts,
-        timeout,
-        expires_at,
-        expires_in,
-        retry_policy,
-        meta,
-        cost,
-    )
+    shared = job_options(
+        context, job_type, priority=priority, run_at=run_at, delay=delay, max_attempts=max_attempts, timeout=timeout,
+        expires_at=expires_at, expires_in=expires_in, retry_policy=retry_policy, meta=meta, cost=cost,
+    )  # fmt: skip
     rule = _rule(context, job_type, unique, debounce, throttle, has_key=key is not None)
     has_keys = key is not None or rule is not None
     size = BULK_SIZE if chunk_size is None else options.integer(chunk_size, "chunk_size", least=1, most=100_000)
@@ -401,7 +381,7 @@ def _split(arguments: dict[str, Any], size: int) -> tuple[dict[str, Any], dict[s
     )
 
 
-def _flow_key(context: Context, job_type: str, data: Any, per: str | int | None) -> str | None:
+def flow_key_of(context: Context, job_type: str, data: Any, per: str | int | None) -> str | None:
     """None: the database knows it, by the rules of the type."""
     if per is not None:
         return options.flow_key(per)
@@ -416,25 +396,27 @@ def _flow_keys(
 ) -> list[str | None] | None:
     if callable(per):
         return [options.flow_key(per(item)) for item in items]
-    if items and _flow_key(context, job_type, items[0], per) is not None:
-        return [_flow_key(context, job_type, item, per) for item in items]
+    if items and flow_key_of(context, job_type, items[0], per) is not None:
+        return [flow_key_of(context, job_type, item, per) for item in items]
     return None
 
 
-def _job_options(
+def job_options(
     context: Context,
     job_type: str,
-    priority: int | None,
-    run_at: datetime | None,
-    delay: Seconds | None,
-    max_attempts: int | None,
-    timeout: Seconds | None,
-    expires_at: datetime | None,
-    expires_in: Seconds | None,
-    retry_policy: AnyPolicy | None,
-    meta: Mapping[str, Any] | None,
-    cost: int | None,
+    *,
+    priority: int | None = None,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    max_attempts: int | None = None,
+    timeout: Seconds | None = None,
+    expires_at: datetime | None = None,
+    expires_in: Seconds | None = None,
+    retry_policy: AnyPolicy | None = None,
+    meta: Mapping[str, Any] | None = None,
+    cost: int | None = None,
 ) -> dict[str, Any]:
+    """The options of jobs for the database, with the defaults of their handler; empty if there are none."""
     known = context.known.get(job_type)
     chosen = (priority, run_at, delay, max_attempts, timeout, expires_at, expires_in, retry_policy, meta, cost)
     if all(each is None for each in chosen) and not (known and known.defaults):

@@ -27,7 +27,7 @@ from howdah.model.schedule import Missed, Schedule, schedule_of
 from howdah.verbs import cron as fires
 from howdah.verbs.both import VerbGroup, both, name_verbs
 from howdah.verbs.cron import Cron, Due, Every, Rhythm
-from howdah.verbs.operate import get
+from howdah.verbs.operate import get, now
 
 MAX_NAME_LENGTH: Final = 100
 
@@ -98,8 +98,7 @@ def schedule(
         "timeout": None if timeout is None else options.span(timeout, "timeout", positive=True),
         "retry_policy": None if retry_policy is None else stored_mapping(as_data(retry_policy), "retry_policy"),
     }
-    now = (yield from call("clock"))[0]["clock"]
-    rows = yield from call("schedule", **arguments, next_run_at=_next(rhythm, now))
+    rows = yield from call("schedule", **arguments, next_run_at=_next(rhythm, (yield from now())))
     return schedule_of(rows[0], context.codec)
 
 

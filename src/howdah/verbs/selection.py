@@ -21,14 +21,14 @@ from howdah.checks.options import Seconds
 from howdah.checks.values import clean_text, stored_text
 from howdah.db.batch_size import BatchSize
 from howdah.db.database import Database
-from howdah.db.plan import Plan, Row, call, read
+from howdah.db.plan import Plan, call, read
 from howdah.errors import InvalidOption, NotPermitted
 from howdah.model.codec import PLAIN
 from howdah.model.connection import Connection
 from howdah.model.job import Status
 from howdah.model.results import ChangedCount, SelectedCount
 from howdah.verbs.both import Runner, both, name_verbs
-from howdah.verbs.operate import matching_types
+from howdah.verbs.operate import matching_types, now
 
 BATCH: Final = 1_000
 
@@ -146,7 +146,7 @@ def reschedule(
     """
     due = options.due(run_at, delay)
     if delay is not None:
-        due["run_at"] = (yield from _now()) + options.span(delay, "delay")
+        due["run_at"] = (yield from now()) + options.span(delay, "delay")
     return (yield from _change(selected, "reschedule", on_progress, conn, run_at=due["run_at"]))
 
 
@@ -205,13 +205,7 @@ def _filters(selected: Selected) -> Plan[dict[str, Any]]:
             " SELECT on the table live"
         )
     types = yield from matching_types(selected.context, filters["job_types"])
-    return {**filters, "job_types": types, "before": (yield from _now()) - (selected.older_than or timedelta(0))}
-
-
-def _now() -> Plan[datetime]:
-    rows: list[Row] = yield from call("clock")
-    now: datetime = rows[0]["clock"]
-    return now
+    return {**filters, "job_types": types, "before": (yield from now()) - (selected.older_than or timedelta(0))}
 
 
 class Selection:

@@ -23,12 +23,11 @@ from howdah.handlers.outcome import Spawned
 from howdah.model.codec import Unreadable, codec_of, decoded, decoded_text
 from howdah.model.connection import Connection
 from howdah.model.ids import new_id
-from howdah.model.workflow import PAGE, Node, Workflow, WorkflowProgress, WorkflowStatus
-from howdah.verbs.produce import _flow_key, _job_options
+from howdah.model.workflow import PAGE, WORKFLOW_STATUSES, Node, Workflow, WorkflowProgress, WorkflowStatus
+from howdah.verbs.produce import flow_key_of, job_options
 
 NODES_AT_ONCE: Final = 1_000
 JOBS_AT_ONCE: Final = 2_000
-_STATUSES: Final = ("running", "completed", "failed", "cancelled")
 
 
 @dataclasses.dataclass(slots=True)
@@ -106,20 +105,7 @@ def _stored_templates(context: Context, nodes: Sequence[NewNode]) -> JsonTexts |
 
 def stored_options(context: Context, job_type: str, chosen: Mapping[str, Any]) -> dict[str, Any] | None:
     """The options of a node's jobs as JSON; None if the type's own are enough."""
-    rest = {name: value for name, value in chosen.items() if name != "per"}
-    names = (
-        "priority",
-        "run_at",
-        "delay",
-        "max_attempts",
-        "timeout",
-        "expires_at",
-        "expires_in",
-        "retry_policy",
-        "meta",
-        "cost",
-    )
-    checked = _job_options(context, job_type, *(rest.get(name) for name in names))
+    checked = job_options(context, job_type, **{name: value for name, value in chosen.items() if name != "per"})
     stored = {name: _as_json(value) for name, value in checked.items() if value is not None}
     if chosen.get("per") is not None:
         stored["flow_key"] = options.flow_key(chosen["per"])
@@ -159,7 +145,7 @@ def _job(context: Context, node: NewNode, place: int, item: Any) -> tuple[Any, s
     name = "data" if node.kind == "job" else f"item {place}"
     data = plain_json(context, item, name)
     per = node.options.get("per")
-    flow_key = None if per is not None else _flow_key(context, node.job_type, data, None)
+    flow_key = None if per is not None else flow_key_of(context, node.job_type, data, None)
     if node.inputs:
         # It is not complete. What it has was checked when the node was added.
         return stored_json(context, data, name), flow_key
@@ -189,7 +175,7 @@ def spawned_jobs(
     ]
     for n, each in enumerate(data):
         stored_data(context, job_type, each, f"item {n}")
-    keys = [] if chosen.get("per") is not None else [_flow_key(context, job_type, each, None) for each in data]
+    keys = [] if chosen.get("per") is not None else [flow_key_of(context, job_type, each, None) for each in data]
     stored = stored_options(context, job_type, chosen)
     return [Spawned(job_type, data, stored, keys if any(key is not None for key in keys) else None)] if data else []
 
@@ -201,13 +187,20 @@ def get(
     context: Context, workflow: uuid.UUID | str, key: str | None = None, *, conn: Connection | None = None
 ) -> Plan[Workflow]:
     """The workflow of an id, or the one of a name and a key; of a name without a key, the newest. Raises WorkflowNotFound."""
+    return from_row((yield from _row_of(workflow, key)), context)
+
+
+def _row_of(workflow: uuid.UUID | str, key: str | None = None) -> Plan[Row]:
     by_id = workflow if isinstance(workflow, uuid.UUID) else _uuid_in(workflow) if key is None else None
     rows = yield from read("workflow", id=by_id, name=None if by_id else str(workflow), key=key)
     if not rows:
-        raise WorkflowNotFound(
-            f"there is no workflow {workflow}{'' if key is None else f' with the key {key!r}'}: it may have been pruned"
-        )
-    return from_row(rows[0], context)
+        raise not_found(workflow, key)
+    return rows[0]
+
+
+def not_found(workflow: uuid.UUID | str, key: str | None = None) -> WorkflowNotFound:
+    named = "" if key is None else f" with the key {key!r}"
+    return WorkflowNotFound(f"there is no workflow {workflow}{named}: it may have been pruned")
 
 
 def _uuid_in(text: str) -> uuid.UUID | None:
@@ -227,8 +220,10 @@ def list_workflows(
     conn: Connection | None = None,
 ) -> Plan[list[Workflow]]:
     """Workflows, the newest first. before: the id after which the page begins."""
-    if status is not None and status not in _STATUSES:
-        raise InvalidOption(f"the status of a workflow is one of {', '.join(_STATUSES)}, not {options.shown(status)}")
+    if status is not None and status not in WORKFLOW_STATUSES:
+        raise InvalidOption(
+            f"the status of a workflow is one of {', '.join(WORKFLOW_STATUSES)}, not {options.shown(status)}"
+        )
     filters = {
         "name": name,
         "limit": options.integer(limit, "limit", least=1, most=10_000),
@@ -267,10 +262,8 @@ def value(context: Context, workflow_id: uuid.UUID, *, conn: Connection | None =
 
     Raises WorkflowFailed if it has not completed, and NotEnded.
     """
-    rows = yield from read("workflow", id=workflow_id, name=None, key=None)
-    if not rows:
-        raise WorkflowNotFound(f"there is no workflow {workflow_id}: it may have been pruned")
-    workflow = from_row(rows[0], context)
+    row = yield from _row_of(workflow_id)
+    workflow = from_row(row, context)
     if not workflow.ended:
         raise NotEnded(f"workflow {workflow_id} is running: wait for it")
     if workflow.status != "completed":
@@ -278,7 +271,7 @@ def value(context: Context, workflow_id: uuid.UUID, *, conn: Connection | None =
         raise WorkflowFailed(
             f"workflow {workflow.name} {workflow.id} {_ended_as(workflow.status)}{f': {reason}' if reason else ''}"
         )
-    number = rows[0]["result_node"]
+    number = row["result_node"]
     if number is None:
         return None
     node = next(each for each in (yield from nodes(context, workflow_id)) if each.number == number)
@@ -341,26 +334,16 @@ def retry(
 # Rows
 
 
+_PLAIN_COLUMNS: Final = (
+    "id", "name", "key", "status", "created_at", "finished_at", "deadline_at", "expires_at", "cancel_requested_at", "error", "meta",
+)  # fmt: skip
+
+
 def from_row(row: Row, context: Context) -> Workflow:
     codec = codec_of(row, context.codec)
     return Workflow(
-        **{
-            name: row[name]
-            for name in (
-                "id",
-                "name",
-                "key",
-                "status",
-                "created_at",
-                "finished_at",
-                "deadline_at",
-                "expires_at",
-                "error",
-                "meta",
-            )
-        },
+        **{name: row[name] for name in _PLAIN_COLUMNS},
         data=decoded(row["data"], codec),
-        cancel_requested_at=row["cancel_requested_at"],
         cancel_reason=decoded_text(row["cancel_reason"], codec),
         progress=_progress(row),
     )

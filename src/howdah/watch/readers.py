@@ -15,9 +15,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from howdah.db.adapters import Ids
 from howdah.db.plan import Plan, Row, call, read
-from howdah.errors import JobNotFound, PositionLost, WorkflowNotFound
+from howdah.errors import JobNotFound, PositionLost
 from howdah.model.job import FINAL_STATUSES
 from howdah.model.progress import number_in
+from howdah.verbs.workflows import not_found as workflow_not_found
 from howdah.watch.mailbox import Mailbox, Message
 
 R = TypeVar("R")
@@ -449,7 +450,7 @@ class WorkflowReader(Reader):
 
     def _deliver(self, watch: WorkflowWatch, there: Collection[uuid.UUID], row: Row | None) -> None:
         if watch.workflow_id not in there:
-            self._fail(watch, workflow_gone(watch.workflow_id))
+            self._fail(watch, workflow_not_found(watch.workflow_id))
             self.remove(watch)
         elif row is not None and row["status"] != "running":
             self._put(watch, Message("end", row))
@@ -543,10 +544,6 @@ def chunks(items: Iterable[R], size: int) -> Iterator[list[R]]:
     source = iter(items)
     while chunk := list(islice(source, size)):
         yield chunk
-
-
-def workflow_gone(id: uuid.UUID) -> WorkflowNotFound:
-    return WorkflowNotFound(f"there is no workflow {id}: it may have been pruned")
 
 
 def _not_found(id: uuid.UUID) -> JobNotFound:

@@ -18,10 +18,10 @@ from howdah.db.adapters import Ids
 from howdah.db.plan import Emit, LoopWaker, Plan, Row, ThreadWaker, Waker
 from howdah.errors import WaitTimeout
 from howdah.model.workflow import Workflow
-from howdah.verbs.workflows import from_row
+from howdah.verbs.workflows import from_row, not_found
 from howdah.watch.hub import Hub
 from howdah.watch.mailbox import Mailbox, Message
-from howdah.watch.readers import WorkflowStreamWatch, WorkflowWatch, workflow_gone
+from howdah.watch.readers import WorkflowStreamWatch, WorkflowWatch
 from howdah.watch.watch import LONGEST_POSITION, PAGE, Update, UpdateKind, Watching, insist
 
 _ENDED: Final = "-end"
@@ -159,7 +159,7 @@ def _end(hub: Hub, context: Context, workflow_id: uuid.UUID, timeout: Seconds | 
 def _row(workflow_id: uuid.UUID) -> Plan[Row]:
     rows = yield from insist("workflows_by_id", ids=Ids([workflow_id]))
     if not rows:
-        raise workflow_gone(workflow_id)
+        raise not_found(workflow_id)
     return rows[0]
 
 

@@ -11,12 +11,12 @@ import dataclasses
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, Literal, TypeAlias
 
+from howdah.asgi import Scope, header
 from howdah.errors import InvalidOption
 
-Scope: TypeAlias = Mapping[str, Any]
 Role: TypeAlias = Literal["viewer", "operator"]
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -96,11 +96,6 @@ class ProxyHeader:
     def _is_trusted(self, scope: Scope) -> bool:
         address = client_address(scope)
         return address is not None and any(address in network for network in self._trusted)
-
-
-def header(scope: Scope, wanted: bytes) -> str:
-    """A header of the request; empty if there is none."""
-    return next((value.decode("latin-1").strip() for name, value in scope["headers"] if name == wanted), "")
 
 
 def client_address(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

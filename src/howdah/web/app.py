@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 _TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
+_MISSING: Final = {
+    404: Trouble(404, "Not found", "There is no page at this address."),
+    405: Trouble(405, "Not possible", "This address does not take such a request."),
+}
+
 
 class Dashboard:
     """The ASGI app. Mount it under any path, or serve it alone."""
@@ -81,9 +86,7 @@ def app(
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         yield
-        await live.close()
-        await site.runs.close()
-        site.data.close()
+        await dashboard.aclose()
 
     routes: list[BaseRoute] = [
         Route("/static/{name}", _static),
@@ -94,29 +97,24 @@ def app(
 
     async def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
-        texts = {404: "There is no page at this address.", 405: "This address does not take such a request."}
-        trouble = Trouble(
-            status, "Not found" if status == 404 else "Not possible", texts.get(status, "This is not served.")
-        )
+        trouble = _MISSING.get(status, Trouble(status, "Not possible", "This is not served."))
         return site.render(request, "trouble.html", status, trouble=trouble)
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
         return PlainTextResponse(f"{error}\n", error.status, error.headers)
 
-    inner = Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        exception_handlers={HTTPException: missing, Refusal: refused, Exception: _failed(site)},
-    )
-    return Dashboard(site, Defence(inner, authenticate=authenticate, hosts=hosts, read_only=read_only), live)
-
-
-def _failed(site: Site) -> Any:
     async def failed(request: Request, error: Exception) -> Response:
         return site.trouble(request, error)
 
-    return failed
+    inner = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: missing, Refusal: refused, Exception: failed},
+    )
+    defence = Defence(inner, authenticate=authenticate, hosts=hosts, read_only=read_only)
+    dashboard = Dashboard(site, defence, live)
+    return dashboard
 
 
 async def _static(request: Request) -> Response:

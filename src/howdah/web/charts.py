@@ -6,15 +6,11 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from howdah.model.job import Job
 from howdah.web import metrics, words
-from howdah.web.access import Visitor
 from howdah.web.metrics import Slot, Span, quantile
-
-if TYPE_CHECKING:
-    from howdah.web.site import Site
 
 WIDTH: Final = 560
 HEIGHT: Final = 150
@@ -60,7 +56,6 @@ class Chart:
     summary: str
     bars: Sequence[Bar] = ()
     lines: Sequence[Line] = ()
-    area: str = ""
     rows: Sequence[Mark] = ()
     columns: Sequence[Mark] = ()
     legend: Sequence[tuple[str, str]] = ()
@@ -71,9 +66,8 @@ class Chart:
     height: int = HEIGHT
 
 
-async def charts_of(site: Site, visitor: Visitor, span: Span) -> list[Chart]:
+def charts_of(slots: Sequence[Slot], span: Span) -> list[Chart]:
     """The charts of the overview."""
-    slots = await metrics.by_slot(site, visitor, span)
     return [
         throughput(slots, span),
         backlog(slots, span),

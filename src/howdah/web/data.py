@@ -46,12 +46,6 @@ class Data:
         its = (await self._known_roles()).get("operator")
         return await self.queue._database.arun(_as_role(plan, its["role"] if its and its["may"] else None))
 
-    async def shared(
-        self, visitor: Visitor, key: Hashable, make: Callable[[], Plan[R]], *, seconds: float | None = None
-    ) -> R:
-        """``read``, once for all that ask for the same key at about the same time."""
-        return await self.kept((visitor.role, key), lambda: self.read(visitor, make()), seconds=seconds)
-
     async def kept(self, key: Hashable, ask: Callable[[], Awaitable[R]], *, seconds: float | None = None) -> R:
         key = (id(asyncio.get_running_loop()), key)
         if seconds is None:

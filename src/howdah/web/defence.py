@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
+from howdah.asgi import Scope, header, host_name, is_loopback, place_of, refuse
 from howdah.errors import InvalidOption
-from howdah.web.access import LOCAL, Authenticate, Scope, Visitor, header, is_local
+from howdah.web.access import LOCAL, Authenticate, Visitor, is_local
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -41,9 +40,6 @@ HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 
-_LOOPBACK: Final = re.compile(r"localhost|[a-z0-9.-]+\.localhost|127(\.[0-9]{1,3}){3}|\[::1\]")
-_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]+)(:[0-9]{1,5})?")
-
 
 class Refusal(Exception):
     """A request that is not served."""
@@ -61,7 +57,7 @@ class Defence:
         if isinstance(hosts, str):
             raise InvalidOption("hosts is a list of names, such as ['jobs.example.com']")
         self._hosts = frozenset(name.lower() for name in hosts)
-        if authenticate is None and any(not _LOOPBACK.fullmatch(name) for name in self._hosts):
+        if authenticate is None and any(not is_loopback(name) for name in self._hosts):
             raise InvalidOption(
                 "hosts beyond this machine need authenticate=: Password(…), ProxyHeader(…), or a function of your own"
             )
@@ -82,7 +78,7 @@ class Defence:
                 scope["howdah.visitor"] = await self._admit(scope)
                 await self._inner(scope, _bounded(receive), guarded)
             except Refusal as refusal:
-                await refuse(guarded, refusal)
+                await refuse(guarded, refusal.status, str(refusal), refusal.headers)
         else:
             await send({"type": "websocket.close", "code": 1003})
 
@@ -101,8 +97,8 @@ class Defence:
 
     def _check_host(self, scope: Scope) -> None:
         host = header(scope, b"host").lower()
-        named = _HOST.fullmatch(host)
-        if named is None or not (_LOOPBACK.fullmatch(named[1]) or named[1] in self._hosts or host in self._hosts):
+        name = host_name(host)
+        if not (is_loopback(name) or (name and {name, host} & self._hosts)):
             raise Refusal(403, "this host name is not served here: add it to hosts, or --host-name")
 
     async def _visitor(self, scope: Scope) -> Visitor:
@@ -127,16 +123,8 @@ def check_origin(scope: Scope) -> None:
     if site:
         if site != "same-origin":
             raise Refusal(403, "a page of another site sent this request")
-    elif not origin or _place_of(origin) != header(scope, b"host").lower():
+    elif not origin or place_of(origin) != header(scope, b"host").lower():
         raise Refusal(403, "this request has neither Sec-Fetch-Site: same-origin nor an Origin of this host")
-
-
-async def refuse(send: Send, refusal: Refusal) -> None:
-    body = f"{refusal}\n".encode()
-    headers = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body)), **refusal.headers}
-    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _length(scope: Scope) -> int:
@@ -170,10 +158,3 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return guarded
-
-
-def _place_of(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""

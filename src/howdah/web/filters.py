@@ -7,7 +7,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any, Final, cast
 from urllib.parse import urlencode
 
@@ -15,7 +15,8 @@ from psycopg.types.json import Jsonb
 
 from howdah.checks import options
 from howdah.errors import InvalidOption
-from howdah.model.job import FINAL_STATUSES, STATUSES
+from howdah.model.job import FINAL_STATUSES
+from howdah.web.fields import moment
 
 NAMES: Final = (
     "status", "type", "priority", "worker", "since", "until", "error", "key", "per", "workflow", "node", "path", "state",
@@ -23,8 +24,6 @@ NAMES: Final = (
 STATES: Final = ("stalled", "scheduled")
 _MOST_TEXT: Final = 500
 _PRIORITY: Final = re.compile(r"(-?\d{1,10})(?:\.\.(-?\d{1,10}))?")
-_AGO: Final = re.compile(r"(\d{1,6})\s*(s|min|h|d)")
-_UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Filter:
         }
 
     def arguments(self, now: datetime) -> dict[str, Any]:
-        """Its parameters in the statements ``web/jobs`` and ``web/matching``."""
+        """Its parameters in the statement ``web/jobs``."""
         least, most = _priorities(self.priority)
         contains, path = _searched(self.path)
         statuses = list(self.status) or None
@@ -122,21 +121,6 @@ def filter_of(given: Iterable[tuple[str, str]]) -> Filter:
     return made
 
 
-def moment(written: str, name: str, now: datetime) -> datetime | None:
-    """A time: ISO 8601, in UTC if it has no zone, or so long ago, such as ``15min``."""
-    if not written:
-        return None
-    if ago := _AGO.fullmatch(written):
-        return now - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
-    try:
-        found = datetime.fromisoformat(written)
-        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
-    except (ValueError, OverflowError):
-        raise InvalidOption(
-            f"{name} is {written!r}, which is no time: write 2026-11-18T09:30, or how long ago, such as 15min, 2h or 3d"
-        ) from None
-
-
 def _text(value: str, name: str) -> str:
     if len(value) > _MOST_TEXT:
         raise InvalidOption(f"{name} has more than {_MOST_TEXT} characters")
@@ -181,8 +165,5 @@ def ids_of(given: Iterable[str], most: int) -> list[uuid.UUID]:
 
 def described_in_words(wanted: Filter) -> list[tuple[str, str]]:
     """The parts of a filter, for the page."""
-    names: Mapping[str, str] = {"per": "flow key", "path": "arguments", "type": "type", "error": "error has"}
+    names: Mapping[str, str] = {"per": "flow key", "path": "arguments", "error": "error has"}
     return [(names.get(name, name), value) for name, value in wanted.pairs()]
-
-
-ALL_STATUSES: Final = STATUSES

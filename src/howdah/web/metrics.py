@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from starlette.requests import Request
 
 from howdah.db.plan import Plan, Row, read
-from howdah.web.access import Visitor
+from howdah.verbs import operate
 
 if TYPE_CHECKING:
     from howdah.web.site import Site
@@ -28,6 +30,11 @@ class Span:
     title: str
     length: timedelta
     slot: timedelta
+
+    @property
+    def slots(self) -> int:
+        """How many slots it has."""
+        return round(self.length / self.slot)
 
     @property
     def fresh(self) -> float:
@@ -90,24 +97,21 @@ def quantile(histogram: Mapping[int, float], share: float) -> float | None:
     return _FIRST * 2 ** (max(histogram) / PER_OCTAVE)
 
 
-async def by_slot(site: Site, visitor: Visitor, span: Span) -> list[Slot]:
+async def by_slot(site: Site, request: Request, span: Span) -> list[Slot]:
     """The slots of a span, the oldest first, without gaps."""
-    return await site.data.shared(visitor, ("slots", span.name), lambda: _slots(span), seconds=span.fresh)
+    return await site.shared(request, ("slots", span.name), lambda: _slots(span), seconds=span.fresh)
 
 
-async def by_type(site: Site, visitor: Visitor, span: Span, *, with_times: bool = True) -> dict[str, Measured]:
+async def by_type(site: Site, request: Request, span: Span, *, with_times: bool = True) -> dict[str, Measured]:
     """with_times: also the histograms of waits and run times, which cost more than all the rest."""
     key = ("measured", span.name, with_times)
-    return await site.data.shared(visitor, key, lambda: _types(span, with_times), seconds=span.fresh)
+    return await site.shared(request, key, lambda: _types(span, with_times), seconds=span.fresh)
 
 
 def _slots(span: Span) -> Plan[list[Slot]]:
-    (now,) = yield from read("web/now")
-    begins = _floor(now["now"] - span.length, span.slot) + span.slot
-    counts = yield from read("web/minutes", since=begins, slot=span.slot)
-    histograms = yield from read("web/latencies", since=begins, slot=span.slot, by_type=False)
-    number = round(span.length / span.slot)
-    slots = {begins + place * span.slot: Slot(begins + place * span.slot) for place in range(number)}
+    begins, counts = yield from _counts(span)
+    histograms = yield from _histograms(span, begins, "slot_at")
+    slots = {begins + place * span.slot: Slot(begins + place * span.slot) for place in range(span.slots)}
     for row in counts:
         slot = slots.get(row["slot_at"])
         if slot is not None:
@@ -116,24 +120,20 @@ def _slots(span: Span) -> Plan[list[Slot]]:
             slot.cancelled += row["cancelled"]
             if row["backlog"] is not None:
                 slot.backlog = (slot.backlog or 0) + row["backlog"]
-    for (at, kind), histogram in _histograms(histograms, "slot_at").items():
+    for (at, kind), histogram in histograms.items():
         if at in slots:
             setattr(slots[at], kind, histogram)
     return list(slots.values())
 
 
 def _types(span: Span, with_times: bool) -> Plan[dict[str, Measured]]:
-    (now,) = yield from read("web/now")
-    begins = _floor(now["now"] - span.length, span.slot) + span.slot
-    counts = yield from read("web/minutes", since=begins, slot=span.slot)
-    rows = (yield from read("web/latencies", since=begins, slot=span.slot, by_type=True)) if with_times else []
-    histograms = _histograms(rows, "job_type")
-    number = round(span.length / span.slot)
+    begins, counts = yield from _counts(span)
+    histograms = (yield from _histograms(span, begins, "job_type")) if with_times else {}
     sums: dict[str, dict[str, int]] = defaultdict(lambda: {"ended": 0, "failed": 0})
-    bars: dict[str, list[int]] = defaultdict(lambda: [0] * number)
+    bars: dict[str, list[int]] = defaultdict(lambda: [0] * span.slots)
     for row in counts:
         ended, place = row["completed"] + row["failed"] + row["cancelled"], round((row["slot_at"] - begins) / span.slot)
-        if 0 <= place < number:
+        if 0 <= place < span.slots:
             bars[row["job_type"]][place] += ended
         sums[row["job_type"]]["ended"] += ended
         sums[row["job_type"]]["failed"] += row["failed"]
@@ -150,9 +150,18 @@ def _types(span: Span, with_times: bool) -> Plan[dict[str, Measured]]:
     }
 
 
-def _histograms(rows: Iterable[Row], key: str) -> dict[tuple[Any, str], dict[int, float]]:
+def _counts(span: Span) -> Plan[tuple[datetime, list[Row]]]:
+    """When the first slot of the span begins, and how many jobs of each type ended in each slot."""
+    begins = _floor((yield from operate.now()) - span.length, span.slot) + span.slot
+    return begins, (yield from read("web/minutes", since=begins, slot=span.slot))
+
+
+def _histograms(
+    span: Span, begins: datetime, key: Literal["slot_at", "job_type"]
+) -> Plan[dict[tuple[Any, str], dict[int, float]]]:
+    """The histograms of waits and runs, for each slot or for each type."""
     made: dict[tuple[Any, str], dict[int, float]] = defaultdict(dict)
-    for row in rows:
+    for row in (yield from read("web/latencies", since=begins, slot=span.slot, by_type=key == "job_type")):
         made[row[key], row["kind"]][row["bucket"]] = row["jobs"]
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
@@ -28,6 +28,25 @@ class Operation:
     body: dict[str, Any] | None = None
     result: dict[str, Any] = dataclasses.field(default_factory=lambda: dict(OBJECT))
     status: int = 200
+
+
+class Operations(list[Operation]):
+    """The routes of the API. Each is described above the function that answers it."""
+
+    def get(self, path: str, summary: str, *parameters: dict[str, Any], **rest: Any) -> Callable[[Answer], Answer]:
+        return self._adds("GET", path, summary, parameters, rest)
+
+    def post(self, path: str, summary: str, *parameters: dict[str, Any], **rest: Any) -> Callable[[Answer], Answer]:
+        return self._adds("POST", path, summary, parameters, rest)
+
+    def _adds(
+        self, method: str, path: str, summary: str, parameters: tuple[dict[str, Any], ...], rest: Mapping[str, Any]
+    ) -> Callable[[Answer], Answer]:
+        def add(answer: Answer) -> Answer:
+            self.append(Operation(method, path, summary, answer, parameters, **rest))
+            return answer
+
+        return add
 
 
 def description_of(title: str, operations: Sequence[Operation]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from howdah.model.codec import PLAIN
 from howdah.model.job import Job, from_row
 from howdah.model.results import JobPage
 from howdah.model.workflow import Workflow
+from howdah.verbs import operate
 from howdah.verbs import workflows as flow_verbs
 from howdah.verbs.selection import SelectionVerb
 from howdah.web.filters import Filter
@@ -49,7 +50,6 @@ class TypeCounts:
     today: Mapping[str, int] = dataclasses.field(default_factory=dict)
     paused: bool = False
     paused_because: str | None = None
-    is_declared: bool = False
 
     @property
     def due(self) -> int:
@@ -60,6 +60,10 @@ class TypeCounts:
 class Counts:
     at: datetime
     types: tuple[TypeCounts, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [each.job_type for each in self.types]
 
     @property
     def total(self) -> TypeCounts:
@@ -85,11 +89,9 @@ def counts() -> Plan[Counts]:
     for row in (yield from read("web/ended")):
         ended.setdefault(row["job_type"], {})[row["status"]] = (row["jobs"], row["today"])
     types = {row["job_type"]: row for row in (yield from read("web/types"))}
-    (now,) = yield from read("web/now")
     names = sorted({*live, *ended, *types})
-    return Counts(
-        now["now"], tuple(_counted(name, live.get(name), ended.get(name, {}), types.get(name)) for name in names)
-    )
+    counted = tuple(_counted(name, live.get(name), ended.get(name, {}), types.get(name)) for name in names)
+    return Counts((yield from operate.now()), counted)
 
 
 def _counted(name: str, live: Row | None, ended: Mapping[str, tuple[int, int]], its: Row | None) -> TypeCounts:
@@ -100,23 +102,34 @@ def _counted(name: str, live: Row | None, ended: Mapping[str, tuple[int, int]], 
         today={status: today for status, (_, today) in ended.items()},
         paused=its is not None and its["paused_at"] is not None,
         paused_because=None if its is None else its["paused_because"],
-        is_declared=its is not None and its["declared_at"] is not None,
     )
 
 
 def jobs(context: Context, wanted: Filter, before: uuid.UUID | None, *, limit: int = PAGE) -> Plan[JobPage]:
     """A page of jobs, the newest first. It searches one window: if that ends first, the page's ``complete`` is False."""
-    arguments = yield from _arguments(context, wanted)
-    before = _earlier(before, arguments.pop("end_id"))
-    rows = yield from read("web/jobs", **arguments, before=before, window=WINDOW, limit=limit + 1)
-    found = [from_row(row, context.codec, None) for row in rows[:limit]]
-    if len(rows) > limit:
-        return JobPage(found, next=found[-1].id, complete=True)
-    parts = {name: arguments[name] for name in ("statuses", "live", "ended", "first_id")}
-    ends = yield from read("web/window_end", **parts, before=before, window=WINDOW)
-    if ends:
-        return JobPage(found, next=ends[0]["id"], complete=False)
-    return JobPage(found, next=None, complete=True)
+    arguments = yield from _arguments(context, wanted, before)
+    ids = yield from _ids("web/jobs", **arguments, window=WINDOW, limit=limit + 1)
+    found = yield from _brief(context, ids[:limit])
+    if len(ids) > limit:
+        return JobPage(found, next=ids[limit - 1], complete=True)
+    end = yield from _window_end(arguments)
+    return JobPage(found, next=end, complete=end is None)
+
+
+def running(context: Context, limit: int) -> Plan[list[Job[Any]]]:
+    """The running jobs that report progress first, for the overview."""
+    return (yield from _brief(context, (yield from _ids("web/running", limit=limit))))
+
+
+def _ids(name: str, /, **arguments: Any) -> Plan[list[uuid.UUID]]:
+    return [row["id"] for row in (yield from read(name, **arguments))]
+
+
+def _brief(context: Context, ids: Sequence[uuid.UUID]) -> Plan[list[Job[Any]]]:
+    """The jobs of these ids, in this order, without large fields."""
+    rows = (yield from read("web/brief", ids=Ids(ids))) if ids else []
+    jobs = {row["id"]: from_row(row, context.codec, None) for row in rows}
+    return [jobs[id] for id in ids if id in jobs]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,32 +141,38 @@ class Window:
     """Where the next window begins; None if this was the last."""
 
 
-def matching(context: Context, wanted: Filter, before: uuid.UUID | None, *, window: int = WINDOW) -> Plan[Window]:
+def matching(context: Context, wanted: Filter, before: uuid.UUID | None) -> Plan[Window]:
     """The ids of the jobs in a window that match."""
-    arguments = yield from _arguments(context, wanted)
-    before = _earlier(before, arguments.pop("end_id"))
-    (row,) = yield from read("web/matching", **arguments, before=before, window=window)
-    return Window(row["ids"] or [], row["last_id"] if row["seen"] >= window else None)
+    arguments = yield from _arguments(context, wanted, before)
+    # First, and as an id: a job that leaves the window meanwhile does not move another one out of the next window.
+    end = yield from _window_end(arguments)
+    ids = yield from _ids("web/jobs", **arguments | {"first_id": end or arguments["first_id"]}, window=None, limit=None)
+    return Window(ids, end)
 
 
-def _arguments(context: Context, wanted: Filter) -> Plan[dict[str, Any]]:
+def _window_end(arguments: Mapping[str, Any]) -> Plan[uuid.UUID | None]:
+    parts = {name: arguments[name] for name in ("statuses", "live", "ended", "first_id", "before")}
+    return next(iter((yield from _ids("web/window_end", **parts, window=WINDOW))), None)
+
+
+def _arguments(context: Context, wanted: Filter, before: uuid.UUID | None) -> Plan[dict[str, Any]]:
+    """The parameters of ``web/jobs``, but for the size of the window."""
     if wanted.needs_contents and not (yield from read("may_see_data"))[0]["may"]:
         # It would search [redacted], and find nothing.
         raise NotPermitted("viewers may not search by arguments, errors and keys: they are redacted for them")
     if (wanted.path or wanted.error) and context.codec is not PLAIN:
         raise NotPermitted("arguments and errors cannot be searched: this queue stores them through a codec")
-    (now,) = yield from read("web/now")
-    arguments = wanted.arguments(now["now"])
+    arguments = wanted.arguments((yield from operate.now()))
     if arguments["path"] is not None:
         try:
             yield from read("web/path", path=arguments["path"])
         except psycopg.errors.SyntaxError as error:
             raise InvalidOption(f"{wanted.path!r} is not a JSON path: {error.diag.message_primary}") from None
-    return arguments | (yield from _place(wanted))
+    return arguments | (yield from _place(wanted, before))
 
 
-def _place(wanted: Filter) -> Plan[dict[str, Any]]:
-    """The node of the filter, and the ids between which the jobs of its workflow are: so that the search begins at them."""
+def _place(wanted: Filter, before: uuid.UUID | None) -> Plan[dict[str, Any]]:
+    """The node of the filter, and the ids between which to search: the jobs of a workflow are between known ones."""
     nodes: list[FlowNode] = []
     if wanted.workflow:
         name = wanted.node or None
@@ -165,15 +184,12 @@ def _place(wanted: Filter) -> Plan[dict[str, Any]]:
     number = nodes[0].number if wanted.node else None
     known = [node.first_id for node in nodes if node.first_id is not None] if len(nodes) <= MOST_NODES else []
     ends = [node.end_id for node in nodes] if known else [None]
+    upper = [before, *([] if None in ends else [max(filter(None, ends))])]
     return {
         "node": number,
         "first_id": min(known, default=None),
-        "end_id": None if None in ends else max(filter(None, ends)),
+        "before": min((id for id in upper if id is not None), default=None),
     }
-
-
-def _earlier(one: uuid.UUID | None, other: uuid.UUID | None) -> uuid.UUID | None:
-    return min((each for each in (one, other) if each is not None), default=None)
 
 
 # Workflows
@@ -214,9 +230,9 @@ def workflows(
 def workflow(context: Context, workflow_id: uuid.UUID, after: int = 0) -> Plan[FlowState]:
     its = yield from flow_verbs.get(context, workflow_id)
     nodes = yield from flow_nodes(workflow_id, after=after, limit=MOST_NODES + 1)
-    (now,) = yield from read("web/now")
     shown = nodes[:MOST_NODES]
-    return FlowState(its, shown, shown[-1].number if len(nodes) > MOST_NODES else None, now["now"])
+    more = shown[-1].number if len(nodes) > MOST_NODES else None
+    return FlowState(its, shown, more, (yield from operate.now()))
 
 
 def flow_nodes(
@@ -303,9 +319,3 @@ def record(
 
 def audit(before: int | None, limit: int = 100) -> Plan[list[Row]]:
     return (yield from read("web/audit", before=before, limit=limit))
-
-
-def live_jobs(context: Context, limit: int = 12) -> Plan[list[Job[Any]]]:
-    """The running jobs that report progress first, for the overview."""
-    rows = yield from read("web/running", limit=limit)
-    return [from_row(row, context.codec, None) for row in rows]

@@ -106,6 +106,7 @@ class Runs:
 
     def __init__(self, data: Data) -> None:
         self._data = data
+        self._context = data.queue._context
         self._runs: dict[str, Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -130,7 +131,7 @@ class Runs:
         if bounded == Filter(status=bounded.status, type=bounded.type):
             return _summed(await self._data.read(visitor, plans.counts()), bounded)
         while True:
-            window = await self._data.read(visitor, plans.matching(self._data.queue._context, bounded, position))
+            window = await self._data.read(visitor, plans.matching(self._context, bounded, position))
             found, seen, position = found + len(window.ids), seen + plans.WINDOW, window.next
             if position is None:
                 return Matched(found, exact=True)
@@ -148,7 +149,7 @@ class Runs:
     async def _perform(self, run: Run) -> None:
         try:
             # First, so that it is there if this process is killed.
-            await self._data.write(_entry(self._data.queue._context, run, None, "begun"))
+            await self._data.write(_entry(self._context, run, None, "begun"))
             if run.ids is not None:
                 await self._change(run, run.ids)
             else:
@@ -158,10 +159,7 @@ class Runs:
         except (HowdahError, psycopg.Error) as error:
             run.error, run.ended_by = describe(error), type(error).__name__
         except Exception:
-            run.error, run.ended_by = (
-                "an error, which the log of the dashboard has",
-                "an error, which the log of the dashboard has",
-            )
+            run.error = run.ended_by = "an error, which the log of the dashboard has"
             log.exception("an action on many jobs failed")
         finally:
             run.is_over = True
@@ -172,7 +170,7 @@ class Runs:
         # Going down the ids, a job is seen once, also if the action makes it match again. Jobs that come later are left out.
         bounded, position = _bounded(run.wanted, run.verb), None
         while bounded is not None:
-            window = await self._data.read(run.visitor, plans.matching(self._data.queue._context, bounded, position))
+            window = await self._data.read(run.visitor, plans.matching(self._context, bounded, position))
             await self._change(run, window.ids)
             position = window.next
             if position is None:
@@ -181,7 +179,7 @@ class Runs:
     async def _change(self, run: Run, ids: Sequence[uuid.UUID]) -> None:
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
-            plan = plans.change(self._data.queue._context, run.verb, batch, run.arguments)
+            plan = plans.change(self._context, run.verb, batch, run.arguments)
             changed, locked = await self._data.write(plan)
             run.seen += len(batch)
             run.changed += len(changed)
@@ -189,7 +187,7 @@ class Runs:
 
     async def _record(self, run: Run) -> None:
         try:
-            await self._data.write(_entry(self._data.queue._context, run, run.changed, run.outcome))
+            await self._data.write(_entry(self._context, run, run.changed, run.outcome))
         except (HowdahError, psycopg.Error) as error:
             run.error = f"{run.error or ''} The audit has no entry of it: {describe(error)}".strip()
 

@@ -6,9 +6,10 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
+import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import resources
 from typing import Any, Final, TypeAlias, TypeVar
@@ -19,6 +20,7 @@ import psycopg
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from howdah.checks.context import Context
 from howdah.db.plan import Plan, Row
 from howdah.errors import (
     DatabaseUnavailable,
@@ -34,14 +36,18 @@ from howdah.errors import (
     WorkflowNotFound,
 )
 from howdah.model.codec import decoded_text
+from howdah.model.results import Limit
+from howdah.model.schedule import Schedule
+from howdah.model.worker_info import WorkerInfo
 from howdah.queue import JobQueue
-from howdah.web import tree, words
+from howdah.verbs import flow, operate, schedules
+from howdah.web import plans, tree, words
 from howdah.web.access import Visitor
 from howdah.web.charts import sparkline
 from howdah.web.data import Data
 from howdah.web.defence import Refusal
 from howdah.web.metrics import quantile
-from howdah.web.plans import record
+from howdah.web.plans import Counts, record
 from howdah.web.runs import Runs
 
 log = logging.getLogger("howdah.web")
@@ -62,7 +68,7 @@ NAVIGATION: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trouble:
-    """What a visitor is told of an error."""
+    """An error, as its page shows it."""
 
     status: int
     title: str
@@ -84,6 +90,35 @@ class Site:
         self.examined_in = 0.0
         """Seconds that the doctor took last."""
         self._environment = _environment()
+
+    @property
+    def context(self) -> Context:
+        return self.queue._context
+
+    # Data
+
+    async def read(self, request: Request, plan: Plan[R]) -> R:
+        return await self.data.read(self.visitor(request), plan)
+
+    async def shared(
+        self, request: Request, key: Hashable, make: Callable[[], Plan[R]], *, seconds: float | None = None
+    ) -> R:
+        """``read``, once for all that ask for the same key at about the same time."""
+        return await self.data.kept(
+            (self.visitor(request).role, key), lambda: self.read(request, make()), seconds=seconds
+        )
+
+    async def counts(self, request: Request) -> Counts:
+        return await self.shared(request, "counts", plans.counts)
+
+    async def workers(self, request: Request) -> list[WorkerInfo]:
+        return await self.shared(request, "workers", lambda: operate.workers(self.context))
+
+    async def limits(self, request: Request) -> list[Limit]:
+        return await self.shared(request, "limits", lambda: flow.limits(self.context))
+
+    async def schedules(self, request: Request) -> list[Schedule]:
+        return await self.shared(request, "schedules", lambda: schedules.list_schedules(self.context))
 
     # Requests
 
@@ -170,13 +205,13 @@ class Site:
         action: str,
         target: Mapping[str, Any],
         plan: Plan[R],
-        told: Callable[[R], tuple[int | None, str | None]],
+        outcome: Callable[[R], tuple[int | None, str | None]],
     ) -> R:
-        """Runs the plan of an action and enters it in the audit, both or neither. ``told`` says what came of it: how many jobs, and in words."""
+        """Runs the plan of an action and enters it in the audit, both or neither. outcome: how many jobs it changed, and the result in words."""
 
         def whole() -> Plan[R]:
             result = yield from plan
-            yield from record(self.queue._context, self.visitor(request).name, action, target, *told(result))
+            yield from record(self.context, self.visitor(request).name, action, target, *outcome(result))
             return result
 
         done = await self.data.write(whole())
@@ -193,7 +228,7 @@ class Site:
     ) -> None:
         """Enters an action that is done in the audit, and makes the pages show it."""
         self.data.forget()
-        await self.data.write(record(self.queue._context, self.visitor(request).name, action, target, jobs, outcome))
+        await self.data.write(record(self.context, self.visitor(request).name, action, target, jobs, outcome))
 
     def shown(self, value: Any) -> tree.Node:
         return tree.Tree().node(tree.redact(words.readable(value), self.redacted))
@@ -201,22 +236,22 @@ class Site:
     def audited(self, entry: Row) -> Row:
         """An entry of the audit, without what is redacted on jobs. No path of arguments is shown, as none is searched."""
         target = entry["target"]
-        if isinstance(target, dict):
-            if isinstance(reason := target.get("reason"), str):
-                target = {**target, "reason": decoded_text(reason, self.queue._context.codec)}
-            # A value of it can be arguments, and so can all of it.
-            target = self.redact({name: self.redact(value) for name, value in target.items()})
-        if (
-            self.redacted
-            and isinstance(target, dict)
-            and isinstance(wanted := target.get("filter"), dict)
-            and "path" in wanted
-        ):
+        if not isinstance(target, dict):
+            return entry
+        if isinstance(reason := target.get("reason"), str):
+            target = {**target, "reason": decoded_text(reason, self.context.codec)}
+        # A value of it can be arguments, and so can all of it.
+        target = self.redact({name: self.redact(value) for name, value in target.items()})
+        if self.redacted and isinstance(wanted := target.get("filter"), dict) and "path" in wanted:
             target = {**target, "filter": {**wanted, "path": tree.REDACTED}}
         return {**entry, "target": target}
 
     def redact(self, value: Any) -> Any:
         return tree.redact(words.readable(value), self.redacted)
+
+    def editable(self, value: Any) -> str:
+        """A value as the text of a form."""
+        return json.dumps(self.redact(value), indent=2, ensure_ascii=False, default=str)
 
 
 def described(error: BaseException) -> Trouble:

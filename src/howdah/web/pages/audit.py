@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import Final
 
 from starlette.requests import Request
@@ -22,9 +21,9 @@ def routes(site: Site) -> list[BaseRoute]:
         if before and not (before.isdecimal() and len(before) < 19):
             raise InvalidOption(f"{before!r} is not the number of an entry")
         number = int(before) if before else None
-        rows = await site.data.shared(site.visitor(request), ("audit", number), lambda: plans.audit(number, PAGE + 1))
+        rows = await site.shared(request, ("audit", number), lambda: plans.audit(number, PAGE + 1))
         older = rows[PAGE - 1]["number"] if len(rows) > PAGE else None
         shown = [site.audited(row) for row in rows[:PAGE]]
-        return site.render(request, "audit.html", now=datetime.now(timezone.utc), rows=shown, older=older)
+        return site.render(request, "audit.html", rows=shown, older=older)
 
     return [Route("/audit", site.page(audit))]

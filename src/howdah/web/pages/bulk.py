@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute, Route
 from howdah.errors import InvalidOption
 from howdah.verbs.selection import SelectionVerb
 from howdah.web import filters
+from howdah.web.fields import moment, whole
 from howdah.web.filters import Filter
-from howdah.web.pages.job import whole
 from howdah.web.pages.jobs import refuse_hidden
 from howdah.web.runs import APPLIES_TO, DONE, WHY_UNCHANGED, Matched, Run
 from howdah.web.site import Site
@@ -97,7 +97,7 @@ def _arguments(verb: str, given: dict[str, str]) -> dict[str, Any]:
         return {"priority": whole(given.get("new_priority", ""), "the new priority")}
     if verb == "reschedule":
         now = datetime.now(timezone.utc)
-        return {"run_at": filters.moment(given.get("run_at", "").strip(), "run_at", now) or now}
+        return {"run_at": moment(given.get("run_at", "").strip(), "run_at", now) or now}
     return {}
 
 

@@ -16,12 +16,10 @@ from howdah.doctor.finding import Diagnosis
 from howdah.errors import HowdahError
 from howdah.web.site import Site
 
-_EVERY = 30.0
+_EVERY: Final = 30.0
 """Seconds that an examination is kept: it reads many catalogues."""
-_SELDOM = 300.0
+_SELDOM: Final = 300.0
 """The same for the overview, which is open all day: of a large backlog, some checks read all."""
-
-
 _WAIT: Final = 5.0
 """Seconds that the page waits for an examination. Of a backlog of a million, some checks take longer."""
 _SHARE: Final = 10

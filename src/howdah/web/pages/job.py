@@ -6,7 +6,7 @@ import dataclasses
 import json
 import shlex
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
@@ -23,8 +23,9 @@ from howdah.model.results import QueuePosition
 from howdah.model.step import Step as JobStep
 from howdah.verbs import events as event_verbs
 from howdah.verbs import operate, signals
-from howdah.web import filters, graph, plans, words
+from howdah.web import graph, plans, words
 from howdah.web.charts import progress_plot
+from howdah.web.fields import moment, whole
 from howdah.web.plans import FlowPlace
 from howdah.web.runs import DONE, WHY_UNCHANGED
 from howdah.web.site import Site
@@ -56,7 +57,7 @@ class Step:
 def routes(site: Site) -> list[BaseRoute]:
     async def job(request: Request) -> Response:
         job_id = options.job_id(request.path_params["id"])
-        known = await site.data.shared(site.visitor(request), ("job", job_id), lambda: _known(site, job_id))
+        known = await site.shared(request, ("job", job_id), lambda: _known(site, job_id))
         its = known.job
         host = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
         return site.render(
@@ -86,11 +87,7 @@ def routes(site: Site) -> list[BaseRoute]:
     async def act(request: Request) -> Response:
         job_id, verb = options.job_id(request.path_params["id"]), request.path_params["verb"]
         fields = dict(await site.form(request))
-        target = {
-            "job": str(job_id),
-            **{name: fields[name] for name in ("priority", "run_at", "reason") if fields.get(name)},
-        }
-        changed = await site.perform(request, verb, target, job_action(site, verb, job_id, fields), outcome_of(verb))
+        changed = await change(site, request, verb, job_id, fields)
         if verb == "delete" and changed:
             return site.see(request, "jobs")
         if not changed:
@@ -101,7 +98,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 def _known(site: Site, job_id: uuid.UUID) -> Plan[Known]:
-    context = site.queue._context
+    context = site.context
     job = yield from operate.get(context, job_id)
     place = None
     if job.status == "pending":
@@ -124,9 +121,20 @@ def waited(steps: Sequence[JobStep]) -> JobStep | None:
     return next((step for step in steps if step.kind == "signal" and step.state == "waiting"), None)
 
 
-def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str]) -> Plan[bool]:
-    """An action on one job. False: it changed nothing."""
-    context = site.queue._context
+async def change(site: Site, request: Request, verb: str, job_id: uuid.UUID, fields: Mapping[str, str]) -> bool:
+    """An action on one job, with its entry in the audit. False: it changed nothing."""
+    given = {name: fields[name] for name in ("priority", "run_at", "reason") if fields.get(name)}
+    return await site.perform(
+        request,
+        verb,
+        {"job": str(job_id), **given},
+        _act(site, verb, job_id, fields),
+        lambda changed: (int(changed), DONE[verb] if changed else f"not changed: {WHY_UNCHANGED[verb]}"),
+    )
+
+
+def _act(site: Site, verb: str, job_id: uuid.UUID, fields: Mapping[str, str]) -> Plan[bool]:
+    context = site.context
     match verb:
         case "retry":
             return operate.retry(context, job_id)
@@ -138,21 +146,9 @@ def job_action(site: Site, verb: str, job_id: uuid.UUID, fields: dict[str, str])
             number = whole(fields.get("priority", ""), "priority")
             return operate.reprioritise(context, job_id, number)
         case "reschedule":
-            run_at = filters.moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc))
+            run_at = moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc))
             return operate.reschedule(context, job_id, run_at=run_at)
     raise InvalidOption(f"{verb!r} is not an action on a job")
-
-
-def outcome_of(verb: str) -> Callable[[bool], tuple[int, str]]:
-    """What came of an action on one job, for the audit."""
-    return lambda changed: (int(changed), DONE[verb] if changed else f"not changed: {WHY_UNCHANGED[verb]}")
-
-
-def whole(written: str, name: str) -> int:
-    text = written.strip()
-    if not text.lstrip("-").isdecimal() or len(text) > 11:
-        raise InvalidOption(f"{name} is {written!r}, which is not a whole number")
-    return int(text)
 
 
 def timeline(job: Job[Any]) -> Iterator[Step]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import Any
 
 from starlette.requests import Request
@@ -14,23 +13,20 @@ from howdah.checks import options
 from howdah.db.plan import Plan
 from howdah.errors import InvalidInput, InvalidOption
 from howdah.verbs import flow, operate, pressure
-from howdah.web import plans
-from howdah.web.pages.job import whole
+from howdah.web.fields import whole
 from howdah.web.site import Site
 
 
 def routes(site: Site) -> list[BaseRoute]:
     async def page(request: Request, values: Mapping[str, str], problem: str | None, status: int) -> Response:
-        visitor, context = site.visitor(request), site.queue._context
-        found = await site.data.shared(visitor, "limits", lambda: flow.limits(context))
-        counts = await site.data.shared(visitor, "counts", plans.counts)
+        found = await site.limits(request)
+        counts = await site.counts(request)
         return site.render(
             request,
             "limits.html",
             status,
-            now=datetime.now(timezone.utc),
             limits=found,
-            types=[each.job_type for each in counts.types],
+            types=counts.names,
             values=values,
             problem=problem,
         )
@@ -54,7 +50,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
 def _change(site: Site, fields: Mapping[str, str]) -> Plan[str]:
     """An empty value resets: what the handler declares applies again."""
-    context, what, value = site.queue._context, fields.get("what", ""), fields.get("value", "").strip()
+    context, what, value = site.context, fields.get("what", ""), fields.get("value", "").strip()
     number = whole(value, "the value") if value and what != "rate" and what != "pause" else None
     if what == "limit":
         yield from flow.set_limit(context, number, **_target(fields))

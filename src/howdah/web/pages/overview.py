@@ -12,8 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from howdah.doctor.finding import Diagnosis
 from howdah.model.worker_info import WorkerInfo
-from howdah.verbs import operate
-from howdah.web import plans, words
+from howdah.web import metrics, plans, words
 from howdah.web.charts import charts_of
 from howdah.web.metrics import SPANS, span_of
 from howdah.web.pages.health import diagnosis
@@ -35,13 +34,11 @@ class Attention:
 
 def routes(site: Site) -> list[BaseRoute]:
     async def overview(request: Request) -> Response:
-        visitor = site.visitor(request)
-        context = site.queue._context
-        counts = await site.data.shared(visitor, "counts", plans.counts)
-        workers = await site.data.shared(visitor, "workers", lambda: operate.workers(context))
-        running = await site.data.shared(visitor, "running", lambda: plans.live_jobs(context, _RUNNING))
+        counts = await site.counts(request)
+        workers = await site.workers(request)
+        running = await site.shared(request, "running", lambda: plans.running(site.context, _RUNNING))
         span = span_of(request.query_params.get("span", ""))
-        charts = await charts_of(site, visitor, span)
+        slots = await metrics.by_slot(site, request, span)
         found = await diagnosis(site)
         return site.render(
             request,
@@ -54,7 +51,7 @@ def routes(site: Site) -> list[BaseRoute]:
             attention=list(attention(counts, workers, found)),
             spans=SPANS,
             span=span,
-            charts=charts,
+            charts=charts_of(slots, span),
         )
 
     return [Route("/", site.page(overview))]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import math
-import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -20,27 +18,22 @@ from howdah.errors import InvalidInput, InvalidOption
 from howdah.model.schedule import MISSED, Schedule
 from howdah.verbs import cron
 from howdah.verbs import schedules as verbs
-from howdah.web import metrics, plans, words
-from howdah.web.pages.job import whole
-from howdah.web.pages.jobs import refuse_hidden_parts
+from howdah.web import metrics, words
+from howdah.web.fields import json_in, span, whole_numbers
 from howdah.web.site import Site
 
-_SPAN: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|min|h|d)")
 _HOUR: Final = timedelta(hours=1)
 _HOURS: Final = 24
 _MOST_FIRES: Final = 5_000
-_UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
 def routes(site: Site) -> list[BaseRoute]:
     async def schedules(request: Request) -> Response:
-        visitor, context = site.visitor(request), site.queue._context
-        found = await site.data.shared(visitor, "schedules", lambda: verbs.list_schedules(context))
-        measured = await metrics.by_type(site, visitor, metrics.DAY, with_times=False)
+        found = await site.schedules(request)
+        measured = await metrics.by_type(site, request, metrics.DAY, with_times=False)
         return site.render(
             request,
             "schedules.html",
-            now=datetime.now(timezone.utc),
             schedules=found,
             measured=measured,
             rhythm=rhythm,
@@ -52,15 +45,14 @@ def routes(site: Site) -> list[BaseRoute]:
         values: dict[str, Any] = {"timezone": "UTC", "missed": "last", "overlap": "yes", "data": "{}"}
         found = None
         if name:
-            found = await site.data.read(site.visitor(request), verbs.get_schedule(site.queue._context, name))
+            found = await site.read(request, verbs.get_schedule(site.context, name))
             values = _values(site, found)
         return await form(request, values, found, None, 200)
 
     async def form(
         request: Request, values: Mapping[str, Any], found: Schedule | None, problem: str | None, status: int
     ) -> Response:
-        counts = await site.data.shared(site.visitor(request), "counts", plans.counts)
-        types = [each.job_type for each in counts.types]
+        types = (await site.counts(request)).names
         return site.render(
             request, "schedule.html", status, values=values, schedule=found, types=types, missed=MISSED, problem=problem
         )
@@ -97,7 +89,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 def _act(site: Site, verb: str, name: str) -> Plan[str]:
-    context = site.queue._context
+    context = site.context
     match verb:
         case "pause":
             return "paused" if (yield from verbs.pause_schedule(context, name)) else "it was paused before"
@@ -152,7 +144,7 @@ def _values(site: Site, schedule: Schedule) -> dict[str, Any]:
         "timezone": schedule.timezone,
         "missed": schedule.missed,
         "overlap": "yes" if schedule.overlap else "",
-        "data": json.dumps(site.redact(schedule.data), indent=2, ensure_ascii=False, default=str),
+        "data": site.editable(schedule.data),
         "priority": schedule.options.get("priority", ""),
         "max_attempts": schedule.options.get("max_attempts", ""),
     }
@@ -160,31 +152,21 @@ def _values(site: Site, schedule: Schedule) -> dict[str, Any]:
 
 def _given(fields: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of ``schedule`` in a form."""
-    try:
-        data = json.loads(fields.get("data") or "{}")
-    except (ValueError, RecursionError) as error:
-        raise InvalidOption(f"the arguments are not JSON: {error}") from None
-    refuse_hidden_parts(data)
-    made: dict[str, Any] = {
+    return {
         "name": fields.get("name", "").strip(),
         "job_type": fields.get("type", "").strip(),
-        "data": data,
+        "data": json_in(fields.get("data") or "{}", "the arguments are"),
         "cron": fields.get("cron", "").strip() or None,
         "every": _span(fields.get("every", "").strip()),
         "timezone": fields.get("timezone", "").strip() or "UTC",
         "missed": fields.get("missed", "last"),
         "overlap": fields.get("overlap") == "yes",
+        **whole_numbers(fields, "priority", "max_attempts"),
     }
-    for name in ("priority", "max_attempts"):
-        if written := fields.get(name, "").strip():
-            made[name] = whole(written, name)
-    return made
 
 
 def _span(written: str) -> timedelta | None:
-    if not written:
-        return None
-    match = _SPAN.fullmatch(written)
-    if match is None:
+    found = span(written)
+    if written and found is None:
         raise InvalidOption(f"every is {written!r}: write a number and a unit, such as 30s, 5min, 2h or 1d")
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    return found

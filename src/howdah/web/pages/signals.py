@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -15,7 +13,7 @@ from howdah.errors import InvalidInput, InvalidOption
 from howdah.model.step import SignalResult
 from howdah.verbs import signals as verbs
 from howdah.web import plans
-from howdah.web.pages.jobs import refuse_hidden_parts
+from howdah.web.fields import json_in
 from howdah.web.site import Site
 
 PAGE: Final = 100
@@ -27,14 +25,11 @@ def routes(site: Site) -> list[BaseRoute]:
         request: Request, values: Mapping[str, str], problem: str | None, sent: str = "", status: int = 200
     ) -> Response:
         name, skip = asked(request.query_params)
-        found = await site.data.shared(
-            site.visitor(request), ("signals", name, skip), lambda: plans.signals(name, PAGE + 1, skip)
-        )
+        found = await site.shared(request, ("signals", name, skip), lambda: plans.signals(name, PAGE + 1, skip))
         return site.render(
             request,
             "signals.html",
             status,
-            now=datetime.now(timezone.utc),
             signals=found[:PAGE],
             name=name or "",
             skip=skip,
@@ -51,7 +46,8 @@ def routes(site: Site) -> list[BaseRoute]:
     async def send(request: Request) -> Response:
         fields = dict(await site.form(request))
         try:
-            data = parsed(fields.get("data", ""))
+            written = fields.get("data", "").strip()
+            data = json_in(written, "the data is") if written else None
             result = await sending(site, request, fields.get("name", "").strip(), data, fields.get("key") or None)
         except InvalidInput as error:
             return await page(request, fields, str(error), status=400)
@@ -68,24 +64,12 @@ def asked(given: Mapping[str, str]) -> tuple[str | None, int]:
     return verbs.signal_name(name) if name else None, int(skip or 0)
 
 
-def parsed(written: str) -> Any:
-    """The data of a signal in a form."""
-    if not written.strip():
-        return None
-    try:
-        data = json.loads(written)
-    except (ValueError, RecursionError) as error:
-        raise InvalidOption(f"the data is not JSON: {error}") from None
-    refuse_hidden_parts(data)
-    return data
-
-
 async def sending(site: Site, request: Request, name: str, data: Any, key: str | None) -> SignalResult:
     """Sends a signal, and enters it in the audit without its data, which may be stored encrypted."""
     return await site.perform(
         request,
         "signal",
         {"signal": name} | ({} if key is None else {"key": key}),
-        verbs.signal(site.queue._context, name, data, key=key),
+        verbs.signal(site.context, name, data, key=key),
         lambda result: (result.woken, "kept: no job waited for it" if result.kept else f"woke {result.woken:,} jobs"),
     )

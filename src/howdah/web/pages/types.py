@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,18 +11,17 @@ from starlette.routing import BaseRoute, Route
 from howdah.db.plan import Plan
 from howdah.errors import InvalidOption
 from howdah.model.worker_info import Throughput, WorkerInfo
-from howdah.verbs import flow, operate
-from howdah.web import metrics, plans
+from howdah.verbs import operate
+from howdah.web import metrics
 from howdah.web.site import Site
 
 
 def routes(site: Site) -> list[BaseRoute]:
     async def types(request: Request) -> Response:
-        visitor, context = site.visitor(request), site.queue._context
-        counts = await site.data.shared(visitor, "counts", plans.counts)
-        workers = await site.data.shared(visitor, "workers", lambda: operate.workers(context))
-        limits = await site.data.shared(visitor, "limits", lambda: flow.limits(context))
-        measured = await metrics.by_type(site, visitor, metrics.HOUR)
+        counts = await site.counts(request)
+        workers = await site.workers(request)
+        limits = await site.limits(request)
+        measured = await metrics.by_type(site, request, metrics.HOUR)
         live = [worker for worker in workers if worker.alive]
         rows = [
             {
@@ -39,16 +37,8 @@ def routes(site: Site) -> list[BaseRoute]:
 
     async def act(request: Request) -> Response:
         fields = dict(await site.form(request))
-        verb, job_type = request.path_params["verb"], fields.get("type", "")
         because = fields.get("because", "").strip() or None
-        target: dict[str, Any] = {"type": job_type} | ({"because": because} if because else {})
-        await site.perform(
-            request,
-            f"{verb} type",
-            target,
-            type_action(site, verb, job_type, because),
-            lambda changed: (None, None if changed else f"it was {verb}d before"),
-        )
+        await change(site, request, request.path_params["verb"], fields.get("type", ""), because)
         return site.back(request, fields.get("back", ""), "types")
 
     return [
@@ -57,12 +47,22 @@ def routes(site: Site) -> list[BaseRoute]:
     ]
 
 
-def type_action(site: Site, verb: str, job_type: str, because: str | None) -> Plan[bool]:
-    """Pauses or resumes a type. False: it was so before."""
+async def change(site: Site, request: Request, verb: str, job_type: str, because: str | None) -> bool:
+    """Pauses or resumes a type, with an entry in the audit. False: it was so before."""
+    return await site.perform(
+        request,
+        f"{verb} type",
+        {"type": job_type} | ({"because": because} if because else {}),
+        _act(site, verb, job_type, because),
+        lambda changed: (None, None if changed else f"it was {verb}d before"),
+    )
+
+
+def _act(site: Site, verb: str, job_type: str, because: str | None) -> Plan[bool]:
     if verb == "pause":
-        return operate.pause(site.queue._context, job_type, because)
+        return operate.pause(site.context, job_type, because)
     if verb == "resume":
-        return operate.resume(site.queue._context, job_type)
+        return operate.resume(site.context, job_type)
     raise InvalidOption(f"{verb!r} is not an action on a type: they are pause and resume")
 
 

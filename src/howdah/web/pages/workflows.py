@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -14,12 +14,11 @@ from starlette.routing import BaseRoute, Route
 from howdah.checks import options
 from howdah.db.plan import Plan
 from howdah.errors import InvalidOption, JobNotChanged
-from howdah.model.workflow import Workflow, WorkflowStatus
+from howdah.model.workflow import WORKFLOW_STATUSES, Workflow, WorkflowStatus
 from howdah.verbs import workflows as verbs
 from howdah.web import graph, plans
 from howdah.web.site import Site
 
-STATUSES: Final[tuple[WorkflowStatus, ...]] = get_args(WorkflowStatus)
 ACTIONS: Final = ("cancel", "retry")
 
 
@@ -27,10 +26,10 @@ def routes(site: Site) -> list[BaseRoute]:
     async def workflows(request: Request) -> Response:
         given = request.query_params
         name, status, before = asked(given)
-        page = await site.data.shared(
-            site.visitor(request),
+        page = await site.shared(
+            request,
             ("workflows", name, status, before),
-            lambda: plans.workflows(site.queue._context, name, status, before),
+            lambda: plans.workflows(site.context, name, status, before),
         )
         wanted = {key: value for key, value in (("name", name), ("status", status)) if value}
         return site.render(
@@ -38,7 +37,7 @@ def routes(site: Site) -> list[BaseRoute]:
             "workflows.html",
             page=page,
             wanted=wanted,
-            tabs=("", *STATUSES),
+            tabs=("", *WORKFLOW_STATUSES),
             before=before,
             window=plans.WINDOW,
             query=lambda **changed: urlencode({k: v for k, v in {**wanted, **changed}.items() if v}),
@@ -50,8 +49,8 @@ def routes(site: Site) -> list[BaseRoute]:
     async def page(request: Request, workflow_id: uuid.UUID, problem: str | None, status: int) -> Response:
         after = request.query_params.get("after", "")
         number = int(after) if after.isdecimal() and len(after) < 10 else 0
-        state, drawing = await site.data.shared(
-            site.visitor(request), ("workflow", workflow_id, number), lambda: drawn(site, workflow_id, number)
+        state, drawing = await site.shared(
+            request, ("workflow", workflow_id, number), lambda: drawn(site, workflow_id, number)
         )
         its, known = state.workflow, {node.number: node for node in state.nodes}
         return site.render(
@@ -92,8 +91,8 @@ def routes(site: Site) -> list[BaseRoute]:
 def asked(given: Mapping[str, str]) -> tuple[str | None, WorkflowStatus | None, uuid.UUID | None]:
     """The name, the status and the place of a list, out of an address."""
     name, status, before = (given.get(each, "").strip() for each in ("name", "status", "before"))
-    if status and status not in STATUSES:
-        raise InvalidOption(f"{status[:40]!r} is not a status of a workflow: they are {', '.join(STATUSES)}")
+    if status and status not in WORKFLOW_STATUSES:
+        raise InvalidOption(f"{status[:40]!r} is not a status of a workflow: they are {', '.join(WORKFLOW_STATUSES)}")
     return (
         options.name(name, "the name of a workflow", 100) if name else None,
         status or None,
@@ -103,7 +102,7 @@ def asked(given: Mapping[str, str]) -> tuple[str | None, WorkflowStatus | None, 
 
 def drawn(site: Site, workflow_id: uuid.UUID, after: int) -> Plan[tuple[plans.FlowState, graph.Drawing]]:
     """A workflow with its drawing: both are shared, because a drawing costs more than the read."""
-    state = yield from plans.workflow(site.queue._context, workflow_id, after)
+    state = yield from plans.workflow(site.context, workflow_id, after)
     return state, graph.drawing(state.nodes)
 
 
@@ -121,7 +120,7 @@ async def change(site: Site, request: Request, verb: str, workflow_id: uuid.UUID
 
 
 def _act(site: Site, verb: str, workflow_id: uuid.UUID, node: str | None, reason: str | None) -> Plan[int]:
-    context = site.queue._context
+    context = site.context
     if verb == "cancel":
         return int((yield from verbs.cancel(context, workflow_id, reason)))
     if verb == "retry":

@@ -1,16 +1,16 @@
 // The one module of the dashboard, for the pages and for the worker that they share.
 //
-// The worker has one EventSource for all pages of a browser. It closes it while no page is visible. A page that hears a tick asks for itself again, and
-// takes over what has changed in its live regions. Without this module, all forms and links work, and pages do not move.
+// The worker has one EventSource for all pages of a browser, and closes it while no page is visible. On a tick, a page fetches itself again and takes
+// over what has changed in its live regions. Without this module, all forms and links work, but a page changes only when it is loaded again.
 
 const LOST_AFTER = 25000;
 
 // The stream: in the shared worker, or in the page where browsers have none.
 
 class Stream {
-  constructor(root, tell) {
+  constructor(root, deliver) {
     this.root = root;
-    this.tell = tell;
+    this.deliver = deliver;
     this.source = null;
     this.last = 0;
     this.wait = 500;
@@ -22,11 +22,11 @@ class Stream {
     const source = (this.source = new EventSource(`${this.root}/live`));
     source.addEventListener("hello", () => {
       this.wait = 500;
-      this.heard({ kind: "state", state: "live" });
-      this.heard({ kind: "tick" });
+      this.received({ kind: "state", state: "live" });
+      this.received({ kind: "tick" });
     });
-    source.addEventListener("tick", () => this.heard({ kind: "tick" }));
-    source.addEventListener("progress", (event) => this.heard({ kind: "progress", jobs: JSON.parse(event.data) }));
+    source.addEventListener("tick", () => this.received({ kind: "tick" }));
+    source.addEventListener("progress", (event) => this.received({ kind: "progress", jobs: JSON.parse(event.data) }));
     source.onerror = () => this.retry();
   }
 
@@ -35,16 +35,16 @@ class Stream {
     this.source = null;
   }
 
-  heard(message) {
+  received(message) {
     this.last = Date.now();
-    this.tell(message);
+    this.deliver(message);
   }
 
   // A browser gives up after some errors, and does not notice a connection that is silent.
   retry() {
     if (!this.source) return;
     this.close();
-    this.tell({ kind: "state", state: "lost" });
+    this.deliver({ kind: "state", state: "lost" });
     setTimeout(() => this.wanted?.() && this.open(), this.wait);
     this.wait = Math.min(this.wait * 1.6, 5000);
   }
@@ -62,7 +62,7 @@ function serve() {
   const update = () => (isWanted() ? stream.open() : stream.close());
   self.onconnect = ({ ports: [port] }) => {
     port.onmessage = ({ data }) => {
-      if (data.kind === "bye") {
+      if (data.kind === "gone") {
         pages.delete(port);
       } else {
         pages.set(port, { visible: data.visible, at: Date.now() });
@@ -79,7 +79,7 @@ function serve() {
     };
     port.start();
   };
-  // A page that crashed says no goodbye.
+  // A page that crashed sends no "gone".
   setInterval(() => {
     for (const [port, page] of pages) if (Date.now() - page.at > 60000) pages.delete(port);
     if (stream) update();
@@ -95,22 +95,22 @@ function listen() {
   const visible = () => document.visibilityState === "visible";
   if (typeof SharedWorker === "function") {
     const { port } = new SharedWorker(import.meta.url, { type: "module", name: `howdah ${root}` });
-    const say = () => port.postMessage({ kind: "here", visible: visible(), root });
-    port.onmessage = ({ data }) => hear(data);
-    document.addEventListener("visibilitychange", say);
-    addEventListener("pagehide", () => port.postMessage({ kind: "bye" }));
-    addEventListener("pageshow", (event) => event.persisted && say());
-    setInterval(say, 20000);
-    say();
+    const report = () => port.postMessage({ kind: "here", visible: visible(), root });
+    port.onmessage = ({ data }) => receive(data);
+    document.addEventListener("visibilitychange", report);
+    addEventListener("pagehide", () => port.postMessage({ kind: "gone" }));
+    addEventListener("pageshow", (event) => event.persisted && report());
+    setInterval(report, 20000);
+    report();
   } else {
-    const stream = Object.assign(new Stream(root, hear), { wanted: visible });
+    const stream = Object.assign(new Stream(root, receive), { wanted: visible });
     const update = () => (visible() ? stream.open() : stream.close());
     document.addEventListener("visibilitychange", update);
     update();
   }
 }
 
-function hear(message) {
+function receive(message) {
   if (message.kind === "state") {
     const words = { live: "live", lost: "connection lost, trying again", none: "not live" };
     const shown = document.getElementById("connection");
@@ -167,7 +167,7 @@ async function refresh() {
     for (const [id, { job, at }] of patches) at > began ? apply(job) : patches.delete(id);
     count();
   } catch {
-    // The stream says so when the server is gone.
+    // When the server is away, the stream shows it.
   } finally {
     busy = false;
   }

@@ -1,4 +1,4 @@
--- The last job of the window that jobs.sql searched; none if the window reached the end.
+-- The last job of a window of jobs.sql; none if the window reaches the end.
 SELECT id FROM howdah.job_details
 WHERE (%(before)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.<) %(before)s::pg_catalog.uuid)
     AND (%(first_id)s::pg_catalog.uuid IS NULL OR id OPERATOR(pg_catalog.>=) %(first_id)s::pg_catalog.uuid)

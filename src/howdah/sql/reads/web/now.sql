@@ -1,1 +1,0 @@
-SELECT howdah.clock() AS now
