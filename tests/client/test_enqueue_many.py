@@ -213,9 +213,7 @@ def test_bulks_with_keys_wait_for_a_long_one_of_their_type_and_for_no_other(dsn:
 
 
 @pytest.mark.parametrize("crossed", [False, True])
-def test_bulks_after_other_keys_in_open_transactions_do_not_deadlock(
-    dsn: str, queue: JobQueue, crossed: bool
-) -> None:
+def test_bulks_after_other_keys_in_open_transactions_do_not_deadlock(dsn: str, queue: JobQueue, crossed: bool) -> None:
     types = ("one", "two") if crossed else ("one", "one")
     with (
         psycopg.connect(dsn, options="-c lock_timeout=60s") as first,

@@ -119,9 +119,7 @@ def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch:
     assert many <= max(one, 4) + 1
 
 
-def test_without_watchers_the_hub_has_no_thread_and_no_locks(
-    dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_watchers_the_hub_has_no_thread_and_no_locks(dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "LINGER", 0.05)
     name = "hub of this test"
     with JobQueue(make_conninfo(dsn, application_name=name)) as queue:

@@ -359,7 +359,9 @@ def test_trouble_of_the_database_is_not_blamed_on_the_schedule(error: type[psyco
         look.throw(error("not now"))
 
 
-def test_any_number_of_unreadable_schedules_does_not_block_the_others(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_any_number_of_unreadable_schedules_does_not_block_the_others(
+    db: Db, queue: JobQueue, clock: TestClock
+) -> None:
     db.execute(
         "SELECT schedule('bad ' || n, 'x', p_cron => 'never', p_next_run_at => clock()) FROM generate_series(1, 250) AS n"
     )

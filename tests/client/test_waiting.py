@@ -312,9 +312,7 @@ def test_a_timeout_says_how_many_have_ended(queue: JobQueue, flavour: str) -> No
 
 
 @every_flavour
-def test_on_progress_is_called_at_first_on_every_change_and_at_the_end(
-    queue: JobQueue, db: Db, flavour: str
-) -> None:
+def test_on_progress_is_called_at_first_on_every_change_and_at_the_end(queue: JobQueue, db: Db, flavour: str) -> None:
     running, failing = held(queue), held(queue)
     pending, cancelled = queue.enqueue("mail"), queue.enqueue("mail")
     queue.cancel(cancelled)

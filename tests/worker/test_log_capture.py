@@ -203,7 +203,9 @@ class Chatty:
         return "chatty"
 
 
-def test_a_message_that_cannot_be_formatted_does_not_fail_the_job(queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_cannot_be_formatted_does_not_fail_the_job(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # pytest's own handler would raise.
     monkeypatch.setattr(logging, "raiseExceptions", False)
 

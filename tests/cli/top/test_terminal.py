@@ -147,9 +147,7 @@ def test_the_screen_is_drawn_follows_and_is_left_by_q(terminal: Open, queue: Job
 @pytest.mark.parametrize(
     ("number", "code"), [(None, 130), (signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGINT", "SIGTERM"]
 )
-def test_an_interruption_restores_the_terminal(
-    terminal: Open, number: signal.Signals | None, code: int
-) -> None:
+def test_an_interruption_restores_the_terminal(terminal: Open, number: signal.Signals | None, code: int) -> None:
     top = terminal()
     top.wait_for(lambda text: "types" in text)
     if number is None:
