@@ -75,7 +75,7 @@ A_CHOICE_OF = {
     "test_no_verb_calls_what_is_planted": 2,
     "test_no_command_calls_what_is_planted": 1,
     "test_a_child_process_has_its_job_where_the_worker_was_started_without_standard_streams": 2,
-    "test_a_wrong_call_exits_with_2_and_says_what_is_wrong": 4,
+    "test_a_wrong_call_exits_with_2_and_names_the_mistake": 4,
     "test_an_earlier_job_counts_in_the_states_of_the_rule": 5,
     "test_check_finds_changes_by_hand": 4,
     "test_not_a_second_is_lost_or_made_up_where_the_clock_changes": 2,

@@ -216,12 +216,12 @@ def test_a_wrong_call_is_refused_before_anything_is_made(dsn: str, argv: tuple[s
     assert SCHEMA not in schemas(dsn)
 
 
-def test_without_a_database_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_without_a_database_the_exit_code_is_that_of_an_outage(tmp_path: Path) -> None:
     outcome = howdah("bench", "enqueue", dsn=f"host={tmp_path} user=nobody dbname=nothing")
     assert (outcome.code, outcome.out) == (4, "")
 
 
-def test_the_help_says_which_schema_is_its_own() -> None:
+def test_the_help_names_its_own_schema() -> None:
     said = " ".join(howdah("bench", "--help").out.split())
     assert "--schema NAME a schema of its own, created and dropped (default: howdah_bench)" in said
     assert ", ".join(WHAT) in said

@@ -193,7 +193,7 @@ def test_a_wrong_number_of_jobs_exits_with_2(dsn: str, jobs: str) -> None:
     assert howdah("demo", "--jobs", jobs, dsn=dsn).code == 2
 
 
-def test_the_help_says_which_schema_is_its_own() -> None:
+def test_the_help_names_its_own_schema() -> None:
     said = " ".join(howdah("demo", "--help").out.split())
     assert "--schema NAME a schema of its own, cleared each time (default: howdah_demo)" in said
     assert "HOWDAH_SCHEMA" not in said

@@ -57,7 +57,7 @@ def test_long_data_is_shown_in_part_and_no_line_ends_with_spaces(dsn: str, queue
         assert not [line for line in out.splitlines() if line != line.rstrip()]
 
 
-def test_several_processes_say_once_where_an_embedded_server_is(tmp_path: Path) -> None:
+def test_several_processes_print_once_where_an_embedded_server_is(tmp_path: Path) -> None:
     tmp_path.joinpath("app.py").write_text(APP)
     unset = {name: value for name, value in os.environ.items() if name not in ("HOWDAH_DSN", "DATABASE_URL")}
     call = command("work", "app", "--processes", "2", "--drain")

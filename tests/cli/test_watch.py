@@ -85,7 +85,7 @@ def watching(dsn: str, *argv: str) -> Iterator[Talking]:
 # Jobs that have ended
 
 
-def test_a_job_that_has_ended_tells_its_story_and_how_it_ended(dsn: str, queue: JobQueue) -> None:
+def test_an_ended_job_is_shown_with_its_events_and_its_end(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     queue.event(job, "opened", {"rows": 3})
     queue.complete(job)
@@ -96,7 +96,7 @@ def test_a_job_that_has_ended_tells_its_story_and_how_it_ended(dsn: str, queue: 
     assert re.match(LINE + r"resize_photo status completed after ", end)
 
 
-def test_a_job_that_never_said_anything_ends_with_a_line_too(dsn: str, queue: JobQueue) -> None:
+def test_a_job_without_reports_ends_with_a_line_too(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     queue.complete(job)
     outcome = howdah("watch", str(job.id), dsn=dsn)
@@ -104,7 +104,7 @@ def test_a_job_that_never_said_anything_ends_with_a_line_too(dsn: str, queue: Jo
     assert re.match(LINE + r"resize_photo progress completed after \S+\n$", outcome.out)
 
 
-def test_the_exit_code_says_whether_all_have_completed(dsn: str, queue: JobQueue) -> None:
+def test_the_exit_code_shows_whether_all_have_completed(dsn: str, queue: JobQueue) -> None:
     failed, cancelled = failed_job(queue, "x", "broken"), queue.enqueue("x")
     queue.cancel(cancelled, "not needed")
     done = running(queue)
@@ -148,7 +148,7 @@ def test_a_wrong_position_of_a_job_exits_with_2(dsn: str, queue: JobQueue) -> No
     assert howdah("watch", str(queue.enqueue("x").id), "--after", "nonsense", dsn=dsn).code == 2
 
 
-def test_no_database_is_said_at_once() -> None:
+def test_without_a_database_it_exits_with_4_at_once() -> None:
     for argv in ([], ["x"], [str(uuid.uuid4())]):
         assert howdah("watch", *argv, dsn="postgresql://127.0.0.1:1/jobs").code == 4
 
@@ -184,7 +184,7 @@ def test_a_line_for_each_update_until_the_job_has_ended(dsn: str, queue: JobQueu
     assert len(watch.lines) == len(set(watch.lines))
 
 
-def test_a_waiting_job_says_where_it_stands(dsn: str, queue: JobQueue) -> None:
+def test_a_waiting_job_is_shown_with_its_queue_position(dsn: str, queue: JobQueue) -> None:
     queue.enqueue_many("resize_photo", ({} for _ in range(12)))
     last = queue.enqueue("resize_photo")
     with watching(dsn, str(last.id)) as watch:
@@ -434,7 +434,7 @@ def test_a_bar_goes_to_its_end_below_what_happens(dsn: str, queue: JobQueue, wor
         assert terminal.everything.count("photo 3") == 1
 
 
-def test_a_failure_is_the_last_word_and_the_exit_code(dsn: str, queue: JobQueue) -> None:
+def test_a_failure_is_the_last_line_and_the_exit_code(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     queue.progress(job, 10, "[bold]x[/bold]\u202e")
     with Terminal("watch", str(job.id), HOWDAH_DSN=dsn) as terminal:

@@ -119,7 +119,7 @@ def test_a_job_that_was_given_a_new_life_is_back() -> None:
     assert board.take(told("status", "failed"))
 
 
-def test_a_new_life_is_known_by_its_token_where_no_event_tells_of_it() -> None:
+def test_a_new_life_without_an_event_is_recognised_by_its_token() -> None:
     board = Board()
     board.take(stands(job(token=1)))
     assert board.take(stands(job(status="failed", token=1)))

@@ -167,7 +167,7 @@ def test_a_crash_restores_the_terminal_and_shows_no_variables(terminal: Open) ->
     assert "s3cret" not in top.out.replace('canary = "s3cret-in-a-variable"', "")
 
 
-def test_without_textual_it_says_what_to_install(terminal: Open) -> None:
+def test_without_textual_the_error_names_what_to_install(terminal: Open) -> None:
     top = terminal(prelude=WITHOUT_TEXTUAL)
     assert top.end() == 1
     assert "pip install 'howdah[top]'" in top.out
