@@ -362,7 +362,7 @@ def test_a_running_job_is_asked_to_stop_and_a_completion_that_comes_first_wins(q
     assert (queue.get(job).status, queue.get(job).result) == ("completed", "in time")
 
 
-def test_verbs_of_operators_tell_apart_what_did_not_change_and_what_does_not_exist(queue: JobQueue) -> None:
+def test_verbs_of_operators_distinguish_what_did_not_change_and_what_does_not_exist(queue: JobQueue) -> None:
     job = queue.enqueue("mail")
     assert queue.reprioritise(job, 5)
     assert queue.reschedule(job, delay=60)

@@ -52,7 +52,7 @@ def test_a_bad_item_is_named_and_nothing_is_enqueued(queue: JobQueue) -> None:
     assert len(queue.list()) == 0
 
 
-def test_a_bad_item_in_a_later_chunk_says_how_many_are_in(queue: JobQueue) -> None:
+def test_the_error_of_a_bad_item_in_a_later_chunk_counts_those_enqueued(queue: JobQueue) -> None:
     with pytest.raises(InvalidItem, match="4 jobs before its chunk are enqueued") as refused:
         queue.enqueue_many("mail", [0, 1, 2, 3, 4, "\x00"], chunk_size=2)
     assert (refused.value.index, refused.value.enqueued) == (5, 4)

@@ -245,7 +245,7 @@ def test_an_ended_watch_releases_its_locks_however_busy_the_others_are(queue: Jo
         assert comes(lambda: watch_locks(db) == 1)
 
 
-def test_what_was_watched_last_is_given_up_however_busy_it_is(queue: JobQueue, db: Db) -> None:
+def test_the_last_watch_releases_its_lock_however_busy_its_job_is(queue: JobQueue, db: Db) -> None:
     job = held(queue)
     queue.event(job, "a")
     with Busy(queue, job):
@@ -500,7 +500,7 @@ def test_a_mailbox_is_read_in_order_and_the_newest_of_a_key_comes_last() -> None
         box.take()
 
 
-def test_one_hub_serves_a_queue_and_says_nothing_when_all_is_well(
+def test_one_hub_serves_a_queue_and_logs_nothing_without_a_fault(
     queue: JobQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "howdah.watching")

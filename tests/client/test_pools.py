@@ -148,7 +148,7 @@ queue.close()
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_a_closed_queue_says_so_and_has_no_connections(named: Named, used: bool) -> None:
+def test_a_closed_queue_raises_queue_closed_and_has_no_connections(named: Named, used: bool) -> None:
     queue = JobQueue(named.dsn)
     if used:
         queue.enqueue("mail")
@@ -160,7 +160,7 @@ def test_a_closed_queue_says_so_and_has_no_connections(named: Named, used: bool)
             verb()
 
 
-def test_a_closed_queue_says_so_to_the_awaited_verbs(named: Named) -> None:
+def test_the_awaited_verbs_of_a_closed_queue_raise_queue_closed(named: Named) -> None:
     async def main() -> None:
         queue = JobQueue(named.dsn)
         await queue.aenqueue("mail")

@@ -221,7 +221,7 @@ def test_fires_that_were_missed(queue: JobQueue, clock: TestClock, missed: Any, 
     assert fired(queue)[-1] == NOON + 4 * HOUR
 
 
-def test_what_a_fire_adds_says_where_it_comes_from(queue: JobQueue, clock: TestClock) -> None:
+def test_a_fired_job_names_its_schedule(queue: JobQueue, clock: TestClock) -> None:
     at_noon(clock)
     queue.schedules.set("hourly", "report", {"a": 1}, cron="0 * * * *", max_attempts=2)
     clock.advance(3_605)
@@ -347,7 +347,7 @@ def test_an_unreadable_schedule_does_not_block_the_others(db: Db, queue: JobQueu
 
 
 @pytest.mark.parametrize("error", [errors.ReadOnlySqlTransaction, errors.AdminShutdown, errors.DeadlockDetected])
-def test_trouble_of_the_database_is_not_blamed_on_the_schedule(error: type[psycopg.Error]) -> None:
+def test_an_error_of_the_database_is_not_recorded_as_one_of_the_schedule(error: type[psycopg.Error]) -> None:
     """After a failover, say: the worker must get the error, and connect elsewhere."""
     look = fire_due(Context(codec=PLAIN, max_payload_bytes=1, worker_id="w", known={}))
     next(look)

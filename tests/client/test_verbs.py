@@ -70,7 +70,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_every_verb_has_an_awaited_twin_with_the_same_signature_and_words(name: str) -> None:
+def test_every_verb_has_an_awaited_twin_with_the_same_signature_and_docstring(name: str) -> None:
     plain, awaited = verb(name), verb(twin(name))
     assert inspect.iscoroutinefunction(awaited)
     assert parameters(plain) == parameters(awaited)

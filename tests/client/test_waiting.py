@@ -172,7 +172,7 @@ def test_a_job_without_a_queue_names_the_call_that_has_one(queue: JobQueue) -> N
 
 @pytest.mark.parametrize("timeout", [0, 0.05])
 @every_flavour
-def test_a_timeout_is_said_and_the_job_goes_on(queue: JobQueue, flavour: str, timeout: float) -> None:
+def test_a_timeout_of_a_wait_is_raised_and_leaves_the_job_alone(queue: JobQueue, flavour: str, timeout: float) -> None:
     job = queue.enqueue("mail")
     with pytest.raises(WaitTimeout, match=f"{job.id} has not ended after {timeout:g} s") as late:
         wait(queue, flavour, job, timeout=timeout)
@@ -303,7 +303,7 @@ def test_ten_thousand_can_be_waited_for(queue: JobQueue, flavour: str) -> None:
 
 
 @every_flavour
-def test_a_timeout_says_how_many_have_ended(queue: JobQueue, flavour: str) -> None:
+def test_the_error_of_a_timeout_counts_the_ended_jobs(queue: JobQueue, flavour: str) -> None:
     jobs = [queue.enqueue("mail", n) for n in range(3)]
     queue.complete(queue.claim(["mail"], 1)[0])
     queue.cancel(jobs[1])
@@ -347,7 +347,7 @@ def test_on_progress_is_called_at_first_on_every_change_and_at_the_end(queue: Jo
 
 
 @every_flavour
-def test_a_timeout_comes_however_much_there_is_to_tell(
+def test_a_timeout_is_raised_however_many_updates_come(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch, flavour: str
 ) -> None:
     job = held(queue)

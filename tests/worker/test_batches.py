@@ -170,7 +170,9 @@ def test_an_exception_is_the_failure_of_all(queue: JobQueue, asynchronous: bool)
     ],
     ids=["too few", "too many", "empty", "text", "a number", "an object"],
 )
-def test_an_answer_that_does_not_fit_the_batch_fails_all_in_words(queue: JobQueue, value: Any, words: str) -> None:
+def test_results_that_do_not_fit_the_batch_fail_all_its_jobs_with_the_reason(
+    queue: JobQueue, value: Any, words: str
+) -> None:
     jobs = answers(queue, 3, lambda jobs: value)
     assert {job.status for job in jobs} == {"pending"}
     assert all("was given 3 jobs" in str(job.last_error) and words in str(job.last_error) for job in jobs)

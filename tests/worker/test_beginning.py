@@ -65,7 +65,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for_and_named_again(
     assert not [record for record in caplog.records if record.levelno > logging.WARNING or "\n" in record.getMessage()]
 
 
-def test_a_worker_that_drains_gives_up_on_a_server_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_ends_if_the_server_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_contact, "DRAIN_PATIENCE", 0.2)
     with pytest.raises(DatabaseUnavailable, match="Connection refused; given up after"):
         run(_nowhere().run_worker(drain=True))

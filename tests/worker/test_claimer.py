@@ -353,7 +353,7 @@ def test_a_job_that_comes_back_to_its_worker_while_its_old_handler_still_runs_ha
     assert len(calls) == 2
 
 
-def test_a_worker_that_is_given_up_for_dead_lets_go_and_starts_anew(queue: JobQueue, db: Db) -> None:
+def test_a_worker_that_is_declared_dead_releases_its_jobs_and_starts_anew(queue: JobQueue, db: Db) -> None:
     started = asyncio.Semaphore(0)
     told: list[uuid.UUID] = []
     tokens: list[int] = []

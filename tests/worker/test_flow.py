@@ -143,7 +143,7 @@ def test_limits_and_rates_of_key_type_and_group_hold_together(dsn: str, queue: J
     check_rate([at for of_key in claims.values() for at in of_key], 50, 10)
 
 
-def test_workers_learn_at_once_that_a_limit_was_raised(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
+def test_a_raised_limit_wakes_workers_at_once(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
     with Fleet(dsn, tmp_path, "handlers_flow") as fleet:
         # They would not look again for an hour: they are woken.
         fleet.start_all("one", "two", poll=3600)

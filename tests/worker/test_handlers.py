@@ -114,7 +114,7 @@ def test_a_child_that_died_while_it_waited_is_replaced(dsn: str) -> None:
     run(main())
 
 
-def test_a_job_is_not_blamed_for_a_child_that_died_before_it_began(dsn: str) -> None:
+def test_a_child_that_died_before_the_job_began_counts_as_no_crash(dsn: str) -> None:
     queue = child_handlers.connected(dsn)
 
     async def main() -> None:
@@ -363,7 +363,7 @@ def test_a_worker_can_take_some_of_the_types(queue: JobQueue, db: Db, send: Any)
     assert (statuses(db, "send"), statuses(db, "other")) == ({"pending": 1}, {"completed": 1})
 
 
-def test_a_worker_without_handlers_is_refused_in_words(queue: JobQueue, send: Any) -> None:
+def test_a_worker_without_handlers_is_refused_with_a_reason(queue: JobQueue, send: Any) -> None:
     with JobQueue("host=/nowhere") as empty, pytest.raises(InvalidOption, match=r"@queue\.job"):
         empty.worker()
     with pytest.raises(InvalidOption, match="no handler for sendd: there are send"):

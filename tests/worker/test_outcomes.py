@@ -47,7 +47,7 @@ def says(queue: JobQueue, way: Way, make: Callable[[], Outcome], *, times: int =
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_retry_spends_an_attempt_and_comes_when_it_says(queue: JobQueue, clock: TestClock, way: Way) -> None:
+def test_retry_spends_an_attempt_and_is_due_after_its_delay(queue: JobQueue, clock: TestClock, way: Way) -> None:
     job = says(queue, way, lambda: Retry("later", delay=90), times=2).enqueue()
     drain(queue)
     waiting = queue.get(job)

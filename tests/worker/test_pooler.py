@@ -21,7 +21,7 @@ def pooled_dsn(dsn: str) -> Iterator[str]:
         yield pooled
 
 
-def test_a_worker_behind_a_pooler_polls_says_so_once_and_leaves_no_lock_behind(
+def test_a_worker_behind_a_pooler_polls_logs_it_once_and_leaves_no_lock_behind(
     pooled_dsn: str, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "howdah.worker")

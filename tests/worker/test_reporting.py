@@ -50,7 +50,7 @@ def told(db: Db, job: Job, *kinds: str) -> list[tuple[str, Any]]:
 
 
 @ALL_KINDS
-def test_what_a_handler_said_last_is_there_when_its_job_has_ended(dsn: str, db: Db, kind: str) -> None:
+def test_the_last_updates_of_a_handler_are_stored_when_its_job_has_ended(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
     job = handler("everything", kind).enqueue()
     drain(queue, children=1)
@@ -109,7 +109,7 @@ def test_a_job_that_completes_is_at_its_end_and_shows_what_it_was_in_last(queue:
     assert done.record.percent == 100
 
 
-def test_every_job_of_a_batch_has_a_say_of_its_own(queue: JobQueue, db: Db) -> None:
+def test_every_job_of_a_batch_has_progress_and_events_of_its_own(queue: JobQueue, db: Db) -> None:
     @queue.job(batch_size=10, max_attempts=1)
     def work(jobs: list[Job]) -> None:
         for n, job in enumerate(jobs):
@@ -199,7 +199,7 @@ class Writes:
 
 
 @ALL_KINDS
-def test_a_tight_loop_makes_few_writes_and_its_last_word_is_exact(
+def test_a_tight_loop_makes_few_writes_and_its_last_update_is_exact(
     dsn: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     queue = handlers_reporting.connected(dsn)
@@ -314,7 +314,7 @@ def test_a_checkpoint_is_committed_when_it_returns_also_on_the_loop(dsn: str) ->
 
 
 @ALL_KINDS
-def test_a_checkpoint_does_not_overtake_what_was_said_before_it(dsn: str, db: Db, kind: str) -> None:
+def test_a_checkpoint_does_not_overtake_earlier_events(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
     job = handler("keeps", kind).enqueue()
     drain(queue, children=1)
@@ -351,7 +351,7 @@ def test_a_checkpoint_outlives_the_worker_that_was_killed(dsn: str, queue: JobQu
 # An attempt that is over
 
 
-def test_a_stale_attempt_changes_nothing_and_its_checkpoint_says_so(queue: JobQueue, db: Db) -> None:
+def test_a_stale_attempt_changes_nothing_and_its_checkpoint_raises(queue: JobQueue, db: Db) -> None:
     started, go_on, over = threading.Event(), threading.Event(), threading.Event()
     raised: list[BaseException] = []
 
@@ -406,7 +406,7 @@ def test_a_first_update_after_the_end_is_dropped(queue: JobQueue) -> None:
 
 
 @ALL_KINDS
-def test_what_was_said_before_a_completion_in_a_transaction_is_there(dsn: str, db: Db, kind: str) -> None:
+def test_updates_before_a_completion_in_a_transaction_are_stored(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
     job = handler("pays", kind).enqueue(dsn=dsn)
     drain(queue, children=1)
@@ -488,7 +488,7 @@ def test_what_is_written_with_a_completion_that_is_rolled_back_is_written_nevert
 
 
 @pytest.mark.parametrize("kind", ["awaited", "thread"])
-def test_what_was_said_of_a_job_that_its_handler_has_locked_is_written_with_its_completion(
+def test_updates_of_a_job_locked_by_its_handler_are_written_with_its_completion(
     queue: JobQueue, db: Db, dsn: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(completer, "PATIENCE", 0.5)
@@ -514,7 +514,7 @@ def test_what_was_said_of_a_job_that_its_handler_has_locked_is_written_with_its_
     assert told(db, job, "event") == [("important", {})]
 
 
-def test_a_child_that_is_killed_takes_nothing_with_it_that_was_said_before(dsn: str, db: Db, tmp_path: Path) -> None:
+def test_updates_sent_before_a_child_is_killed_are_kept(dsn: str, db: Db, tmp_path: Path) -> None:
     queue = handlers_reporting.connected(dsn)
     go_on = tmp_path / "go on"
 
@@ -626,7 +626,7 @@ def test_a_job_does_not_end_while_its_events_have_to_wait_and_they_are_not_lost_
 
 
 @pytest.mark.usefixtures("closed_segments_go")
-def test_an_end_is_not_given_up_for_a_rotation(queue: JobQueue, db: Db, dsn: str) -> None:
+def test_an_end_is_not_lost_to_a_rotation(queue: JobQueue, db: Db, dsn: str) -> None:
     runs, go_on = threading.Event(), threading.Event()
 
     @queue.job(max_attempts=1)
@@ -690,7 +690,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 LOCK = "SELECT FROM howdah.live WHERE id = %s FOR UPDATE"
 
 
-def test_what_is_said_of_a_locked_job_waits_for_it_and_others_do_not(
+def test_updates_of_a_locked_job_wait_for_it_and_others_do_not(
     queue: JobQueue, db: Db, dsn: str, waits: list[object]
 ) -> None:
     said, go_on = threading.Event(), threading.Event()
@@ -764,7 +764,7 @@ def test_a_locked_job_does_not_hold_up_the_others(
     assert held_up == []
 
 
-def test_a_locked_job_does_not_end_before_its_last_words_are_written(
+def test_a_locked_job_does_not_end_before_its_last_updates_are_written(
     queue: JobQueue, db: Db, dsn: str, waits: list[object]
 ) -> None:
     started, locked = threading.Event(), threading.Event()
@@ -821,7 +821,7 @@ def test_events_whose_writing_was_not_answered_are_not_written_twice(
         assert [data["n"] for _, data in told(db, job)] == list(range(30))
 
 
-def test_what_was_said_while_the_database_was_gone_is_there_when_it_is_back() -> None:
+def test_updates_made_during_an_outage_are_stored_after_it() -> None:
     binaries = servers.find(servers.MAJORS[0])
     if binaries is None:
         pytest.skip(f"PostgreSQL {servers.MAJORS[0]} is not installed here")

@@ -51,7 +51,9 @@ POLICIES = [
 
 
 @pytest.mark.parametrize(("policy", "expected"), POLICIES, ids=lambda value: str(value))
-def test_a_policy_says_how_long_it_takes(queue: JobQueue, clock: TestClock, policy: Any, expected: list[float]) -> None:
+def test_a_policy_sets_the_delays_between_attempts(
+    queue: JobQueue, clock: TestClock, policy: Any, expected: list[float]
+) -> None:
     job = failing(queue, retry=policy, max_attempts=9).enqueue()
     assert delays(queue, clock, job, 3) == expected
 
@@ -250,9 +252,7 @@ def test_others_are_tried_again(queue: JobQueue) -> None:
     assert queue.get(job).attempts == 3
 
 
-def test_a_list_of_delays_means_one_attempt_more_unless_max_attempts_says_otherwise(
-    queue: JobQueue, clock: TestClock
-) -> None:
+def test_a_list_of_delays_sets_one_attempt_more_without_max_attempts(queue: JobQueue, clock: TestClock) -> None:
     handler = failing(queue, retry=[5, 60])
     jobs = {
         "the handler's": handler.enqueue(),

@@ -140,7 +140,7 @@ def test_quick_jobs_that_turn_slow_are_not_hoarded_and_an_urgent_one_gets_throug
     run(main())
 
 
-def test_a_call_that_was_given_up_before_a_thread_took_it_never_runs(queue: JobQueue) -> None:
+def test_a_call_abandoned_before_a_thread_took_it_never_runs(queue: JobQueue) -> None:
     from howdah.worker.run.threads import ThreadCall, Threads
 
     ran: list[str] = []

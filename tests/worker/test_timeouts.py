@@ -125,7 +125,7 @@ def test_a_thread_that_takes_too_long_is_left_behind_and_its_slot_is_free(queue:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_worker_that_leaves_a_thread_behind_says_so(queue: JobQueue) -> None:
+def test_a_worker_that_leaves_a_thread_behind_logs_it(queue: JobQueue) -> None:
     go_on = threading.Event()
 
     @queue.job(timeout=0.1, max_attempts=1)
