@@ -372,13 +372,13 @@ def test_a_peak_that_passes_is_no_drift() -> None:
     assert verdict(peaks, 600, 200).drifted == []
 
 
-def test_a_short_soak_or_an_empty_one_says_so() -> None:
+def test_the_summary_of_a_short_or_empty_soak_is_marked() -> None:
     assert "Too short" in verdict(series(dead=1_000)[:20], 100, 200).words
     assert "nothing to compare" in verdict([], 600, 200).words
     assert verdict(series(dead=1_000)[:20], 100, 200).slope is None
 
 
-def test_a_window_leaves_out_what_says_nothing_about_latency() -> None:
+def test_a_window_leaves_out_runs_that_do_not_measure_latency() -> None:
     job = uuid.uuid4().bytes
     notes = [Note(job, 1, START, 1, 2.0, 1.0), Note(job, 1, END, 1, 4.0, 1.0), Note(job, 2, END, 1, 9.0, 0.0)]
     window = Window(notes)

@@ -185,7 +185,7 @@ def test_what_a_killed_worker_ran_is_taken_back_by_the_sweep_of_another(db: Db, 
     assert other.ends() == 0
 
 
-def test_a_worker_that_was_given_up_for_dead_registers_anew(db: Db, work: Work) -> None:
+def test_a_worker_that_was_declared_dead_registers_anew(db: Db, work: Work) -> None:
     worker = work()
     lost = _enqueue(db, "example_rb_import", '{"rows": 1000, "pause": 0.01}')
     _until(lambda: _job(db, lost)["status"] == "running", worker)

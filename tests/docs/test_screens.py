@@ -108,7 +108,7 @@ def test_nothing_breaks_the_xml() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_picture_is_whole_and_tells_nothing_of_the_machine(name: str) -> None:
+def test_a_picture_is_whole_and_shows_nothing_of_the_machine(name: str) -> None:
     picture = picture_of(name)
     assert not re.search(r"[^\x20-\x7e\n\xa0-\ud7ff]|\ufffd", picture)
     assert len(picture) < 50_000
@@ -140,7 +140,7 @@ def test_top_has_the_columns_and_keys_of_today() -> None:
             assert f"{binding.key_display or binding.key} {binding.description}" in screen
 
 
-def test_watch_says_it_in_the_words_of_today() -> None:
+def test_the_picture_of_watch_has_the_current_wording() -> None:
     screen = shown(picture_of("watch"))
     lost = {"cause": "worker died", "worker": "photos-1", "run_at": moment().isoformat()}
     failed = {"cause": "failed", "error": "ConnectionError: no answer from ECB", "run_at": moment(3).isoformat()}

@@ -224,7 +224,7 @@ def test_i2_allows_an_end_for_each_life() -> None:
         pytest.param({"errors": [{"token": 3, "error": "token 1 fails"}]}, id="another one's error"),
     ],
 )
-def test_i3_notices_what_was_not_said_by_the_last_holder(change: dict[str, Any]) -> None:
+def test_i3_finds_what_the_last_holder_did_not_write(change: dict[str, Any]) -> None:
     story = Story()
     story.claim()
     story.sweep()
@@ -272,7 +272,7 @@ def test_i4_allows_it_when_its_time_was_over(reason: str) -> None:
     assert found(overlapping(silent_for=0, **{reason: taken_at + timedelta(milliseconds=1)})) == ["I4"]
 
 
-def test_i4_does_not_mind_a_run_that_was_over() -> None:
+def test_i4_allows_a_new_run_after_the_end_of_the_old_one() -> None:
     story = Story()
     story.claim()
     story.say("START")

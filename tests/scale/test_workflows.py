@@ -115,7 +115,7 @@ def run(fleet: Fleet, flow: Flow, kills: int) -> str:
     return flow.status()
 
 
-def test_it_ends_as_the_model_predicts_whatever_dies(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
+def test_it_ends_as_the_model_predicts_after_any_crash(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
     made = shapes(random.Random(7))
     decide(made)
     handlers_graph.queue.connect_to(dsn)

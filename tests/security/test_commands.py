@@ -195,7 +195,7 @@ def test_the_printed_roles_do_not_fit_another_version(dsn: str) -> None:
         assert owner == {"there": None}
 
 
-def test_it_says_what_it_made(dsn: str) -> None:
+def test_it_prints_what_it_made(dsn: str) -> None:
     with Tenant(dsn, "cli_roles_said", install=False) as tenant:
         outcome = howdah("migrate", "--roles", "--schema", tenant.schema, dsn=dsn)
         assert "its roles are cli_roles_said_owner, cli_roles_said_producer" in outcome.out

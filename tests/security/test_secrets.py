@@ -75,7 +75,7 @@ def test_an_asyncio_loop_in_debug_mode_shows_no_arguments_or_results(
     assert CANARY not in caplog.text
 
 
-def test_what_the_database_says_of_a_refused_row_is_not_repeated(
+def test_the_detail_of_the_database_on_a_refused_row_is_not_repeated(
     queue: JobQueue, db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     """PostgreSQL shows the whole row that fails a check, and with it the data."""

@@ -207,7 +207,7 @@ def blow_up(db: Db, table: str) -> None:
     db.execute(sql.SQL("COPY (SELECT) TO PROGRAM {}").format(command))
 
 
-def test_a_month_without_maintenance_is_no_trouble(queue: JobQueue, db: Db, clock: TestClock) -> None:
+def test_a_month_without_maintenance_does_no_harm(queue: JobQueue, db: Db, clock: TestClock) -> None:
     jobs = []
     for _ in range(30):
         clock.advance(DAY)
@@ -484,7 +484,7 @@ def test_a_job_that_leaves_the_archive_is_counted_for_the_segment_it_was_in(
     assert all(stats.completed == 0 for stats in queue.stats().values())
 
 
-def test_counts_are_folded_without_changing_what_they_say(queue: JobQueue, db: Db) -> None:
+def test_counts_are_folded_without_changing_them(queue: JobQueue, db: Db) -> None:
     for number in range(20):
         finish_one(queue)
         if number == 9:

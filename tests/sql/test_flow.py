@@ -546,7 +546,7 @@ def test_a_plain_insert_gets_the_key_of_its_type(db: Db, queue: JobQueue) -> Non
 # What users see
 
 
-def test_the_place_of_a_job_says_what_it_waits_for(db: Db, queue: JobQueue) -> None:
+def test_the_queue_position_of_a_job_names_what_it_waits_for(db: Db, queue: JobQueue) -> None:
     declare(db, per="key", limit=1)
     db.execute("SELECT register_worker('w', gen_random_uuid(), p_job_types => ARRAY['t'])")
     _, second = add(queue, "17", 1, 2)

@@ -162,7 +162,7 @@ def test_a_closed_segment_has_what_the_open_one_has(db: Db) -> None:
     assert len(parts(1, "archive_1", "events_1")) == 7
 
 
-def test_a_rotation_is_no_news_and_hides_none(db: Db) -> None:
+def test_a_rotation_adds_and_hides_no_events(db: Db) -> None:
     record_and_complete(db)
     before = db.execute("SELECT * FROM events ORDER BY stream_no").fetchall()
     both, position = read(db)

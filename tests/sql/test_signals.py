@@ -300,7 +300,7 @@ def test_a_snapshot_from_before_the_wait_does_not_lose_it(db: Db, connect: Conne
         ("record_step(new_id(), 1, 'sleep#1')", "'sleep#1' is not the name of a step"),
     ],
 )
-def test_a_wrong_call_says_what_is_wrong(db: Db, call: str, problem: str) -> None:
+def test_a_wrong_call_is_refused_with_the_reason(db: Db, call: str, problem: str) -> None:
     with pytest.raises(psycopg.Error) as refused:
         db.execute(f"SELECT {call}".encode())
     assert refused.value.sqlstate == "JQ001"

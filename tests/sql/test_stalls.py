@@ -106,7 +106,7 @@ def test_a_job_that_has_not_reported_is_not_stalled(db: Db, clock: TestClock) ->
     assert details(db, silent)["stalls_at"] is None
 
 
-def test_a_new_attempt_is_not_stalled_by_the_words_of_the_old_one(db: Db, clock: TestClock) -> None:
+def test_a_new_attempt_is_not_stalled_by_the_reports_of_the_old_one(db: Db, clock: TestClock) -> None:
     db.execute("SELECT declare_type('x', p_fail_stalled => true)")
     (first,) = hold(db)
     send_report(db, first)

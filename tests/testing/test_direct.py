@@ -65,7 +65,7 @@ def test_a_handler_that_wants_its_job_gets_a_stand_in() -> None:
     assert call(report) == {"priority": 150, "attempts": 1, "of": 7, "cancelled": False}
 
 
-def test_the_stand_in_takes_everything_that_a_handler_says_and_checks_it() -> None:
+def test_the_stand_in_takes_and_checks_all_updates_of_a_handler() -> None:
     @queue.job
     async def load(rows: list[int], mistake: bool, job: Job) -> Any:
         with job.stage("load", weight=50):
