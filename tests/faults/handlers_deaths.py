@@ -58,7 +58,7 @@ async def death(job: Job) -> None:
 
 @queue.job
 async def nothing_noted(job: Job) -> dict[str, int]:
-    """Ends at once, and says so: its end is all that is left to write."""
+    """Ends at once, and notes it: only its end is left to write."""
     note("START", job)
     note("END", job)
     return said_by(job)
@@ -132,7 +132,7 @@ def poison_in_a_child(job: Job, how: str) -> None:
 
 @queue.job(retry=SOON, process=True)
 def healthy_in_a_child(job: Job) -> dict[str, int]:
-    """Needs some memory, which a process that somebody has used up does not have."""
+    """Needs some memory, which is missing in a child that an earlier job has filled."""
     note("START", job)
     bytearray(2**24)
     note("END", job)

@@ -28,7 +28,7 @@ MAX_ATTEMPTS = 3
 
 
 class Story:
-    """A job's life, told as the triggers and the handlers would have: each step takes a second."""
+    """A job's life, as the triggers and the handlers would have recorded it: each step takes a second."""
 
     def __init__(self) -> None:
         self.id = uuid.uuid4()
@@ -74,7 +74,7 @@ class Story:
         self._take_back()
 
     def sweep(self, silent_for: float = LEASE + 1, **reasons: Any) -> None:
-        """Its worker is given up, after it was silent for so long."""
+        """Its worker is declared dead, after it was silent for so long."""
         self._take_back(**reasons)
         moment, xact = self.transitions[-1].at, self.transitions[-1].xact
         farewell = Farewell(moment, xact, "worker", timedelta(seconds=silent_for), timedelta(seconds=LEASE), False)
@@ -160,7 +160,9 @@ def test_i1_and_i7_notice_a_job_that_has_not_ended() -> None:
 def test_i1_notices_a_job_of_which_nothing_is_left() -> None:
     evidence = dataclasses.replace(run_once().evidence(), jobs=[])
     assert found(evidence) == ["I1"]
-    assert found(dataclasses.replace(evidence, acknowledged=frozenset())) == [], "nobody was told that it was there"
+    assert found(dataclasses.replace(evidence, acknowledged=frozenset())) == [], (
+        "no producer was told that it was there"
+    )
 
 
 def test_i7_finds_a_job_that_was_never_acknowledged() -> None:
@@ -247,7 +249,7 @@ def test_i3_notices_tokens_that_come_again() -> None:
 
 
 def overlapping(**taken: Any) -> Story:
-    """A run goes on while the next one has begun already."""
+    """A run continues after the next one has begun."""
     story = Story()
     story.claim()
     story.say("START")
@@ -433,5 +435,5 @@ def test_what_is_broken_on_purpose_is_still_there_to_be_broken(mutant: Mutant) -
 )
 def test_a_missing_fence_is_noticed(mutant: Mutant, shared_server: Server) -> None:
     exposed = expose(mutant, shared_server)
-    assert exposed.is_caught, f"nothing has noticed {mutant}"
-    assert "in vain" not in exposed.asserted, f"named, and not only missed: {exposed.asserted}"
+    assert exposed.is_caught, f"no check has found {mutant}"
+    assert "in vain" not in exposed.asserted, f"found by name, and not only by an absence: {exposed.asserted}"
