@@ -20,7 +20,7 @@ Verb = Callable[[Model, ModelJob, Claim], object]
 
 
 def _claim(model: Model, job: ModelJob, claim: Claim, *, start: int = 0, ahead: bool = False) -> None:
-    model.claim("somebody", ["a"], 1, start, ahead=ahead)
+    model.claim("worker", ["a"], 1, start, ahead=ahead)
 
 
 def _sweep_after(**passed: datetime) -> Verb:
