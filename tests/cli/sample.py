@@ -24,7 +24,7 @@ NOW = datetime.now(timezone.utc)
 
 
 def moment(seconds: float = 0) -> datetime:
-    """So many seconds from the moment at which time stands still."""
+    """So many seconds from the fixed time of the tests."""
     return NOW + timedelta(seconds=seconds)
 
 

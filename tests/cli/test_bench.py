@@ -1,4 +1,4 @@
-"""``howdah bench``: what it says, and that it touches nothing but what is its own. No figure is checked for its size."""
+"""``howdah bench``: its output, and that it touches nothing but what is its own. No figure is checked for its size."""
 
 from __future__ import annotations
 

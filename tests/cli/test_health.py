@@ -1,4 +1,4 @@
-"""``health``: who lives, who is ready, and what the exit code says."""
+"""``health``: which workers are live, which are ready, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a newcomer types by mistake, and what the command says then."""
+"""Common mistakes of newcomers, and the hints that the command prints then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``logs``: what a handler has logged, by attempt; and no more than was asked for."""
+"""``logs``: what a handler has logged, by attempt; and no more than was requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a job stands, in words and as a picture."""
+"""The progress of a job, as text and as a bar."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_an_error_of_several_lines_is_whole_below_and_one_line_elsewhere(dsn: st
 
 
 def timeline_of(out: str) -> list[str]:
-    """What was said, with the attempt before it."""
+    """The texts of the timeline, each with its attempt before it."""
     lines = re.split(r"^[a-z]+$", out.partition("\ntimeline\n")[2], flags=re.MULTILINE)[0].splitlines()
     times = r"^  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} +\S+ +"
     return [re.sub(times, "", line.rstrip()) for line in lines[1:] if line.strip()]

@@ -1,4 +1,4 @@
-"""``howdah signal``, and what the other commands say of a job that waits."""
+"""``howdah signal``, and what the other commands show of a job that waits."""
 
 from __future__ import annotations
 

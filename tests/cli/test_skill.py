@@ -54,7 +54,7 @@ def test_an_unchanged_older_copy_is_updated(home: Path, monkeypatch: pytest.Monk
     assert (done.outcome, done.kept, files(folder)) == ("updated", (), SHIPPED)
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["ours", "somebody else's"])
+@pytest.mark.parametrize("noted", [True, False], ids=["ours", "foreign"])
 def test_a_changed_copy_is_left_alone_unless_forced(home: Path, noted: bool) -> None:
     folder = home / ".claude/skills/postgres-job-queue"
     if noted:

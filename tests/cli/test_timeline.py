@@ -1,4 +1,4 @@
-"""The timeline of a job: what is told once is shown once, in the order of time."""
+"""The timeline of a job: each event is shown once, in the order of time."""
 
 from __future__ import annotations
 

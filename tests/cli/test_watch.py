@@ -1,4 +1,4 @@
-"""``watch``: in a pipe, for a program and in a terminal, while jobs go on."""
+"""``watch``: in a pipe, for a program and in a terminal, while jobs run."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_a_closed_output_ends_it(dsn: str, queue: JobQueue) -> None:
         watch.await_line("running")
         assert watch.process.stdout is not None
         watch.process.stdout.close()
-        queue.event(job, "for nobody")
+        queue.event(job, "unread")
         assert watch.process.wait(timeout=60) == 141
 
 
@@ -396,7 +396,7 @@ def test_a_restart_of_the_database_is_remarked_upon_and_survived() -> None:
 
 @pytest.fixture
 def worker(dsn: str, tmp_path: Path) -> Iterator[Path]:
-    """A real worker, and the folder in which files tell its handler to go on."""
+    """A real worker, and the folder in which files make its handler continue."""
     hostile = "\x1b]0;owned\x07\u202e[red]x[/red]"
     (tmp_path / "app.py").write_text(APP.replace("{hostile!r}", repr(hostile)))
     process = subprocess.Popen(

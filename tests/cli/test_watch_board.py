@@ -285,7 +285,7 @@ def test_json_has_every_field_and_the_place() -> None:
 
 
 class _Screen:
-    """A picture on a terminal that only remembers what was written to it."""
+    """A picture on a terminal that only records what was written to it."""
 
     def __init__(self, what: Wanted) -> None:
         self.file = io.StringIO()

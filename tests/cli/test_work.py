@@ -1,4 +1,4 @@
-"""``work``, as a process of its own: what it runs, says, obeys and ends with."""
+"""``work``, as a process of its own: its jobs, output, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tell(words: str) -> None:
 
 @queue.job
 def mumble() -> None:
-    print("nobody hears this")
+    print("unread")
 
 @queue.job(max_attempts=1)
 def fail(secret: str) -> None:
@@ -113,7 +113,7 @@ def work(app: Path, *argv: str, **environment: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-# What it does and says
+# Its work and its output
 
 
 def test_it_runs_due_jobs_and_prints_its_settings_and_a_summary(dsn: str, queue: JobQueue, app: Path) -> None:

@@ -24,7 +24,7 @@ def test_cancel_asks_and_then_cancels(queue: JobQueue) -> None:
                 await seen.press("c")
                 await seen.until_seen(f"Cancel mail {short_id(job.id)}?  y/n")
                 await seen.press(refusal)
-                await seen.until(lambda: seen.status == "not done", "the refusal is heard")
+                await seen.until(lambda: seen.status == "not done", "the refusal is shown")
                 assert queue.get(job).status == "pending"
             await seen.press("c", "y")
             await seen.until(lambda: "is cancelled" in seen.status, "the outcome")
