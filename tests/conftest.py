@@ -234,7 +234,7 @@ def db(dsn: str) -> Iterator[Db]:
     """
     try:
         conn = _used.pop(dsn)
-        # psycopg forgets its prepared statements with the rollback, and the server all else of the session.
+        # psycopg drops its prepared statements with the rollback, and the server all else of the session.
         conn.execute("BEGIN; ROLLBACK")
         conn.execute("DISCARD ALL")
         conn.execute(FIND_THE_QUEUE)

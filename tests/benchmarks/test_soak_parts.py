@@ -32,7 +32,7 @@ LEASE = 15.0
 
 
 class Story:
-    """Jobs, and what is told of them."""
+    """Jobs, and what the accounts find of them."""
 
     def __init__(self) -> None:
         self.acknowledged: set[bytes] = set()
@@ -185,7 +185,7 @@ def test_a_failure_that_was_not_planned_needs_a_fault_for_each_attempt(story: St
     started = [note.at for note in story.notes if note.id == job and note.kind == START]
     story.faults.append(Fault(KILL, started[0] + 0.5, started[0] + 0.5, 1, "of its first holder"))
     assert (story.told().failed_by_faults, story.told().failed_unexplained) == (0, 1), "one of the two attempts"
-    story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 17, "of somebody else"))
+    story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 17, "of another process"))
     assert (story.told().failed_by_faults, story.told().failed_unexplained) == (0, 1)
     # It may have died before its handler could note anything.
     story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 18, "of its holder", frozenset({job})))
@@ -292,7 +292,7 @@ def test_a_hundred_jobs_have_every_type_in_its_share() -> None:
 def test_some_jobs_fail_once_and_some_for_good() -> None:
     flaky = [each for number in range(1_000) if (each := piece(number, 1.0)).job_type == FLAKY]
     assert Counter(each.data["fails"] for each in flaky) == {1: 54, ATTEMPTS: 6}
-    assert {each.data["due"] for each in flaky} == {0.0}, "they say nothing about latency"
+    assert {each.data["due"] for each in flaky} == {0.0}, "they do not measure latency"
     assert fails(0) == ATTEMPTS
 
 
@@ -312,7 +312,7 @@ def test_a_ledger_is_read_on_from_where_it_was(tmp_path: Path) -> None:
     with ledger.path.open("ab", buffering=0) as file:
         file.write(whole + whole[:10])
         assert [note.id for note in ledger.new()] == [b"x" * 16]
-        assert ledger.new() == [], "nobody reads half of one"
+        assert ledger.new() == [], "half a line is not read"
         file.write(whole[10:])
         assert len(ledger.new()) == 1
     assert len(list(ledger.all())) == 2

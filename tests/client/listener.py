@@ -12,14 +12,14 @@ from typing import Any, Self
 from howdah import Job, JobQueue, Update
 
 PATIENCE = 120.0
-"""Seconds until a test gives up. Only failures get there."""
+"""Seconds until a test fails. Only failures get there."""
 
 FLAVOURS = ["plain", "awaited"]
 TWINS = {"watch": "awatch", "watch_all": "awatch_all"}
 
 
 class Listener:
-    """Gathers what a stream tells. ``pace``, if given, is called with each update before the next is asked for."""
+    """Collects the updates of a stream. ``pace``, if given, is called with each update before the next is read."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Listener:
         self._thread.start()
 
     def until(self, condition: Callable[[list[Update]], object], what: str = "it") -> list[Update]:
-        """All that was told, once the condition holds for it."""
+        """All updates, once the condition holds for them."""
         with self._changed:
             came = self._changed.wait_for(lambda: self._over or condition(self.updates), PATIENCE)
             assert came, f"{what} did not come; what did: {summary(self.updates)}"
@@ -56,7 +56,7 @@ class Listener:
             return list(self.updates)
 
     def ended(self) -> list[Update]:
-        """All that was told, once the stream has ended by itself."""
+        """All updates, once the stream has ended by itself."""
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), summary(self.updates)
         if self.error is not None:
@@ -141,7 +141,7 @@ def names(updates: Sequence[Update]) -> list[str | None]:
 
 
 def has(name: str) -> Callable[[Sequence[Update]], bool]:
-    """Whether an event of this name was told."""
+    """Whether an event of this name is among the updates."""
     return lambda updates: any(each.name == name for each in updates)
 
 

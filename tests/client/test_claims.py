@@ -1,4 +1,4 @@
-"""A loop of one's own: every write names its claim, and a stale one changes nothing."""
+"""A loop of your own: every write names its claim, and a stale one changes nothing."""
 
 from __future__ import annotations
 

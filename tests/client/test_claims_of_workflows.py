@@ -1,4 +1,4 @@
-"""A loop of one's own around ``queue.claim`` runs workflows: results of other jobs arrive, and maps get their jobs."""
+"""A loop of your own around ``queue.claim`` runs workflows: results of other jobs arrive, and maps get their jobs."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_the_items_are_streamed_and_none_is_to_be_seen_before_the_last(queue: Jo
 
     def items() -> Iterator[int]:
         yield from range(BULK_SIZE)
-        # The first of them are on their way already: a transaction of ours begins to write while this goes on.
+        # The first of them are on their way already: a transaction of ours begins to write while this runs.
         writing = "SELECT count(backend_xid) AS n FROM pg_stat_activity WHERE application_name = 'howdah'"
         while not (begun := db.execute(writing).fetchall()[0]["n"]):
             time.sleep(0.01)

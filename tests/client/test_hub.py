@@ -30,7 +30,7 @@ __all__ = ["pooled_dsn"]
 
 
 class Rounds:
-    """What the hub asks of the database, round by round."""
+    """The statements that the hub sends, round by round."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[list[str]] = [[]]
@@ -56,7 +56,7 @@ class Rounds:
 
 
 def watch_locks(db: Db) -> int:
-    """How many of the locks by which one asks for news are held."""
+    """How many of the locks that ask for notifications are held."""
     row = db.execute(
         "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND classid = 'live'::regclass::oid AND objid >= 32"
     ).fetchone()
@@ -72,7 +72,7 @@ def comes(condition: Callable[[], object]) -> bool:
     return bool(condition())
 
 
-# How much it asks
+# How many statements it sends
 
 
 @pytest.mark.parametrize("verb", ["watch", "watch_all"])
@@ -81,7 +81,7 @@ def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch:
     rounds = Rounds(monkeypatch)
 
     def story(watchers: int) -> int:
-        """What happens while so many watch: how much was asked in one round at most."""
+        """Runs jobs while so many watch: how many statements one round had at most."""
         rounds.forget()
         name = f"end {watchers}"
 
@@ -289,7 +289,7 @@ def test_a_live_job_reads_the_same_wherever_it_is_read(queue: JobQueue, db: Db) 
     live, anywhere = (
         queue._database.run(plan.read(name, ids=[job.id, waiting.id])) for name in ("live_jobs", "get_many")
     )
-    # What tells one version of a live row from another has no meaning elsewhere.
+    # What distinguishes versions of a live row has no meaning elsewhere.
     for row in live:
         assert row.pop("version")
     assert {row["id"]: row for row in live} == {row["id"]: row for row in anywhere}

@@ -1,4 +1,4 @@
-"""``list``: filters, pages, and a scan that knows its bounds."""
+"""``list``: filters, pages, and a bounded scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outages, and what is told apart from them."""
+"""Outages, and errors that are not outages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules from Python: the verbs, and what becomes of fires in time."""
+"""Schedules from Python: the verbs, and when they fire."""
 
 from __future__ import annotations
 
@@ -348,7 +348,7 @@ def test_an_unreadable_schedule_does_not_block_the_others(db: Db, queue: JobQueu
 
 @pytest.mark.parametrize("error", [errors.ReadOnlySqlTransaction, errors.AdminShutdown, errors.DeadlockDetected])
 def test_an_error_of_the_database_is_not_recorded_as_one_of_the_schedule(error: type[psycopg.Error]) -> None:
-    """After a failover, say: the worker must get the error, and connect elsewhere."""
+    """For example after a failover: the worker must get the error, and connect elsewhere."""
     look = fire_due(Context(codec=PLAIN, max_payload_bytes=1, worker_id="w", known={}))
     next(look)
     row = {"name": "a", "cron": None, "every": HOUR, "timezone": "UTC", "missed": "last", "next_run_at": NOON}
@@ -397,7 +397,7 @@ def test_a_schedule_that_left_the_code_is_known_by_it(queue: JobQueue, dsn: str)
     queue.schedules.set("by hand", "report", every=3_600)
 
     async def worked_with(*names: str) -> list[tuple[str, bool]]:
-        """What is said of the schedules while a worker whose code has these is there."""
+        """The findings about schedules while a worker whose code has these is there."""
         async with JobQueue(dsn) as own:
             for name in names:
                 own.periodic("0 3 * * *", name=name)(own.job(name=name)(_nothing))

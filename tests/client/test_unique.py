@@ -33,7 +33,7 @@ STATES: Final[tuple[tuple[Status, ...], ...]] = (
 VERBS: Final = {"replace": "replaced", "reschedule": "rescheduled"}
 
 Answer = tuple[uuid.UUID | None, bool, str | None]
-"""The id of the job (None: the way does not tell), whether it is new, and what happened to the other."""
+"""The id of the job (None: this way does not return it), whether it is new, and what happened to the other."""
 
 
 def by_one(queue: JobQueue, data: Any, rule: Unique) -> Answer:

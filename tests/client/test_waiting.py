@@ -23,7 +23,7 @@ every_flavour = pytest.mark.parametrize("flavour", FLAVOURS)
 
 
 class Watcher:
-    """A codec that does nothing but tell when a job was first read."""
+    """A codec that only records when a job was first read."""
 
     def __init__(self) -> None:
         self.read = threading.Event()

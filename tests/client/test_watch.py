@@ -289,7 +289,7 @@ def test_a_new_life_that_begins_while_the_old_one_is_read_comes_after_its_end(
 
 @pytest.mark.parametrize("created_at", ["2000-01-01", "now", "2100-01-01"])
 def test_events_are_found_whenever_they_happened(queue: JobQueue, db: Db, flavour: str, created_at: str) -> None:
-    """Also those from before the job was made, as far as one can say."""
+    """Also those from before the job was made."""
     row = db.execute(
         "INSERT INTO jobs (id, job_type, status, created_at) VALUES (gen_random_uuid(), 'mail', 'pending', %s) RETURNING id",
         (created_at,),

@@ -50,7 +50,7 @@ def test_it_begins_now_at_a_position_or_with_the_oldest(queue: JobQueue, flavour
     ):
         since.until(has("after it"))
         oldest.until(has("after it"))
-        # It says where it stands as soon as it listens.
+        # The first update has its position as soon as it listens.
         now.until(len)
         queue.event(job, "now")
         assert names(now.until(has("now"))) == ["now"]
@@ -247,7 +247,7 @@ def test_every_job_that_reports_comes_with_its_progress_and_its_end(queue: JobQu
         queue.complete(running)
         updates = listener.until(lambda updates: updates[-1].job and updates[-1].job.ended)
         assert {each.job_id for each in updates} == {running.id}
-        # One that comes later is not told of what has ended.
+        # A later watch gets no update of an ended job.
         late = held(queue, "mail")
         queue.progress(late, 5)
         with Listener(queue, flavour, "watch_all", kinds=["progress"]) as another:

@@ -1,4 +1,4 @@
-"""The examples run against a real PostgreSQL, show what they say, end by themselves, and can be run again."""
+"""The examples run against a real PostgreSQL, show their documented output, end by themselves, and can be run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that keeps its promises, with a database of its own for each test: on any other there is something to find."""
+"""A server with durable settings, with a database of its own for each test: on any other the doctor has findings."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_for_a_role_with_few_rights_the_diagnosis_lists_what_it_could_not_see(he
                 ],
             )
             diagnosis = queue.doctor()
-            # The comparison needs the right to make a schema; the names can be told without.
+            # The comparison needs the right to make a schema; the names can be compared without it.
             assert [each.codes for each in diagnosis.unseen] == [("schema-drift",)]
             assert [(finding.code, finding.cause) for finding in diagnosis] == [("schema-drift", "function snooze")]
     finally:

@@ -198,7 +198,7 @@ def test_a_loop_that_a_handler_blocks(
     worker.start()
     try:
         until(
-            lambda: db.execute("SELECT 1 AS so FROM workers WHERE loop_lag > interval '1 s'").fetchone(), "it says so"
+            lambda: db.execute("SELECT 1 AS so FROM workers WHERE loop_lag > interval '1 s'").fetchone(), "it is logged"
         )
         finding = only_finding(queue, "loop-blocked")
         assert "the event loop of worker w has been blocked" in finding.what

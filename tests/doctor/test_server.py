@@ -1,4 +1,4 @@
-"""The server: what it promises, what it allows, what lies between."""
+"""The server: its settings, its limits, and a pooler in front of it."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_a_pooler_in_transaction_mode(healthy_dsn: str, db: Db) -> None:
         assert codes(queue, ignore=["pooler-in-transaction-mode"]) == []
         for number in range(7):
             register(db, f"w{number}")
-        # Behind it they share what connections there are, whether or not one wants to hear of it.
+        # Behind it they share the connections that there are, with or without notifications.
         assert codes(queue, ignore=["pooler-in-transaction-mode", "schema-drift"]) == []
         left = db.execute("SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'").fetchone()
         assert left == {"n": 0}
@@ -269,12 +269,12 @@ def _look_at_both(queue: JobQueue, db: psycopg.Connection[tuple[object, ...]], s
             lambda: db.execute("SELECT 1 AS so FROM pg_stat_replication WHERE backend_xmin IS NOT NULL").fetchone(),
             "it asks",
         )
-        # What happens in the queue meanwhile tells how long it is.
+        # The lag is measured by what happens in the queue meanwhile.
         queue.enqueue("work")
         (job,) = queue.claim(["work"])
         queue.progress(job, 10)
         queue.complete(job)
-        finding = until(lambda: [f for f in found(queue, patience=0) if "replication" in f.what], "it is told")[0]
+        finding = until(lambda: [f for f in found(queue, patience=0) if "replication" in f.what], "it is found")[0]
         assert finding.code == "xmin-held"
         assert finding.cause == "standby slow_reader"
         assert "hot_standby_feedback" in finding.remedy

@@ -103,7 +103,7 @@ def test_a_lock_that_workers_wait_for(healthy_dsn: str, queue: JobQueue) -> None
         assert finding.code == "table-locked"
         assert "howdah.schedules is locked" in finding.what
         assert f"pid {conn.info.backend_pid} of role postgres (by hand)" in finding.cause
-        # It did not wait for it, and says what it could not look at.
+        # It did not wait for it, and returns which checks it could not make.
         assert {code for each in diagnosis.unseen for code in each.codes} == {
             "schedule-left-code",
             "schedule-overdue",

@@ -66,7 +66,7 @@ def buffers_of_a_newcomer(db: Db, statement: str) -> int:
 
 @pytest.fixture(params=["nothing known", "drained"])
 def crowded(db: Db, request: pytest.FixtureRequest) -> Db:
-    """Once with statistics that say that there is nothing: they are of the same queue, when it had drained."""
+    """Once with the statistics of an empty table: they are of the same queue, when it had drained."""
     fill(db)
     if request.param == "drained":
         for table in ("live", "archive_open"):
@@ -127,7 +127,7 @@ def plain_index(db: Db) -> Iterator[None]:
 
 @pytest.mark.usefixtures("plain_index")
 def test_an_index_for_plain_clients_is_not_taken_for_that_of_the_lanes(db: Db, connect: Connect) -> None:
-    # While statistics say that nothing is pending, both look the same to the planner.
+    # With statistics of an empty table, both look the same to the planner.
     db.execute(
         "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts, status, attempts)"
         " SELECT new_id(), 'mine', 100, now(), now(), now(), 3, 'running', 1 FROM generate_series(1, 2000)"

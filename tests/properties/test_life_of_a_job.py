@@ -1,4 +1,4 @@
-"""Every sequence of calls, valid or stale, leaves the database where the design's table says."""
+"""Every sequence of calls, valid or stale, leaves the database in the state of the design's table."""
 
 from __future__ import annotations
 

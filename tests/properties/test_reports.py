@@ -47,7 +47,7 @@ class Said:
 
 
 def records(db: Db, said: list[Said]) -> tuple[list[float], list[int], list[dict[str, Any]]]:
-    """When each was said, in which attempt, and the record after it."""
+    """The time of each report, its attempt, and the record after it."""
     ats = [timedelta(milliseconds=ms) for ms in itertools.accumulate(each.gap for each in said)]
     attempts = list(itertools.accumulate((int(each.anew) for each in said), initial=1))[1:]
     starteds = [ats[attempts.index(attempt)] - timedelta(seconds=3) for attempt in attempts]

@@ -18,7 +18,7 @@ KILLS = 20 if FULL else 3
 
 @dataclasses.dataclass
 class Shape:
-    """A node, and what the model says of it."""
+    """A node, and its state in the model."""
 
     kind: str
     when: str

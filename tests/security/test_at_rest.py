@@ -1,4 +1,4 @@
-"""An encrypted queue, looked at with the eyes of somebody who has the whole database and all logs."""
+"""An encrypted queue, as a reader of the whole database and of all logs sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.security.working import without_own_words, work
 
 KEY = new_key()
 IN_CLEAR = ["job_type", "key", "meta", "current_stage", "name", "worker_id"]
-"""What stays readable by design, as docs/how-to/encryption.md says."""
+"""What stays readable by design, as listed in docs/how-to/encryption.md."""
 
 
 def cells(db: Db) -> dict[str, str]:

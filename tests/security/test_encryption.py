@@ -1,4 +1,4 @@
-"""The codec that encrypts: what it makes of values, and what becomes of those that it cannot read."""
+"""The codec that encrypts: how it stores values, and how unreadable ones are returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Case 37: whatever a handler does, its failure is recorded, its neighbours complete and its worker lives."""
+"""Case 37: whatever a handler does, its failure is recorded, the other jobs complete and its worker keeps running."""
 
 from __future__ import annotations
 

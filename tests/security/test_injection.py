@@ -1,4 +1,4 @@
-"""Names are parameters: whatever they hold, they are stored and found as they are, or refused in words."""
+"""Names are parameters: whatever they hold, they are stored and found as they are, or refused with a reason."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_bad_input_is_not_repeated(dsn: str, argv: list[str], stdin: str, debug:
 
 
 def test_tables_and_counts_show_no_data(dsn: str, queue: JobQueue) -> None:
-    """``show``, ``logs`` and --json show what a job carries, to whoever asks for just that."""
+    """``show``, ``logs`` and --json show the values of a job on request."""
     secret = {"secret": CANARY}
     queue.enqueue("work", secret)
     queue.enqueue("other", secret, meta=secret)
@@ -266,7 +266,7 @@ def test_a_logged_dsn_is_masked(dsn: str, formatter: logging.Formatter) -> None:
 
 
 def test_no_password_is_in_the_command_line_of_psql(dsn: str) -> None:
-    """What everybody on the machine can see."""
+    """What every account of the machine can see."""
     process = subprocess.Popen(
         command("psql"),
         env=os.environ | {"HOWDAH_DSN": f"{dsn} password={CANARY}"},

@@ -247,7 +247,7 @@ def test_two_claimers_with_different_snapshots_get_one_job_of_an_ordered_type(
     db.execute("SELECT enqueue('o')")
     first = connect(autocommit=False)
     (taken,) = first.execute("SELECT * FROM claim('w1', ARRAY['o'], 5)").fetchall()
-    # A better head arrives while the first claim is not committed: it must not be handed out beside it.
+    # A better head arrives while the first claim is not committed: it must not be claimed beside it.
     db.execute("SELECT enqueue('o', p_priority => 150)")
     assert db.execute("SELECT * FROM claim('w2', ARRAY['o'], 5)").fetchall() == []
     first.commit()

@@ -1,4 +1,4 @@
-"""Locks that other sessions hold for long: calls that need them continue without, or give up soon, and never wait for ever.
+"""Locks that other sessions hold for long: calls that need them continue without, or fail soon, and never wait for ever.
 
 The statement_timeout of the connection would end an unbounded wait, and fail the test.
 """

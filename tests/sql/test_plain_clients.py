@@ -201,7 +201,7 @@ def test_two_clients_that_lock_in_the_same_order_do_not_deadlock(db: Db, connect
     with ThreadPoolExecutor(1) as pool, one_conn.transaction():
         send(one_conn, lock, [first, second])
         work = pool.submit(others_work)
-        # It waits for the lock; where FOR UPDATE does not lock, it goes on.
+        # It waits for the lock; where FOR UPDATE does not lock, it continues.
         while not others_first_write.is_set() and not is_blocked(db, other):
             pass
         change(one_conn, write, "one", second)

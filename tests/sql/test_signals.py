@@ -1,4 +1,4 @@
-"""Signals, sleeps and steps by SQL alone: what a wait does to its job, and who gets a signal whatever happens at the same time."""
+"""Signals, sleeps and steps by SQL alone: what a wait does to its job, and which job gets a signal, whatever happens at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler's annotations make of its arguments, and how it is said when they do not fit."""
+"""How a handler's annotations convert its arguments, and the error when these do not fit."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Order(pydantic.BaseModel):
 
 
 class Picky:
-    """Checks itself, and talks too much."""
+    """Checks itself, and raises a very long message."""
 
 
 @dataclasses.dataclass

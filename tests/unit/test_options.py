@@ -1,4 +1,4 @@
-"""What a caller may ask for, and the words in which anything else is refused."""
+"""What a caller may ask for, and the message with which anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about an outage."""
+"""What is logged about an outage."""
 
 from __future__ import annotations
 

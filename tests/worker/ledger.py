@@ -1,6 +1,6 @@
 """The ledger: what handlers record in a file, which survives their crashes.
 
-Handlers append; tests read, and may say a word to all handlers. Times are monotonic, and comparable between the processes of one machine.
+Handlers append; tests read, and may send a word to all handlers. Times are monotonic, and comparable between the processes of one machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def note(word: str, job: Job) -> None:
 
 
 def heard(word: str) -> bool:
-    """Whether the test has given this word to all handlers."""
+    """Whether the test has sent this word to all handlers."""
     return Path(os.environ[FILE]).with_name(f"said {word}").exists()
 
 

@@ -34,7 +34,7 @@ def batches(queue: JobQueue, answer: Callable[[list[Job]], Any], *, asynchronous
 
 
 def answers(queue: JobQueue, count: int, answer: Callable[[list[Job]], Any], **options: Any) -> list[Job]:
-    """What becomes of the jobs of one batch, in order."""
+    """The ended jobs of one batch, in order."""
     handler, calls = batches(queue, answer, **options)
     jobs = [handler.enqueue(n=n) for n in range(count)]
     drain(queue)
@@ -73,7 +73,7 @@ def test_a_batch_that_may_wait_is_called_as_soon_as_it_is_full(queue: JobQueue) 
             await until(lambda: queue.get(jobs[3]).status == "claimed")
         assert [[job.data["n"] for job in jobs] for jobs in calls] == [[1, 2, 3]]
         left = queue.get(jobs[3])
-        assert (left.status, left.attempts) == ("pending", 0), "what still waits for others is handed back"
+        assert (left.status, left.attempts) == ("pending", 0), "what still waits for others is released"
 
     run(main())
 

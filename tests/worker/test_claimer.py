@@ -1,4 +1,4 @@
-"""The worker's loop: what it finds, when it ends, and what becomes of what it holds."""
+"""The worker's loop: what it claims, when it ends, and what happens to the jobs that it holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_worker_that_drains_ends_when_nothing_is_due(queue: JobQueue, db: Db) 
     report = drain(queue)
     assert (report.counts, report.exit_code) == ({"completed": 300}, 0)
     assert queue.get(later).status == "pending"
-    assert queue.workers() == [], "it has said goodbye"
+    assert queue.workers() == [], "it has left"
 
 
 def test_draining_includes_what_handlers_enqueue(queue: JobQueue, db: Db) -> None:

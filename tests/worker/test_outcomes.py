@@ -300,7 +300,7 @@ def test_a_result_that_cannot_be_stored_fails_its_job_alone(queue: JobQueue, db:
         assert failed.status == "failed", type(result)
         assert "result" in str(failed.last_error)
     assert failed.last_error is not None
-    assert "larger" in failed.last_error or "bytes" in failed.last_error, "the last one is too large, and says so"
+    assert "larger" in failed.last_error or "bytes" in failed.last_error, "the last one is too large, with a reason"
     assert statuses(db, "give") == {"failed": len(results), "completed": 10}
     # So that nothing recurses through it when it is freed.
     while deep:

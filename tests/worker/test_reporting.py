@@ -320,7 +320,7 @@ def test_a_checkpoint_does_not_overtake_earlier_events(dsn: str, db: Db, kind: s
     drain(queue, children=1)
     three = [f"file {n}" for n in range(3)]
     assert queue.get(job).result == [three[:1], three[:2], three, three]
-    assert [name for name, _ in told(db, job)] == [*three, "howdah.left_out"], "left out is told once, at the end"
+    assert [name for name, _ in told(db, job)] == [*three, "howdah.left_out"], "left out is recorded once, at the end"
 
 
 def test_also_a_checkpoint_that_is_awaited(queue: JobQueue) -> None:

@@ -115,7 +115,7 @@ def test_an_end_too_slow_to_write_blocks_only_itself_and_logs_a_remedy(
         ended = await hurried.aget(jobs[7])
         assert (ended.result, ended.attempts) == (7, 1)
         assert len([each for each in caplog.records if each.levelno >= logging.ERROR]) < 5, (
-            "it does not say so for ever"
+            "it does not log it for ever"
         )
 
     run(main())

@@ -200,7 +200,7 @@ def test_hangup_spares_the_others_if_the_first_does_not_come_back(tmp_path: Path
         run.await_words("ready", 1, 2)
         run.behave("leave", 2, child=1)
         run.signal(signal.SIGHUP)
-        run.await_line("the restart is given up")
+        run.await_line("the restart is cancelled")
         run.behave("polite", child=1)
         run.await_words("ready", 1)
         run.signal(signal.SIGTERM)

@@ -40,7 +40,7 @@ def test_an_async_handler_is_cancelled_and_its_attempt_has_failed(queue: JobQueu
     done = queue.get(job)
     assert (done.status, done.attempts) == ("failed", 2)
     assert [error.error for error in done.errors] == ["timed out after 0.1 s"] * 2
-    assert "in work" in str(done.errors[0].traceback), "it says where the handler was"
+    assert "in work" in str(done.errors[0].traceback), "it names where the handler was"
     assert len(cancelled) == 2
     assert report.exit_code == 0
 
