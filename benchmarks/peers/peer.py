@@ -114,7 +114,7 @@ class WorkerProcess:
         if self._process.poll() is not None:
             for reader in self._readers:
                 reader.join(5)
-            self._refuse_if_told()
+            self._raise_if_unsupported()
             raise PeerFailed(f"the worker ended with {self._process.returncode}: {_tail(''.join(self._errors))}")
 
     def stop(self) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ class WorkerProcess:
             if time.monotonic() > deadline:
                 raise PeerFailed(f"the worker did not {verb} within a minute: {_tail(''.join(self._errors))}")
 
-    def _refuse_if_told(self) -> None:
+    def _raise_if_unsupported(self) -> None:
         for answer in self._answers:
             if "unsupported" in answer:
                 raise Unsupported(answer["unsupported"])

@@ -20,7 +20,7 @@ from typing import Self
 import pyte
 from pyte.screens import Char
 
-from tests.cli.runner import command, hear_signals
+from tests.cli.runner import command, default_signals
 
 PATIENCE = 120.0
 UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[(?:[<>=][0-9;]*[a-zA-Z]|\?[0-9;]*\$?[a-gi-km-zA-Z])")
@@ -63,7 +63,7 @@ class Terminal:
             stderr=theirs,
             env={**inherited, "TERM": "xterm-256color", **environment},
             start_new_session=True,
-            preexec_fn=hear_signals,
+            preexec_fn=default_signals,
         )
         os.close(theirs)
         self._ours = ours

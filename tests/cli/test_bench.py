@@ -22,7 +22,7 @@ from howdah.cli.commands.bench.handlers import ASYNC, JOB_TYPES
 from howdah.cli.commands.bench.scenarios import SCENARIOS, WHAT, run
 from howdah.cli.commands.bench.schema import BenchSchema
 from howdah.cli.process import worker_group
-from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
+from tests.cli.runner import command, default_signals, howdah, schema_of_its_own
 from tests.cli.terminal import Terminal
 
 SCHEMA = "howdah_bench"
@@ -50,7 +50,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"HOWDAH_DSN": dsn},
-            preexec_fn=hear_signals,
+            preexec_fn=default_signals,
         )
         self.err = ""
         self._changed = threading.Condition()

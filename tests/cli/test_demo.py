@@ -22,7 +22,7 @@ from howdah import Job, JobQueue
 from howdah.cli.commands.demo import stage, view
 from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
 from howdah.cli.process import worker_group
-from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
+from tests.cli.runner import command, default_signals, howdah, schema_of_its_own
 from tests.docs.pages import block_of
 
 IN_TERMINAL = "howdah_demo_seen"
@@ -41,7 +41,7 @@ class Performance:
                 stdout=theirs,
                 stderr=errors,
                 env=os.environ | look,
-                preexec_fn=hear_signals,
+                preexec_fn=default_signals,
             )
         os.close(theirs)
         self.out = ""

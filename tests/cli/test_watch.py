@@ -20,7 +20,7 @@ import pytest
 from howdah import Job, JobQueue
 from howdah.cli.commands.watch.watcher import Beginning, first_look, wanted
 from tests import servers
-from tests.cli.runner import command, failed_job, hear_signals, howdah, tell_many
+from tests.cli.runner import command, default_signals, failed_job, howdah, tell_many
 from tests.cli.sample import HOSTILE
 from tests.cli.terminal import Terminal
 from tests.cli.test_terminal_escape import dangers
@@ -73,7 +73,7 @@ def watching(dsn: str, *argv: str) -> Iterator[Talking]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=os.environ | {"HOWDAH_DSN": dsn},
-        preexec_fn=hear_signals,
+        preexec_fn=default_signals,
     )
     talking = Talking(process)
     try:

@@ -17,7 +17,7 @@ import pytest
 
 from howdah import JobQueue
 from howdah.worker.shutdown import ECHO
-from tests.cli.runner import Outcome, hear_signals, howdah, schema_of_its_own
+from tests.cli.runner import Outcome, default_signals, howdah, schema_of_its_own
 from tests.talking import PATIENCE, Talking
 
 APP = """
@@ -85,7 +85,7 @@ def start(dsn: str, app: Path) -> Iterator[Start]:
             stderr=subprocess.STDOUT,
             cwd=app.parent,
             env=os.environ | {"HOWDAH_DSN": dsn, "PYTHONDONTWRITEBYTECODE": "1"} | environment,
-            preexec_fn=hear_signals,
+            preexec_fn=default_signals,
         )
         started.append(Talking(process))
         return started[-1]

@@ -88,7 +88,7 @@ class Listener:
         try:
             with contextlib.closing(stream):
                 for update in stream:
-                    self._told(update)
+                    self._on_update(update)
                     if self._stopping.is_set():
                         break
         except BaseException as error:  # noqa: BLE001
@@ -106,7 +106,7 @@ class Listener:
         try:
             async with contextlib.aclosing(stream):
                 async for update in stream:
-                    self._told(update)
+                    self._on_update(update)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001
@@ -114,7 +114,7 @@ class Listener:
         finally:
             self._finish()
 
-    def _told(self, update: Update) -> None:
+    def _on_update(self, update: Update) -> None:
         with self._changed:
             self.updates.append(update)
             self._changed.notify_all()
@@ -131,8 +131,8 @@ def summary(updates: Sequence[Update]) -> list[str]:
     return [f"{each.kind} {each.name or (each.job and each.job.status)}" for each in updates[-30:]]
 
 
-def told(updates: Sequence[Update]) -> list[tuple[str, str | None, Any]]:
-    """What happened, without where anything stood."""
+def without_progress(updates: Sequence[Update]) -> list[tuple[str, str | None, Any]]:
+    """The events and changes of status: all updates but progress."""
     return [(each.kind, each.name, each.data) for each in updates if each.kind != "progress"]
 
 

@@ -18,7 +18,7 @@ from howdah.cli.commands.top.app import Top
 from howdah.cli.commands.top.board import Board, Grid
 from howdah.cli.commands.watch.lines import line_above
 from tests.cli.runner import howdah
-from tests.cli.sample import moment, told
+from tests.cli.sample import event_update, moment
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs/screens"
@@ -146,10 +146,10 @@ def test_the_picture_of_watch_has_the_current_wording() -> None:
     failed = {"cause": "failed", "error": "ConnectionError: no answer from ECB", "run_at": moment(3).isoformat()}
     logged = {"logger": "shop", "message": "row 3,500 has no price, it is left out"}
     for update in (
-        told("status", "pending", lost, job_type="sync_photos"),
-        told("event", "resumed", {"synced": 400}, job_type="sync_photos"),
-        told("status", "pending", failed, job_type="fetch_rates"),
-        told("log", "WARNING", logged, job_type="import_catalog"),
+        event_update("status", "pending", lost, job_type="sync_photos"),
+        event_update("event", "resumed", {"synced": 400}, job_type="sync_photos"),
+        event_update("status", "pending", failed, job_type="fetch_rates"),
+        event_update("log", "WARNING", logged, job_type="import_catalog"),
     ):
         assert _without_time_and_id(line_above(update).plain) in map(_without_time_and_id, screen)
 

@@ -87,7 +87,7 @@ def gil_block(stage: Stage) -> None:
         stage.fleet.ledger.say("overtaken")
         until(lambda: stage.queue.get(job).status == "completed", "another worker has completed it")
     until(lambda: "declared dead" in blocked.log, "the blocked worker has found its claim lost")
-    until(lambda: told_of_refusal(blocked, job), "what it had to say of the job was refused")
+    until(lambda: logged_refusal(blocked, job), "what it had to say of the job was refused")
     stage.fleet.await_drained()
     assert starts_of(stage, job) >= 2
     assert stage.queue.get(job).worker_id != blocked.name, "its last holder has completed it"
@@ -134,7 +134,7 @@ def hung_handler(stage: Stage) -> None:
         assert (job.status, job.attempts) == ("failed", 1), f"its deadline has not fired: {job.id} is {job.status}"
         assert str(job.last_error).startswith("timed out after"), f"its error: {job.last_error}"
     stage.fleet.ledger.say("go on")
-    until(lambda: told_of_refusal(stuck, hung[-1]), "writes after the deadline were refused")
+    until(lambda: logged_refusal(stuck, hung[-1]), "writes after the deadline were refused")
 
 
 @case(14, "self-fence", checks=ALL, handlers="handlers_blocked")
@@ -163,7 +163,7 @@ def self_fence(stage: Stage) -> None:
         whole.resume()
         half.resume()
         until(lambda: all("the worker continues" in worker.log for worker in (cut_off, voiceless)), "both are back")
-        until(lambda: told_of_refusal(cut_off, late), "what it had to say of the job was refused")
+        until(lambda: logged_refusal(cut_off, late), "what it had to say of the job was refused")
         stage.fleet.ledger.say("finish")
         stage.fleet.await_drained()
     for job in map(stage.queue.get, (late, *patient)):
@@ -193,7 +193,7 @@ def running_with(stage: Stage, worker: WorkerProcess) -> set[uuid.UUID]:
     return {job["id"] for job in jobs if job["status"] == "running" and job["job_type"] != "work"}
 
 
-def told_of_refusal(worker: WorkerProcess, job: uuid.UUID) -> bool:
+def logged_refusal(worker: WorkerProcess, job: uuid.UUID) -> bool:
     """Whether a worker has logged that its end of a job was refused."""
     return re.search(rf"{job} (came too late and changed nothing|was taken from this worker)", worker.log) is not None
 

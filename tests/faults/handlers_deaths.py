@@ -66,7 +66,7 @@ async def nothing_noted(job: Job) -> dict[str, int]:
 
 @queue.job(max_attempts=1)
 async def its_last_attempt(job: Job) -> dict[str, int]:
-    return await until_told(job)
+    return await until_finish(job)
 
 
 @queue.job(max_attempts=2, retry=SOON)
@@ -75,15 +75,15 @@ async def its_second_and_last_attempt(job: Job) -> dict[str, int]:
         note("START", job)
         note("END", job)
         raise RuntimeError(f"token {job.token} fails")
-    return await until_told(job)
+    return await until_finish(job)
 
 
 @queue.job(max_attempts=1, ordered=True)
 async def first_in_its_lane(job: Job) -> dict[str, int]:
-    return await until_told(job)
+    return await until_finish(job)
 
 
-async def until_told(job: Job) -> dict[str, int]:
+async def until_finish(job: Job) -> dict[str, int]:
     note("START", job)
     while not heard("finish"):
         await asyncio.sleep(0.02)

@@ -171,7 +171,11 @@ class Protocol:
     def _leases_pass(self, state: State) -> Iterator[Step]:
         """A lease passes if its worker is dead or stopped, or is cut off: but a running worker releases its jobs before."""
         for name, row in enumerate(state.rows):
-            if row and row.fresh and all(self._is_silent(process) for process in self._lives(state, name, row.boot)):
+            if (
+                row
+                and row.fresh
+                and all(self._is_silent(process) for process in self._processes_of(state, name, row.boot))
+            ):
                 # Also in a process that has another boot by now: a promoted standby may know it by the one before.
                 past = self._past_of(state, [n for n, its in enumerate(self.scene.names) if its == name])
                 yield Step(("lease passes", name), past._replace(rows=put(past.rows, name, Row(row.boot, False))))
@@ -185,7 +189,7 @@ class Protocol:
         let_go = process.fenced or not self.rules.fences_itself
         return process.mode == "stopped" or (process.cut and let_go)
 
-    def _lives(self, state: State, name: int, boot: int) -> Iterator[Process]:
+    def _processes_of(self, state: State, name: int, boot: int) -> Iterator[Process]:
         for number, process in enumerate(state.processes):
             if self.scene.names[number] == name and process.boot == boot and process.mode != "down":
                 yield process

@@ -15,7 +15,7 @@ LONG = timedelta(days=30)
 
 
 @pytest.fixture(autouse=True)
-def a_worker_that_lives(db: Db, clock: TestClock) -> None:
+def a_live_worker(db: Db, clock: TestClock) -> None:
     """A live worker, so that no job is recovered for another reason."""
     db.execute("SELECT register_worker('w', gen_random_uuid(), %s)", (LONG,))
     db.execute("UPDATE workers SET fresh_since = fresh_since - %s", (2 * LONG,))

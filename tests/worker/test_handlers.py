@@ -107,7 +107,7 @@ def test_a_child_that_died_while_it_waited_is_replaced(dsn: str) -> None:
         async with working(queue, types=["echo", "awaited_in_process"], children=1):
             child = (await ended(queue, await child_handlers.awaited_in_process.aenqueue())).result
             os.kill(child, signal.SIGKILL)
-            await until(lambda: not _lives(child))
+            await until(lambda: not _is_alive(child))
             done = await ended(queue, await child_handlers.echo.aenqueue(value="again"))
             assert (done.status, done.result, done.crashes) == ("completed", "again", 0)
 
@@ -130,7 +130,7 @@ def test_a_child_that_died_before_the_job_began_counts_as_no_crash(dsn: str) -> 
     run(main())
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
             return file.read().rpartition(")")[2].split()[0] != "Z"
