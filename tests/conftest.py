@@ -82,7 +82,7 @@ A_CHOICE_OF = {
     "test_every_verb_gives_right_answers": 2,
     "test_an_enqueue_in_the_callers_session_gives_the_moments_that_are_stored": 4,
     "test_a_protocol_without_one_of_its_rules_is_refuted": 9,
-    "test_a_missing_fence_is_noticed": 1,
+    "test_a_missing_fence_is_found": 1,
     "test_the_events_of_one_job_are_found_by_its_id": 2,
     "test_a_restore_without_some_of_the_data_is_mended": 2,
     "test_after_a_restore_nothing_differs": 1,

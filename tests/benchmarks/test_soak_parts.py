@@ -129,7 +129,7 @@ def test_a_call_that_enqueued_twice_is_doubled(story: Story) -> None:
     assert wrong(story.accounts()) == (0, 1, 0, 0), "though only one of them was acknowledged"
 
 
-def test_a_claim_that_was_handed_out_twice_is_doubled(story: Story) -> None:
+def test_a_claim_with_one_token_twice_is_doubled(story: Story) -> None:
     job = story.job()
     story.run(job, 1, pid=2)
     assert story.accounts().doubled == 1

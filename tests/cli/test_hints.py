@@ -32,7 +32,7 @@ def nothing() -> None: ...
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_is_answered_with_what_was_meant(line: list[str], hint: str) -> None:
+def test_the_error_of_a_mistake_suggests_the_right_word(line: list[str], hint: str) -> None:
     outcome = howdah(*line, dsn="host=nowhere")
     assert (outcome.code, outcome.out) == (2, "")
     assert hint in outcome.err

@@ -163,7 +163,7 @@ def test_a_quiet_worker_prints_nothing_without_a_fault(dsn: str, queue: JobQueue
     [(["--quiet"], ["noted"]), (["--no-logs"], []), (["--no-logs", "--processes", "2"], [])],
     ids=" ".join,
 )
-def test_what_handlers_log_is_kept_unless_that_is_not_wanted(
+def test_logs_of_handlers_are_kept_unless_that_is_off(
     dsn: str, queue: JobQueue, app: Path, argv: list[str], kept: list[str]
 ) -> None:
     app.write_text(f'{APP}\n@queue.job\ndef note() -> None:\n    log.info("noted")\n')

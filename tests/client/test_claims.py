@@ -148,7 +148,7 @@ def test_a_snooze_spends_no_attempt(queue: JobQueue, clock: TestClock) -> None:
     assert put_off.run_at == clock.now + timedelta(seconds=60)
 
 
-def test_a_release_hands_the_job_to_the_next_at_once(queue: JobQueue) -> None:
+def test_a_released_job_can_be_claimed_at_once(queue: JobQueue) -> None:
     queue.enqueue("mail")
     (job,) = queue.claim(["mail"])
     queue.release(job)

@@ -76,7 +76,9 @@ def comes(condition: Callable[[], object]) -> bool:
 
 
 @pytest.mark.parametrize("verb", ["watch", "watch_all"])
-def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_two_hundred_watchers_send_no_more_statements_than_one(
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     jobs = [held(queue, f"type {n % 7}") for n in range(20)]
     rounds = Rounds(monkeypatch)
 
@@ -318,7 +320,7 @@ def lost_and_back(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restart_of_the_database_is_not_noticed(
+def test_watches_survive_a_restart_of_the_database(
     server: DurableServer, caplog: pytest.LogCaptureFixture, mode: str
 ) -> None:
     with JobQueue(server.dsn, timeout=PATIENCE) as queue:

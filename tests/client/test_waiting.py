@@ -208,7 +208,7 @@ def test_a_job_that_does_not_exist_is_not_waited_for(queue: JobQueue, flavour: s
 
 
 @every_flavour
-def test_a_job_that_ends_and_is_deleted_between_two_looks_is_not_waited_for_any_longer(
+def test_a_job_that_ends_and_is_deleted_between_two_reads_is_not_waited_for_any_longer(
     dsn: str, queue: JobQueue, flavour: str
 ) -> None:
     job = queue.enqueue("mail")

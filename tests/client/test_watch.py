@@ -114,7 +114,7 @@ def test_a_watcher_can_go_on_behind_any_update(queue: JobQueue, flavour: str) ->
             assert the_last_is_the_end(rest[-1:], "completed")
 
 
-def test_a_job_that_goes_on_can_be_gone_on_with(queue: JobQueue, flavour: str) -> None:
+def test_a_watch_of_a_running_job_can_be_resumed(queue: JobQueue, flavour: str) -> None:
     job = held(queue)
     run(queue, job, "a", "b", "c")
     with Listener(queue, flavour, "watch", job) as listener:
@@ -361,7 +361,7 @@ def test_a_watch_that_is_broken_off_is_unsubscribed(queue: JobQueue, flavour: st
     plain() if flavour == "plain" else asyncio.run(asyncio.wait_for(awaited(), 60))
 
 
-def test_a_task_that_is_cancelled_while_it_watches_is_let_go(queue: JobQueue, flavour: str) -> None:
+def test_a_task_that_is_cancelled_while_it_watches_is_unsubscribed(queue: JobQueue, flavour: str) -> None:
     job = held(queue)
     run(queue, job, "a")
     listener = Listener(queue, "awaited", "watch", job)

@@ -72,7 +72,7 @@ def test_findings_for_people_and_for_programs(healthy_dsn: str, db: Db) -> None:
     assert howdah("doctor", "--only", "index-missing", "--json", dsn=healthy_dsn).code == 1
 
 
-def test_what_others_wrote_cannot_hurt_a_terminal(healthy_dsn: str, db: Db) -> None:
+def test_foreign_text_cannot_control_a_terminal(healthy_dsn: str, db: Db) -> None:
     name = HOSTILE.replace("\x00", "")[:50]
     db.execute("SELECT register_worker('w', gen_random_uuid(), p_host => %s)", (name,))
     db.execute("UPDATE workers SET leaked = 1")

@@ -188,7 +188,7 @@ def test_a_plan_made_while_the_table_was_empty_holds_when_it_is_full(db: Db, con
         db.execute("ALTER TABLE live RESET (autovacuum_enabled)")
 
 
-def test_jobs_that_are_not_handed_out_are_passed_in_few_steps(db: Db, connect: Connect) -> None:
+def test_jobs_that_a_claim_skips_cost_few_steps(db: Db, connect: Connect) -> None:
     db.execute("ALTER TABLE live SET (autovacuum_enabled = off)")
     try:
         expired = 20_000

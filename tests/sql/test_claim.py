@@ -181,7 +181,7 @@ def test_a_paused_type_is_not_claimed_until_it_is_resumed(queue: JobQueue) -> No
     assert [job.job_type for job in queue.claim(["a", "b"])] == ["a"]
 
 
-def test_an_expired_job_is_never_handed_out(queue: JobQueue, clock: TestClock) -> None:
+def test_an_expired_job_is_never_claimed(queue: JobQueue, clock: TestClock) -> None:
     queue.enqueue("a", {"n": 1}, expires_at=clock.now + timedelta(seconds=5))
     queue.enqueue("b", {"n": 2})
     clock.advance(5)
@@ -207,7 +207,7 @@ def ordered(connect: Connect) -> Callable[..., None]:
     return declare
 
 
-def test_an_ordered_type_hands_out_one_job_at_a_time(queue: JobQueue, ordered: Callable[..., None]) -> None:
+def test_of_an_ordered_type_one_job_is_claimed_at_a_time(queue: JobQueue, ordered: Callable[..., None]) -> None:
     ordered()
     queue.enqueue_many("o", [{"n": n} for n in range(3)])
     for n in range(3):

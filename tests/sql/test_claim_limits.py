@@ -151,7 +151,7 @@ def test_only_the_registered_boot_of_a_worker_gets_jobs(queue: JobQueue, db: Db)
     assert (job["worker_id"], job["lease_until"]) == ("w", None)
 
 
-def test_a_suspect_waits_for_a_process_of_its_own_while_its_neighbours_start(db: Db) -> None:
+def test_a_suspect_waits_for_a_process_of_its_own_while_other_jobs_start(db: Db) -> None:
     insert(db, [("a", 100, -minutes, 0) for minutes in (9, 8, 7, 6)])
     db.execute(
         "UPDATE live SET crashes = 1 WHERE run_at < now() - interval '450 seconds' AND run_at > now() - interval '510 seconds'"

@@ -565,7 +565,7 @@ def test_a_key_is_kept_when_a_job_ends_and_is_retried(queue: JobQueue) -> None:
     assert keys(queue.claim(["t"])) == ["a"]
 
 
-def test_keys_without_jobs_are_forgotten(db: Db, queue: JobQueue) -> None:
+def test_keys_without_jobs_are_removed(db: Db, queue: JobQueue) -> None:
     declare(db, per="key", limit=1)
     for n in range(20):
         add(queue, f"k{n}", n)

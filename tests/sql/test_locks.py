@@ -99,7 +99,7 @@ def test_a_session_that_shares_them_already_keeps_its_own(
     assert held_by(db) == 0
 
 
-def test_a_look_for_sleepers_refuses_no_sleeper(db: Db, connect: Connect) -> None:
+def test_a_search_for_sleepers_refuses_no_sleeper(db: Db, connect: Connect) -> None:
     """Producers hold the lock of a bucket for a moment, at each enqueue."""
     producers = [connect() for _ in range(3)]
     look = "SELECT count(has_sleeper('a')) FROM generate_series(1, 20000)"

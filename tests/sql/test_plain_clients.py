@@ -118,7 +118,7 @@ def until_none_is_pending(conn: Db, take: Callable[[], list[uuid.UUID]], got: li
         got.extend(take())
 
 
-def test_a_clients_own_function_named_take_pending_job_hands_no_job_out_twice(
+def test_a_clients_own_function_named_take_pending_job_returns_no_job_twice(
     db: Db, connect: Connect, own_schema: str
 ) -> None:
     db.execute(
@@ -149,7 +149,7 @@ def test_a_clients_own_function_named_take_pending_job_hands_no_job_out_twice(
     assert len(got) == len(set(got)) == 120
 
 
-def test_compare_and_set_with_the_status_as_a_parameter_raises_nothing_and_hands_no_job_out_twice(
+def test_compare_and_set_with_the_status_as_a_parameter_raises_nothing_and_returns_no_job_twice(
     db: Db, connect: Connect
 ) -> None:
     insert(db, 120)

@@ -238,7 +238,7 @@ def test_kept_signals_go_after_the_retention(db: Db, clock: TestClock) -> None:
     assert left_over(db) == [{"signal": "paid", "key": "2"}] * 2
 
 
-def test_a_job_that_is_locked_gets_its_signal_when_the_lock_is_gone(db: Db, connect: Connect) -> None:
+def test_a_locked_job_gets_its_signal_when_the_lock_is_released(db: Db, connect: Connect) -> None:
     jobs = [running(db), running(db)]
     for job in jobs:
         wait(db, job)

@@ -61,7 +61,7 @@ def test_an_async_handler_is_awaited() -> None:
     assert asyncio.run(main()) == 2.5
 
 
-def test_a_handler_that_wants_its_job_gets_a_stand_in() -> None:
+def test_a_handler_with_a_job_parameter_gets_a_stand_in() -> None:
     assert call(report) == {"priority": 150, "attempts": 1, "of": 7, "cancelled": False}
 
 
@@ -92,6 +92,6 @@ def test_resources_are_what_the_test_passes() -> None:
     assert shelf == ["Ann: hello"]
 
 
-def test_a_batch_handler_is_called_by_hand() -> None:
+def test_a_batch_handler_is_called_directly() -> None:
     with pytest.raises(InvalidOption, match="list of jobs"):
         call(count)

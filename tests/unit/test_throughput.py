@@ -210,7 +210,7 @@ def test_it_falls_when_nothing_ends_any_more() -> None:
 # What counts
 
 
-def test_what_was_handed_back_or_lost_has_not_ended() -> None:
+def test_released_and_lost_jobs_have_not_ended() -> None:
     types = Types()
     job = types.come()
     types.passes(1)

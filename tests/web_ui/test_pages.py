@@ -195,7 +195,7 @@ def test_the_filter_finds_jobs_and_stays_in_the_address(site: Site, queue: JobQu
         "type=" + "x" * 60,
     ],
 )
-def test_a_filter_that_cannot_be_meant_is_explained(site: Site, query: str) -> None:
+def test_an_invalid_filter_is_explained(site: Site, query: str) -> None:
     answer = site.get(f"/jobs?{query}")
     assert answer.status_code == 400
     assert "This cannot be meant" in answer.text
@@ -496,7 +496,7 @@ def test_the_page_of_an_outage_shows_no_secret(queue: JobQueue) -> None:
     site.close()
 
 
-def test_an_open_page_asks_the_database_once_for_all(site: Site, queue: JobQueue) -> None:
+def test_pages_share_reads_of_the_database(site: Site, queue: JobQueue) -> None:
     asked = []
     data: Any = site.dashboard._site.data
     read = data.read

@@ -281,7 +281,7 @@ def test_a_batch_of_which_every_job_is_cancelled_is_stopped(queue: JobQueue) -> 
     assert {job.status for job in run(main())} == {"cancelled"}
 
 
-def test_a_job_of_a_batch_that_was_taken_away_leaves_the_others_alone(queue: JobQueue, db: Db) -> None:
+def test_a_lost_claim_of_one_job_of_a_batch_leaves_the_others_alone(queue: JobQueue, db: Db) -> None:
     started, go_on = threading.Event(), asyncio.Event()
     seen: list[list[Job]] = []
 

@@ -83,7 +83,7 @@ def test_draining_does_not_wait_for_jobs_that_another_worker_holds(dsn: str, que
 # The end of a worker
 
 
-def test_a_worker_that_is_cancelled_hands_its_jobs_back(queue: JobQueue, db: Db) -> None:
+def test_a_worker_that_is_cancelled_releases_its_jobs(queue: JobQueue, db: Db) -> None:
     started = asyncio.Semaphore(0)
     told: list[bool] = []
 
@@ -296,7 +296,7 @@ def test_a_worker_whose_connections_are_cut_again_and_again_drains_the_queue(dsn
     run(main())
 
 
-def test_a_claim_whose_answer_was_lost_is_handed_back(queue: JobQueue, db: Db) -> None:
+def test_a_claim_whose_answer_was_lost_is_released(queue: JobQueue, db: Db) -> None:
     @queue.job
     async def work() -> None: ...
 

@@ -9,7 +9,7 @@ from tests.conftest import Db
 from tests.worker.in_process import beats, ended, happened, run, until, working
 
 
-def test_a_worker_that_lost_its_name_does_not_hand_back_the_jobs_of_the_one_that_has_it(
+def test_a_worker_that_lost_its_name_does_not_release_the_jobs_of_the_new_one(
     dsn: str, queue: JobQueue, db: Db
 ) -> None:
     stuck, both_may_end, runs = threading.Event(), threading.Event(), list[Job]()

@@ -213,7 +213,7 @@ THROWN: list[tuple[BaseException, str]] = [
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop", "in a thread"])
-def test_whatever_is_raised_is_recorded_and_neighbours_complete(queue: JobQueue, db: Db, asynchronous: bool) -> None:
+def test_whatever_is_raised_is_recorded_and_other_jobs_complete(queue: JobQueue, db: Db, asynchronous: bool) -> None:
     def throw(number: int) -> str:
         if number < len(THROWN):
             raise THROWN[number][0]

@@ -151,7 +151,7 @@ def test_a_function_is_asked_with_the_job_and_the_exception(queue: JobQueue, clo
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop", "in a thread"])
-def test_a_function_that_answers_none_gives_up(queue: JobQueue, asynchronous: bool) -> None:
+def test_a_function_that_returns_none_ends_the_retries(queue: JobQueue, asynchronous: bool) -> None:
     def breaks() -> None:
         raise ValueError("broken")
 
@@ -201,7 +201,7 @@ def test_a_broken_retry_function_falls_back_to_the_default_policy(
     assert queue.get(neighbour).status == "completed"
 
 
-def test_a_function_that_answers_a_time_in_the_past_means_at_once(queue: JobQueue) -> None:
+def test_a_function_that_returns_a_time_in_the_past_means_at_once(queue: JobQueue) -> None:
     job = failing(queue, retry=lambda job, error: -50.0).enqueue()
     drain(queue)
     assert (queue.get(job).status, queue.get(job).attempts) == ("failed", 3)

@@ -353,7 +353,7 @@ class Gate:
             await self.opened.wait()
 
 
-def test_quick_jobs_are_claimed_ahead_and_handed_back_when_the_worker_stops(queue: JobQueue, db: Db) -> None:
+def test_quick_jobs_are_prefetched_and_released_when_the_worker_stops(queue: JobQueue, db: Db) -> None:
     gate = Gate()
 
     @queue.job

@@ -29,7 +29,7 @@ WAITING = 900
 
 
 @pytest.mark.parametrize("place", ["on_the_loop", "in_a_thread"])
-def test_a_killed_worker_with_hundreds_in_hand_costs_those_that_had_not_begun_nothing(
+def test_prefetched_jobs_of_a_killed_worker_lose_no_attempt(
     place: str, dsn: str, queue: JobQueue, db: Db, tmp_path: Path
 ) -> None:
     name = f"quick_{place}"
