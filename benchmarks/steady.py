@@ -1,4 +1,4 @@
-"""Steady state: producers and a worker go on together for a while, and nothing may grow.
+"""Steady state: producers and a worker run together for a while, and nothing may grow.
 
     python -m benchmarks.steady [--rate 6000] [--minutes 5] [--window 5] [--quick] [--dsn …] [--out FILE.json]
 

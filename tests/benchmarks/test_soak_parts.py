@@ -405,7 +405,7 @@ def test_the_memory_of_a_process() -> None:
     assert resident_bytes(2**22 + 1) is None
 
 
-# What is said meanwhile
+# The output meanwhile
 
 
 def test_in_a_pipe_a_line_comes_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:

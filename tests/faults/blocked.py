@@ -87,7 +87,7 @@ def gil_block(stage: Stage) -> None:
         stage.fleet.ledger.say("overtaken")
         until(lambda: stage.queue.get(job).status == "completed", "another worker has completed it")
     until(lambda: "declared dead" in blocked.log, "the blocked worker has found its claim lost")
-    until(lambda: logged_refusal(blocked, job), "what it had to say of the job was refused")
+    until(lambda: logged_refusal(blocked, job), "its late writes to the job were refused")
     stage.fleet.await_drained()
     assert starts_of(stage, job) >= 2
     assert stage.queue.get(job).worker_id != blocked.name, "its last holder has completed it"
@@ -163,7 +163,7 @@ def self_fence(stage: Stage) -> None:
         whole.resume()
         half.resume()
         until(lambda: all("the worker continues" in worker.log for worker in (cut_off, voiceless)), "both are back")
-        until(lambda: logged_refusal(cut_off, late), "what it had to say of the job was refused")
+        until(lambda: logged_refusal(cut_off, late), "its late writes to the job were refused")
         stage.fleet.ledger.say("finish")
         stage.fleet.await_drained()
     for job in map(stage.queue.get, (late, *patient)):

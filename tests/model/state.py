@@ -255,7 +255,7 @@ def canonical(state: State, names: tuple[int, ...], *, alike: bool, one_clock: b
 def _in_order(state: State) -> State:
     (a, b), (row_a, row_b) = state.processes, state.rows
     if (a, row_a) == (b, row_b):
-        # Then what they hold, or have sent, tells them apart.
+        # Then they differ by what they hold, or have sent.
         return min(
             state,
             _swapped(state),

@@ -449,7 +449,7 @@ def test_neither_an_error_over_a_null_nor_an_answer_reveals_a_secret(
                         getattr(error.diag, each) for each in dir(error.diag) if each.startswith(("message", "context"))
                     ]
                     if CANARY in str(details):
-                        told.add(f"{name} tells {role}: {error.diag.message_primary}")
+                        told.add(f"{name} shows {role}: {error.diag.message_primary}")
     assert told == set()
     assert tried == {name for name, roles in FUNCTIONS.items() if roles}
 

@@ -73,7 +73,7 @@ class Ledger:
         return sorted(chosen, key=lambda entry: entry.at)
 
     def say(self, word: str) -> None:
-        """From now on ``heard`` is true for this word in handlers."""
+        """Sends this word to all handlers: ``heard`` returns true for it from now on."""
         self.path.with_name(f"said {word}").touch()
 
     def unsay(self, *words: str) -> None:
