@@ -1,4 +1,4 @@
-"""What work costs the server: WAL, buffers, the CPU of its backends; and how to say several figures in one."""
+"""What work costs the server: WAL, buffers, the CPU of its backends; and how several figures become one."""
 
 from __future__ import annotations
 

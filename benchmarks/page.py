@@ -230,7 +230,7 @@ def _spread(spread: Mapping[str, float]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits that say something."""
+    """Three significant digits."""
     if value < 100:
         return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
     unit = 10 ** max(len(f"{value:.0f}") - 3, 0)

@@ -29,7 +29,7 @@ TICK = 0.02
 
 
 class Session(threading.Thread):
-    """One that enqueues until it is told to stop."""
+    """A producer that enqueues until it is stopped."""
 
     def __init__(self, begin: threading.Event, end: threading.Event) -> None:
         super().__init__()

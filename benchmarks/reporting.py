@@ -66,7 +66,7 @@ async def measure(place: Place, queue: JobQueue, kind: str, jobs: int, **argumen
 
 
 def exact(queue: JobQueue, kind: str, jobs: int) -> int:
-    """How many of the last jobs have the very last thing that they said in their record."""
+    """How many of the last jobs have their very last report in their record."""
     page = queue.list(job_type=kind, limit=jobs)
     if kind == "tight":
         return sum(job.current_stage == f"turn {job.result}" for job in page)

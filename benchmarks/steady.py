@@ -1,8 +1,8 @@
-"""Steady state: producers and a worker go on together for a while, and nothing may grow.
+"""Steady state: producers and a worker run together for a while, and nothing may grow.
 
     python -m benchmarks.steady [--rate 6000] [--minutes 5] [--window 5] [--quick] [--dsn …] [--out FILE.json]
 
-An hour's worth of jobs at 5,000 a second is 18 million; 1.8 million at a higher rate say the same sooner (``--rate 5000
+An hour's worth of jobs at 5,000 a second is 18 million; 1.8 million at a higher rate show the same sooner (``--rate 5000
 --minutes 60`` is the whole hour). Watched over time: the size of the live table and of its indexes, its dead rows,
 autovacuum's visits, how many jobs wait, the worker's memory, and the latency from the producer's call to the handler,
 p50 and p99 of each window. Asked for, once the first 200,000 jobs are through: the memory stays within 10 MB; and in the
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
 
 def observed(place: Place, worker: subprocess.Popen[str], producer: subprocess.Popen[str]) -> Iterator[Sample]:
-    """A sample whenever the worker tells, for as long as the producer is at it."""
+    """A sample at each line of the worker, for as long as the producer runs."""
     assert worker.stdout is not None
     began: float | None = None
     for line in worker.stdout:

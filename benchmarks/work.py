@@ -27,7 +27,7 @@ queue = JobQueue()
 
 
 class Handled:
-    """Counts, and remembers the latest latencies in memory that never grows: the worker's own is being watched."""
+    """Counts, and keeps the latest latencies in memory that never grows: the worker's own is being watched."""
 
     def __init__(self) -> None:
         self.jobs = 0

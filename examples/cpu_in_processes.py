@@ -43,7 +43,7 @@ async def main() -> None:
         numbers = [await count_primes.aenqueue(below=below) for below in (10_000, 20_000, 30_000)]
         bad = [await never_ends.aenqueue(), await takes_its_process_down.aenqueue()]
 
-        # As many children as there are cores, unless children= says otherwise.
+        # As many children as there are cores, without children=.
         await queue.run_worker(children=2, drain=True)
 
         for job in [await queue.aget(job) for job in numbers]:

@@ -4,7 +4,7 @@ Run as a program it plays the browser itself, and ends. To see the page, serve i
 
     uvicorn live_web_page:app --timeout-graceful-shutdown 5
 
-A browser that loses its connection comes back by itself, says what it has seen last, and misses nothing.
+A browser that loses its connection reconnects by itself, sends the id of the last event, and misses nothing.
 """
 
 from __future__ import annotations

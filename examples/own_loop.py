@@ -32,7 +32,7 @@ def run_one(queue: JobQueue, job: Job) -> str:
         # Another worker has the job by now, or it was cancelled: nothing was changed.
         return "lost"
     except Exception as error:  # noqa: BLE001 - whatever a job raises is that job's failure, not the loop's
-        # With delay=0 the example need not wait; without it the retry policy says when.
+        # With delay=0 the example need not wait; without it the retry policy sets the delay.
         status = queue.fail(job, error, delay=0)
         return f"failed, now {status}"
 

@@ -22,7 +22,7 @@ async def reindex(page: int) -> None:
 
 @queue.job(name="example_resize")
 async def resize(photo: int) -> None:
-    """No priority is said, so it is Priority.DISCOVERED: 100."""
+    """No priority is set, so it is Priority.DISCOVERED: 100."""
     await work("resize", photo)
 
 

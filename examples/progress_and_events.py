@@ -24,7 +24,7 @@ async def import_rows(job: Job, rows: int) -> str:
         await asyncio.sleep(0.1)
         job.event("downloaded", rows=rows)
 
-    # The other 80 percent. To say so for every single row costs next to nothing: the worker writes it a few times a second.
+    # The other 80 percent. A report for every single row costs next to nothing: the worker writes it a few times a second.
     for row in job.track(range(first, rows), stage="load", done=first):
         if row % 100 == 0:
             # Returns when it is committed: whatever happens from here on, no row before this one is loaded again.

@@ -1,4 +1,4 @@
-"""What becomes of a job: retries and their policies, and what a handler may say besides returning a result."""
+"""How a job ends: retries and their policies, and the outcomes that a handler may return or raise besides a result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ snoozed: set[UUID] = set()
 
 
 class RateLimited(Exception):
-    """What a service says that wants to be left alone for a moment."""
+    """The error of a service that asks its callers to wait."""
 
 
 # Without retry=, the delay is 2 seconds, then 4, 8, … with some jitter: Exponential(). Here it is short.

@@ -1,4 +1,4 @@
-"""A clock of the database that stands still until a test moves it, for every process that uses the queue."""
+"""A clock of the database that only a test moves, for every process that uses the queue."""
 
 from __future__ import annotations
 

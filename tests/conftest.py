@@ -75,14 +75,14 @@ A_CHOICE_OF = {
     "test_no_verb_calls_what_is_planted": 2,
     "test_no_command_calls_what_is_planted": 1,
     "test_a_child_process_has_its_job_where_the_worker_was_started_without_standard_streams": 2,
-    "test_a_wrong_call_exits_with_2_and_says_what_is_wrong": 4,
+    "test_a_wrong_call_exits_with_2_and_names_the_mistake": 4,
     "test_an_earlier_job_counts_in_the_states_of_the_rule": 5,
     "test_check_finds_changes_by_hand": 4,
     "test_not_a_second_is_lost_or_made_up_where_the_clock_changes": 2,
     "test_every_verb_gives_right_answers": 2,
     "test_an_enqueue_in_the_callers_session_gives_the_moments_that_are_stored": 4,
     "test_a_protocol_without_one_of_its_rules_is_refuted": 9,
-    "test_a_missing_fence_is_noticed": 1,
+    "test_a_missing_fence_is_found": 1,
     "test_the_events_of_one_job_are_found_by_its_id": 2,
     "test_a_restore_without_some_of_the_data_is_mended": 2,
     "test_after_a_restore_nothing_differs": 1,
@@ -234,7 +234,7 @@ def db(dsn: str) -> Iterator[Db]:
     """
     try:
         conn = _used.pop(dsn)
-        # psycopg forgets its prepared statements with the rollback, and the server all else of the session.
+        # psycopg drops its prepared statements with the rollback, and the server all else of the session.
         conn.execute("BEGIN; ROLLBACK")
         conn.execute("DISCARD ALL")
         conn.execute(FIND_THE_QUEUE)

@@ -34,7 +34,7 @@ def lead_into_it(dsn: str, path: str = PATH) -> None:
 
 
 def caught(dsn: str) -> list[tuple[Any, ...]]:
-    """What was called, and by whom; if all of that was rolled back, how often."""
+    """What was called, and by which role; if all of that was rolled back, how often."""
     with psycopg.connect(dsn, autocommit=True, options=_SAFE) as conn:
         called = conn.execute("SELECT DISTINCT name, role FROM public.caught ORDER BY 1, 2").fetchall()
         times = conn.execute("SELECT last_value FROM public.catches WHERE is_called").fetchall()

@@ -1,5 +1,5 @@
 -- Everything that a statement of ours might call by a name without a schema, once more, in public: by the same arguments as
--- PostgreSQL's own, and by those that fit the columns of jobs better (varchar, where PostgreSQL knows text only). Whoever calls one
+-- PostgreSQL's own, and by those that fit the columns of jobs better (varchar, where PostgreSQL knows text only). A caller of one
 -- of these is caught: in a table, which a rollback empties, and by a sequence, which none does.
 CREATE TABLE public.caught (name text, role text);
 CREATE SEQUENCE public.catches;
@@ -98,7 +98,7 @@ BEGIN
         BEGIN
             EXECUTE v_statement;
         EXCEPTION WHEN OTHERS THEN
-            -- What cannot be planted by anybody need not be feared; how many are there is asserted.
+            -- What no role can plant is no danger; how many are there is asserted.
             NULL;
         END;
     END LOOP;

@@ -25,7 +25,7 @@ def programs() -> Iterator[Path]:
     for place in (*places, *sorted(pyenv.glob("versions/*/bin"))):
         for major, minor in SUPPORTED:
             program = place / f"python{major}.{minor}"
-            # What pyenv puts into the search path is no program, and says what the folder has chosen.
+            # What pyenv puts into the search path is no program, and prints what the folder has chosen.
             if program.exists() and place.name != "shims":
                 yield program
 

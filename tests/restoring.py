@@ -48,7 +48,7 @@ def dump(dsn: str, *options: str) -> bytes:
 
 
 def restore(dsn: str, dumped: bytes, *, program_of: str | None = None) -> list[str]:
-    """By psql, which goes on after errors, as an administrator's does. Returns them."""
+    """By psql, which continues after errors, as an administrator's does. Returns them."""
     done = subprocess.run(
         [str(binaries(program_of or dsn) / "psql"), "--no-psqlrc", "--quiet", "--dbname", dsn],
         input=dumped,

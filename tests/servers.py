@@ -56,7 +56,7 @@ class Server:
 
     @property
     def socket(self) -> Path:
-        """Where it listens, for those who stand between it and its clients."""
+        """Where it listens, for a proxy between it and its clients."""
         return self.home / ".s.PGSQL.5432"
 
     def start(self) -> None:

@@ -40,7 +40,7 @@ class Standby(DurableServer):
 
     @contextlib.contextmanager
     def cut_off(self) -> Iterator[None]:
-        """It has what the primary has written so far, hears of nothing that happens inside of the block, and takes over after it."""
+        """It has what the primary has written so far, receives no change made inside the block, and takes over after it."""
         with (
             psycopg.connect(self._primary.dsn, autocommit=True) as old,
             psycopg.connect(self.dsn, autocommit=True) as new,
@@ -49,7 +49,7 @@ class Standby(DurableServer):
             new.execute("ALTER SYSTEM SET primary_conninfo = ''")
             new.execute("SELECT pg_reload_conf()")
             receiving = "SELECT count(*) FROM pg_stat_wal_receiver"
-            until(lambda: new.execute(receiving).fetchone() == (0,), "the standby hears of nothing more")
+            until(lambda: new.execute(receiving).fetchone() == (0,), "the standby receives no more changes")
             yield
             new.execute("SELECT pg_promote()")
 

@@ -1,4 +1,4 @@
-"""A process that is understood by what it says: tests wait for its lines, and for the end of them."""
+"""A process with its output: tests wait for lines of it, and for its end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Talking:
         raise AssertionError(f"no line with {pattern!r} in:\n{self.said}")
 
     def ended(self) -> int:
-        """The exit code, when nobody holds the pipe any more: the process and what it started are all gone."""
+        """The exit code, when no process holds the pipe any more: this one and all that it started have ended."""
         while self._next_line() is not None:
             pass
         return self.process.wait(timeout=PATIENCE)
@@ -52,7 +52,7 @@ class Talking:
         while b"\n" not in self._rest:
             left = max(deadline - time.monotonic(), 0)
             if not select.select([self.process.stdout], [], [], left)[0]:
-                raise AssertionError(f"nothing more was said:\n{self.said}")
+                raise AssertionError(f"no more output came:\n{self.said}")
             part = os.read(self.process.stdout.fileno(), 65_536)
             if not part:
                 return None

@@ -34,7 +34,7 @@ class Link:
             threading.Thread(target=self._until_the_end, args=(pump,), daemon=True, name="proxy").start()
 
     def silence(self) -> None:
-        """From now on nothing comes through, and neither end is told: not even by the kernel, which acknowledges nothing."""
+        """From now on nothing comes through, and neither end gets an error: the kernel acknowledges nothing either."""
         self._may_pass.clear()
         filtered = struct.pack("HL", 1, ctypes.addressof(NOTHING_PASSES))
         with contextlib.suppress(OSError):  # it has ended
@@ -94,7 +94,7 @@ class TcpProxy:
         threading.Thread(target=self._accept, daemon=True, name="proxy").start()
 
     def cut(self) -> int:
-        """Ends every connection at once, and tells how many there were."""
+        """Ends every connection at once, and returns how many there were."""
         cut = self.links
         for link in cut:
             link.end()
@@ -106,7 +106,7 @@ class TcpProxy:
             return list(self._links)
 
     def silence(self, having_asked: bytes = b"", *, new: bool = True) -> int:
-        """Makes every connection fall silent, or those over which this was asked; new ones too, if all are. Tells how many."""
+        """Makes every connection fall silent, or those over which this was asked; new ones too, if all are. Returns how many."""
         self._silent = new and not having_asked
         chosen = [link for link in self.links if having_asked in link.asked]
         for link in chosen:
@@ -125,7 +125,7 @@ class TcpProxy:
             self._lost += [question] * times
 
     def lose_an_answer_with(self, words: bytes, times: int = 1) -> None:
-        """The next times that an answer has these words, the connection ends before it arrives."""
+        """The next times that an answer has this text, the connection ends before it arrives."""
         with self._lock:
             self._lost_answers += [words] * times
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.worker.processes import ROOT, until
 
-# Signals as they are by default: one who runs the tests in the background, or with nohup, has some of them ignored.
+# Signals as they are by default: in a test run in the background, or with nohup, some of them are ignored.
 PYTEST = """
 import signal, sys, pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -40,7 +40,7 @@ class Peer:
 
     @cached_property
     def remaining(self) -> bytes | None:
-        """The query that says whether any job is unfinished; None on Redis."""
+        """The query that returns whether any job is unfinished; None on Redis."""
         answer = self.ask("", "remaining", refusals=False)
         return str(answer["sql"]).encode() if "sql" in answer else None
 
@@ -114,7 +114,7 @@ class WorkerProcess:
         if self._process.poll() is not None:
             for reader in self._readers:
                 reader.join(5)
-            self._refuse_if_told()
+            self._raise_if_unsupported()
             raise PeerFailed(f"the worker ended with {self._process.returncode}: {_tail(''.join(self._errors))}")
 
     def stop(self) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ class WorkerProcess:
             reader.join(5)
         summaries = [answer for answer in self._answers if "handled" in answer]
         if not summaries:
-            raise PeerFailed(f"the worker said nothing at its end: {_tail(''.join(self._errors))}")
+            raise PeerFailed(f"the worker printed nothing at its end: {_tail(''.join(self._errors))}")
         return summaries
 
     def kill(self) -> None:
@@ -145,7 +145,7 @@ class WorkerProcess:
             if time.monotonic() > deadline:
                 raise PeerFailed(f"the worker did not {verb} within a minute: {_tail(''.join(self._errors))}")
 
-    def _refuse_if_told(self) -> None:
+    def _raise_if_unsupported(self) -> None:
         for answer in self._answers:
             if "unsupported" in answer:
                 raise Unsupported(answer["unsupported"])
@@ -201,4 +201,4 @@ def _last_object(text: str) -> dict[str, Any] | None:
 
 def _tail(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("    at ")]
-    return " / ".join(lines[-6:])[-800:] or "no word about why"
+    return " / ".join(lines[-6:])[-800:] or "without a reason"

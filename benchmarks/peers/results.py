@@ -1,4 +1,4 @@
-"""What the runs say together: medians with their spread, and our ratio to each peer, round by round."""
+"""What the runs show together: medians with their spread, and our ratio to each peer, round by round."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Bench:
         return self.postgresql.url(database)
 
     def clear(self, peer: Peer) -> None:
-        """Forget the jobs of a run, so that its autovacuum disturbs no other run."""
+        """Delete the jobs of a run, so that its autovacuum disturbs no other run."""
         if peer.store == "redis":
             assert self.redis
             self.redis.empty()
@@ -304,7 +304,7 @@ def _check(started: list[WorkerProcess], deadline: float, otherwise: str) -> Non
 
 @contextlib.contextmanager
 def _held_transaction(url: str) -> Iterator[None]:
-    """A transaction that has an id and a snapshot, and goes on: a report, a dump, a forgotten console."""
+    """A transaction that has an id and a snapshot, and stays open: a report, a dump, a forgotten console."""
     with psycopg.connect(url, autocommit=True) as conn:
         conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         conn.execute("SELECT txid_current()")

@@ -97,7 +97,7 @@ def options_of(args: argparse.Namespace) -> SoakOptions:
 
 
 class Report:
-    """All that a soak has to say."""
+    """All results of a soak."""
 
     def __init__(self, machine: Machine, server: Server, soaked: Soaked, seconds: float) -> None:
         self.machine = machine

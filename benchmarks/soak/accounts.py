@@ -59,7 +59,7 @@ class Accounts:
     lost: int
     """Acknowledged, and nowhere; or completed, though no handler ran it."""
     doubled: int
-    """Ended twice, or enqueued twice by one call, or handed out twice under one token."""
+    """Ended twice, or enqueued twice by one call, or claimed twice under one token."""
     repeated: int
     """Handlers that came to their end again, for a job that had been run before."""
     stalled: int
@@ -67,7 +67,7 @@ class Accounts:
     unexplained: int
     """Those of them that nothing explains."""
     wrong: tuple[str, ...]
-    """Some of the wrong cases, in words."""
+    """Some of the wrong cases, as text."""
 
     @property
     def inexplicable(self) -> int:
@@ -90,7 +90,7 @@ class Recovery:
 
 
 class Run(NamedTuple):
-    """What a note says of a job that is known."""
+    """Enters a note of a known job."""
 
     token: int
     kind: int
@@ -151,7 +151,7 @@ def accounts(
             lost.append(f"completed, but no handler ran it under that token: {_id(row.id)}")
     doubled += [f"ended {count} times: {_id(job)}" for job, count in rows.items() if count > 1]
     doubled += [f"ended, but still there: {_id(job)}" for job in unended if job in rows]
-    doubled += [f"handed out twice under one token: {_id(job)}" for job, notes in runs if _shares_a_token(notes)]
+    doubled += [f"claimed twice under one token: {_id(job)}" for job, notes in runs if _shares_a_token(notes)]
     lost += [f"acknowledged, but nowhere: {_id(job)}" for job in acknowledged if not rows[job] and job not in unended]
     repeats = [(job, causes.of_repeat(job, *pair)) for job, notes in runs for pair in _repeats(notes)]
     strange += [f"ran again, and nothing explains it: {_id(job)}" for job, cause in repeats if cause is None]

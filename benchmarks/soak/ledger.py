@@ -33,7 +33,7 @@ class Note(NamedTuple):
     pid: int
     at: float
     due: float
-    """When the job was to begin; 0 where it says nothing about the latency of the queue."""
+    """When the job was to begin; 0 where it does not measure the latency of the queue."""
 
 
 def note(kind: int, job: Job, due: float) -> None:

@@ -37,7 +37,7 @@ ATTEMPTS: Final = 3
 _DELAY: Final = 1.0
 _KEYS: Final = 3
 _SLOW: Final = frozenset({FLAKY, KEYED, LONG, CHILD})
-"""They take long by themselves, whatever the queue does, so that they say nothing about its latency."""
+"""They take long by themselves, whatever the queue does, so that they do not measure its latency."""
 _FAILS_FOR_GOOD: Final = 10
 """One of so many hundreds has jobs that never succeed."""
 _PRIORITIES: Final = (*[Priority.DISCOVERED] * 7, Priority.EXPLICIT, *[Priority.BACKFILL] * 2)

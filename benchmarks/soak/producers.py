@@ -1,4 +1,4 @@
-"""The producers: threads that enqueue at a steady rate, and remember which jobs were acknowledged."""
+"""The producers: threads that enqueue at a steady rate, and record which jobs were acknowledged."""
 
 from __future__ import annotations
 

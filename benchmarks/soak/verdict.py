@@ -47,7 +47,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """All changes. ``slope``: bytes an hour by which the worker that no fault hit has grown; None where it was too short to say."""
+    """All changes. ``slope``: bytes an hour by which the worker that no fault hit has grown; None where it was too short."""
 
     changes: tuple[Change, ...]
     slope: float | None
@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def drifted(self) -> list[Change]:
-        """What is beyond its bounds; nothing where it was too short to say."""
+        """What is beyond its bounds; nothing where it was too short."""
         return [] if self.short else [change for change in self.changes if not change.is_within]
 
     def as_data(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Drawing:
     parts: list[str] = dataclasses.field(default_factory=list)
 
     def box(self, at: Place, size: Place, *lines: str, kind: str = "box") -> None:
-        """A box around a place, with a name and what is to be said of it."""
+        """A box around a place, with a name and a text about it."""
         (x, y), (width, height) = at, size
         self.parts.append(
             f'<rect class="{kind}" x="{x - width / 2:g}" y="{y - height / 2:g}" width="{width:g}" height="{height:g}" rx="8"/>'

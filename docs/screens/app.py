@@ -15,7 +15,7 @@ queue = JobQueue()
 
 @queue.job
 async def import_catalog(job: Job, supplier: str, rows: int) -> int:
-    """Stages, and events that tell what came of them."""
+    """Stages, and events with their outcomes."""
     with job.stage("download", weight=15):
         for _ in job.track(range(48)):
             await asyncio.sleep(0.06)
@@ -39,7 +39,7 @@ def transcode_video(job: Job, video: str, frames: int) -> dict[str, Any]:
 
 @queue.job
 def sync_photos(job: Job, album: str, photos: int) -> int:
-    """Whatever happens to its worker, the next one goes on at the last checkpoint."""
+    """Whatever happens to its worker, the next one continues at the last checkpoint."""
     synced = job.resumed["synced"] if job.resumed else 0
     if synced:
         job.event("resumed", synced=synced)
@@ -66,7 +66,7 @@ async def fetch_rates(job: Job, bank: str) -> dict[str, float]:
 
 @queue.job(priority=Priority.EXPLICIT, concurrency=3)
 async def send_mail(to: str) -> str:
-    """Many small ones, that say nothing."""
+    """Many small ones, without reports."""
     await asyncio.sleep(0.04)
     return f"sent to {to}"
 

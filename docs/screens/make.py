@@ -59,7 +59,7 @@ EXPECTED: Final = {
 
 
 class Shop:
-    """The queue, and those who work on it."""
+    """The queue, its handlers and its workers."""
 
     def __init__(self, server: Server) -> None:
         with psycopg.connect(server.dsn, autocommit=True) as conn:
@@ -78,7 +78,7 @@ class Shop:
         self._workers[name] = Terminal("work", "docs.screens.app:queue", *options, columns=200)
         self._workers[name].wait_for(f"worker {name} is ready")
         with psycopg.connect(self.queue.dsn) as conn:
-            # The name of the computer that makes the pictures is nobody's business.
+            # The pictures do not show the name of the computer that makes them.
             conn.execute("UPDATE howdah.workers SET host = %s WHERE worker_id = %s", (f"web{number}", name))
 
     def kill_holder_of(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""The charts of the benchmarks: they say what a reader needs. How they look is matplotlib's."""
+"""The charts of the benchmarks: they have the texts that a reader needs. Their look is matplotlib's."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ LEASE = 15.0
 
 
 class Story:
-    """Jobs, and what is told of them."""
+    """Jobs, and what the accounts find of them."""
 
     def __init__(self) -> None:
         self.acknowledged: set[bytes] = set()
@@ -57,12 +57,12 @@ class Story:
         for word in (START, END):
             self.notes.append(Note(job, token, word, pid, float(next(self._clock)), 0.5))
 
-    def told(self) -> Accounts:
+    def accounts(self) -> Accounts:
         runs = Runs(self.notes)
         return accounts(self.acknowledged, 0, self.ended, self.unended, runs, self.faults, LEASE)
 
     def is_sound(self, *, interrupted: bool = False) -> bool:
-        return Soaked(SoakOptions(seed=1), 60.0, interrupted, [], self.faults, self.told(), [], []).is_sound
+        return Soaked(SoakOptions(seed=1), 60.0, interrupted, [], self.faults, self.accounts(), [], []).is_sound
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def wrong(found: Accounts) -> tuple[int, int, int, int]:
 
 
 def test_where_all_is_well_nothing_is_found(story: Story) -> None:
-    found = story.told()
+    found = story.accounts()
     assert wrong(found) == (0, 0, 0, 0)
     assert (found.acknowledged, found.completed, found.failed_as_planned, found.failed_by_faults) == (4, 3, 1, 0)
     assert (found.repeated, found.wrong) == (0, ())
@@ -88,36 +88,36 @@ def test_where_all_is_well_nothing_is_found(story: Story) -> None:
 
 def test_a_job_that_is_nowhere_is_lost(story: Story) -> None:
     job = story.job(None)
-    found = story.told()
+    found = story.accounts()
     assert wrong(found) == (1, 0, 0, 0)
     assert found.wrong == (f"acknowledged, but nowhere: {uuid.UUID(bytes=job)}",)
 
 
 def test_a_job_that_was_completed_and_not_run_is_lost(story: Story) -> None:
     story.job(runs=0)
-    assert wrong(story.told()) == (1, 0, 0, 0)
+    assert wrong(story.accounts()) == (1, 0, 0, 0)
 
 
 def test_a_job_that_was_completed_under_another_token_than_it_ran_is_lost(story: Story) -> None:
     job = story.job(None)
     story.ended.append(Ended(job, 99, 0, 2, "completed"))
-    assert wrong(story.told()) == (1, 0, 0, 0)
+    assert wrong(story.accounts()) == (1, 0, 0, 0)
 
 
 def test_a_job_that_is_still_there_is_unfinished(story: Story) -> None:
     story.unended.add(story.job(None))
-    assert wrong(story.told()) == (0, 0, 1, 0)
+    assert wrong(story.accounts()) == (0, 0, 1, 0)
 
 
 def test_a_job_that_ended_twice_is_doubled(story: Story) -> None:
     story.job()
     story.ended.append(story.ended[-1])
-    assert wrong(story.told()) == (0, 1, 0, 0)
+    assert wrong(story.accounts()) == (0, 1, 0, 0)
 
 
 def test_a_job_that_has_ended_and_is_still_there_is_doubled(story: Story) -> None:
     story.unended.add(story.job())
-    found = story.told()
+    found = story.accounts()
     assert (found.lost, found.doubled) == (0, 1)
 
 
@@ -126,23 +126,23 @@ def test_a_call_that_enqueued_twice_is_doubled(story: Story) -> None:
     twin = uuid.uuid4().bytes
     story.run(twin, 1, pid=1)
     story.ended.append(story.ended[-1]._replace(id=twin))
-    assert wrong(story.told()) == (0, 1, 0, 0), "though only one of them was acknowledged"
+    assert wrong(story.accounts()) == (0, 1, 0, 0), "though only one of them was acknowledged"
 
 
-def test_a_claim_that_was_handed_out_twice_is_doubled(story: Story) -> None:
+def test_a_claim_with_one_token_twice_is_doubled(story: Story) -> None:
     job = story.job()
     story.run(job, 1, pid=2)
-    assert story.told().doubled == 1
+    assert story.accounts().doubled == 1
 
 
 @pytest.mark.parametrize("whose", [1, 2])
 def test_a_job_that_ran_again_is_explained_by_a_fault_of_one_of_its_workers(story: Story, whose: int) -> None:
     story.job(runs=2)
-    assert (story.told().repeated, wrong(story.told())) == (1, (0, 0, 0, 1))
+    assert (story.accounts().repeated, wrong(story.accounts())) == (1, (0, 0, 0, 1))
     story.faults.append(Fault(DISCONNECT, 2.0, 2.0, 17, "another's"))
-    assert story.told().unexplained == 1
+    assert story.accounts().unexplained == 1
     story.faults.append(Fault(KILL, 2.0, 2.0, whose, "theirs"))
-    assert wrong(story.told()) == (0, 0, 0, 0)
+    assert wrong(story.accounts()) == (0, 0, 0, 0)
 
 
 def test_a_fault_that_comes_later_or_was_over_long_before_explains_nothing(story: Story) -> None:
@@ -150,7 +150,7 @@ def test_a_fault_that_comes_later_or_was_over_long_before_explains_nothing(story
     job = story.job(None)
     story.notes = [Note(job, token, END, token, 1_000.0 + token, 0.5) for token in (1, 2)]
     story.faults = [Fault(STOP, 5.0, 10.0, 1, "before"), Fault(KILL, 1_003.0, 1_003.0, 1, "after")]
-    assert story.told().unexplained == 1
+    assert story.accounts().unexplained == 1
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["it came back in time to be first", "it came back last"])
@@ -165,14 +165,14 @@ def test_a_job_that_ran_again_is_explained_by_a_worker_that_had_stalled(story: S
         Note(job, 2, END, 2, 40.5, 0.5),
     ]
     story.ended.append(Ended(job, 99, 0, 2, "completed"))
-    found = story.told()
+    found = story.accounts()
     assert (found.repeated, found.stalled, found.unexplained) == (1, 1, 0)
     assert story.is_sound()
     others = [Note(uuid.uuid4().bytes, 1, START, 1, at, 0.5) for at in (39.0, 38.0, 30.0)]
     story.notes += others[:2]
-    assert story.told().stalled == 1, "though it was at work again before another began it"
+    assert story.accounts().stalled == 1, "though it was at work again before another began it"
     story.notes += others[2:]
-    found = story.told()
+    found = story.accounts()
     assert (found.stalled, found.unexplained) == (0, 1), "it was never silent for long"
     assert not story.is_sound()
 
@@ -180,16 +180,16 @@ def test_a_job_that_ran_again_is_explained_by_a_worker_that_had_stalled(story: S
 def test_a_failure_that_was_not_planned_needs_a_fault_for_each_attempt(story: Story) -> None:
     job = story.job("failed", runs=2, fails=1)
     story.notes = [note for note in story.notes if (note.id, note.kind) != (job, END)]
-    assert (story.told().failed_as_planned, story.told().failed_unexplained) == (1, 1)
-    assert story.told().wrong == (f"failed, and nothing explains it: {uuid.UUID(bytes=job)}",)
+    assert (story.accounts().failed_as_planned, story.accounts().failed_unexplained) == (1, 1)
+    assert story.accounts().wrong == (f"failed, and nothing explains it: {uuid.UUID(bytes=job)}",)
     started = [note.at for note in story.notes if note.id == job and note.kind == START]
     story.faults.append(Fault(KILL, started[0] + 0.5, started[0] + 0.5, 1, "of its first holder"))
-    assert (story.told().failed_by_faults, story.told().failed_unexplained) == (0, 1), "one of the two attempts"
-    story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 17, "of somebody else"))
-    assert (story.told().failed_by_faults, story.told().failed_unexplained) == (0, 1)
+    assert (story.accounts().failed_by_faults, story.accounts().failed_unexplained) == (0, 1), "one of the two attempts"
+    story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 17, "of another process"))
+    assert (story.accounts().failed_by_faults, story.accounts().failed_unexplained) == (0, 1)
     # It may have died before its handler could note anything.
     story.faults.append(Fault(KILL, started[1] + 0.5, started[1] + 0.5, 18, "of its holder", frozenset({job})))
-    assert (story.told().failed_by_faults, story.told().failed_unexplained) == (1, 0)
+    assert (story.accounts().failed_by_faults, story.accounts().failed_unexplained) == (1, 0)
     assert story.is_sound()
 
 
@@ -204,13 +204,13 @@ def test_a_soak_in_which_everything_fails_is_not_sound() -> None:
     story = Story()
     for _ in range(1_000):
         story.job("failed")
-    assert story.told().failed_unexplained == 1_000
+    assert story.accounts().failed_unexplained == 1_000
     assert not story.is_sound()
 
 
 def test_a_soak_with_an_unexplained_cancellation_is_not_sound(story: Story) -> None:
     job = story.job("cancelled")
-    found = story.told()
+    found = story.accounts()
     assert (found.cancelled, found.wrong) == (1, (f"cancelled, and nothing explains it: {uuid.UUID(bytes=job)}",))
     assert not story.is_sound()
 
@@ -224,7 +224,7 @@ def test_a_soak_in_which_every_job_runs_twice_at_once_is_not_sound() -> None:
     story = Story()
     for _ in range(1_000):
         story.job(runs=2)
-    assert (story.told().unexplained, len(story.told().wrong)) == (1_000, 10)
+    assert (story.accounts().unexplained, len(story.accounts().wrong)) == (1_000, 10)
     assert not story.is_sound()
 
 
@@ -292,7 +292,7 @@ def test_a_hundred_jobs_have_every_type_in_its_share() -> None:
 def test_some_jobs_fail_once_and_some_for_good() -> None:
     flaky = [each for number in range(1_000) if (each := piece(number, 1.0)).job_type == FLAKY]
     assert Counter(each.data["fails"] for each in flaky) == {1: 54, ATTEMPTS: 6}
-    assert {each.data["due"] for each in flaky} == {0.0}, "they say nothing about latency"
+    assert {each.data["due"] for each in flaky} == {0.0}, "they do not measure latency"
     assert fails(0) == ATTEMPTS
 
 
@@ -312,7 +312,7 @@ def test_a_ledger_is_read_on_from_where_it_was(tmp_path: Path) -> None:
     with ledger.path.open("ab", buffering=0) as file:
         file.write(whole + whole[:10])
         assert [note.id for note in ledger.new()] == [b"x" * 16]
-        assert ledger.new() == [], "nobody reads half of one"
+        assert ledger.new() == [], "half a line is not read"
         file.write(whole[10:])
         assert len(ledger.new()) == 1
     assert len(list(ledger.all())) == 2
@@ -372,13 +372,13 @@ def test_a_peak_that_passes_is_no_drift() -> None:
     assert verdict(peaks, 600, 200).drifted == []
 
 
-def test_a_short_soak_or_an_empty_one_says_so() -> None:
+def test_the_summary_of_a_short_or_empty_soak_is_marked() -> None:
     assert "Too short" in verdict(series(dead=1_000)[:20], 100, 200).words
     assert "nothing to compare" in verdict([], 600, 200).words
     assert verdict(series(dead=1_000)[:20], 100, 200).slope is None
 
 
-def test_a_window_leaves_out_what_says_nothing_about_latency() -> None:
+def test_a_window_leaves_out_runs_that_do_not_measure_latency() -> None:
     job = uuid.uuid4().bytes
     notes = [Note(job, 1, START, 1, 2.0, 1.0), Note(job, 1, END, 1, 4.0, 1.0), Note(job, 2, END, 1, 9.0, 0.0)]
     window = Window(notes)
@@ -405,7 +405,7 @@ def test_the_memory_of_a_process() -> None:
     assert resident_bytes(2**22 + 1) is None
 
 
-# What is said meanwhile
+# The output meanwhile
 
 
 def test_in_a_pipe_a_line_comes_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,8 +24,8 @@ from tests.conftest import Db
 ENTRY = "import sys; from howdah.cli.main import main; sys.exit(main())"
 
 
-def hear_signals() -> None:
-    """For a process that is about to begin: whoever runs the tests in the background may have taken these away."""
+def default_signals() -> None:
+    """For a new process: in a test run in the background, these signals may be ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -24,7 +24,7 @@ NOW = datetime.now(timezone.utc)
 
 
 def moment(seconds: float = 0) -> datetime:
-    """So many seconds from the moment at which time stands still."""
+    """So many seconds from the fixed time of the tests."""
     return NOW + timedelta(seconds=seconds)
 
 
@@ -87,14 +87,14 @@ def event(kind: Any, name: str, data: Any = None, *, seq: int = 1, **changes: An
     return Event(kind=kind, name=name, data=data, seq=seq, **{**usual, **changes})
 
 
-def told(kind: Any, name: str, data: Any = None, number: int = 1, **changes: Any) -> Update:
-    """Something that happened to the job of this number."""
+def event_update(kind: Any, name: str, data: Any = None, number: int = 1, **changes: Any) -> Update:
+    """An update with an event of the job of this number."""
     usual: dict[str, Any] = {"job_type": "resize_photo", "at": moment(), "position": "1", "attempt": 1}
     return Update(kind=kind, job_id=uuid.UUID(int=number), name=name, data=data, **{**usual, **changes})
 
 
 def stands(seen: Job) -> Update:
-    """Where a job stands."""
+    """An update with the progress of a job."""
     return Update(
         kind="progress",
         job_id=seen.id,

@@ -1,4 +1,4 @@
-"""A terminal with somebody at it: the command runs in a pty, and its screen is read as a person would see it."""
+"""A terminal with a user: the command runs in a pty, and a test reads the screen as a user sees it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Self
 import pyte
 from pyte.screens import Char
 
-from tests.cli.runner import command, hear_signals
+from tests.cli.runner import command, default_signals
 
 PATIENCE = 120.0
 UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[(?:[<>=][0-9;]*[a-zA-Z]|\?[0-9;]*\$?[a-gi-km-zA-Z])")
@@ -28,7 +28,7 @@ BEGUN = re.compile(rb"\x1b(?:\[[0-9;<>=?$]*)?\Z")
 
 
 class _Screen(pyte.HistoryScreen):
-    """Also knows what is faint, and keeps it as what blinks: nothing does."""
+    """Handles faint text, too, and keeps it as blinking text, which there is none of."""
 
     def select_graphic_rendition(self, *attrs: int) -> None:
         super().select_graphic_rendition(*_with_faint_as_blinking(attrs))
@@ -63,17 +63,17 @@ class Terminal:
             stderr=theirs,
             env={**inherited, "TERM": "xterm-256color", **environment},
             start_new_session=True,
-            preexec_fn=hear_signals,
+            preexec_fn=default_signals,
         )
         os.close(theirs)
         self._ours = ours
-        # At once: a terminal that nobody reads from stops whoever draws on it.
+        # At once: a program that draws on an unread terminal blocks when its buffer is full.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         waiting = b""
-        # Linux says that the other end of a terminal is closed by an error.
+        # Linux reports a closed other end of a terminal by an error.
         with contextlib.suppress(OSError):
             while part := os.read(self._ours, 65_536):
                 known = UNKNOWN_TO_PYTE.sub(b"", waiting + part)

@@ -1,4 +1,4 @@
-"""``howdah bench``: what it says, and that it touches nothing but what is its own. No figure is checked for its size."""
+"""``howdah bench``: its output, and that it touches nothing but what is its own. No figure is checked for its size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from howdah.cli.commands.bench.handlers import ASYNC, JOB_TYPES
 from howdah.cli.commands.bench.scenarios import SCENARIOS, WHAT, run
 from howdah.cli.commands.bench.schema import BenchSchema
 from howdah.cli.process import worker_group
-from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
+from tests.cli.runner import command, default_signals, howdah, schema_of_its_own
 from tests.cli.terminal import Terminal
 
 SCHEMA = "howdah_bench"
@@ -50,7 +50,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"HOWDAH_DSN": dsn},
-            preexec_fn=hear_signals,
+            preexec_fn=default_signals,
         )
         self.err = ""
         self._changed = threading.Condition()
@@ -216,12 +216,12 @@ def test_a_wrong_call_is_refused_before_anything_is_made(dsn: str, argv: tuple[s
     assert SCHEMA not in schemas(dsn)
 
 
-def test_without_a_database_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_without_a_database_the_exit_code_is_that_of_an_outage(tmp_path: Path) -> None:
     outcome = howdah("bench", "enqueue", dsn=f"host={tmp_path} user=nobody dbname=nothing")
     assert (outcome.code, outcome.out) == (4, "")
 
 
-def test_the_help_says_which_schema_is_its_own() -> None:
+def test_the_help_names_its_own_schema() -> None:
     said = " ".join(howdah("bench", "--help").out.split())
     assert "--schema NAME a schema of its own, created and dropped (default: howdah_bench)" in said
     assert ", ".join(WHAT) in said

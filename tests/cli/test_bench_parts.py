@@ -22,7 +22,7 @@ FIXED = next(each for each in SCENARIOS if each.usual is not None)
 # What is chosen
 
 
-def test_the_words_of_the_command_line_choose_in_their_own_order() -> None:
+def test_the_named_scenarios_run_in_their_own_order() -> None:
     assert chosen([]) == list(SCENARIOS)
     assert [each.what for each in chosen(["pickup", "enqueue", "pickup"])] == ["enqueue"] * 4 + ["pickup"]
     assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)

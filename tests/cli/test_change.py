@@ -12,7 +12,7 @@ from tests.cli.runner import failed_job, howdah
 from tests.conftest import Connect
 
 
-def test_cancel_says_what_became_of_each_job(dsn: str, queue: JobQueue) -> None:
+def test_cancel_prints_the_outcome_of_each_job(dsn: str, queue: JobQueue) -> None:
     waiting = queue.enqueue("x")
     ended = failed_job(queue, "y", "broken")
     queue.enqueue("z")
@@ -57,7 +57,7 @@ def test_retry_gives_an_ended_job_a_new_life(dsn: str, queue: JobQueue) -> None:
     assert (revived.status, revived.attempts) == ("pending", 0)
 
 
-def test_retry_says_why_it_did_not(dsn: str, queue: JobQueue) -> None:
+def test_retry_prints_the_reason_of_a_refusal(dsn: str, queue: JobQueue) -> None:
     pending = queue.enqueue("x")
     ended = failed_job(queue, "y", "broken", key="k")
     queue.enqueue("y", key="k")
@@ -95,7 +95,7 @@ def test_ids_and_filters_exclude_each_other(dsn: str, queue: JobQueue, verb: str
     assert queue.get(job) == job
 
 
-def test_delete_reprioritise_and_reschedule_say_what_became_of_each_job(dsn: str, queue: JobQueue) -> None:
+def test_delete_reprioritise_and_reschedule_print_the_outcome_of_each_job(dsn: str, queue: JobQueue) -> None:
     waiting, ended = queue.enqueue("x"), failed_job(queue, "y", "broken")
     queue.enqueue("z")
     (running,) = queue.claim(["z"])
@@ -187,7 +187,7 @@ def test_filters_change_what_matches(dsn: str, queue: JobQueue) -> None:
     assert (nothing.code, nothing.out, nothing.err) == (0, "0 jobs deleted\n", "")
 
 
-def test_locked_jobs_are_skipped_and_said_to_be(dsn: str, queue: JobQueue, connect: Connect) -> None:
+def test_locked_jobs_are_skipped_with_a_note(dsn: str, queue: JobQueue, connect: Connect) -> None:
     job = queue.enqueue("x")
     with connect(autocommit=False) as session:
         session.execute("SELECT FROM live WHERE id = %s FOR UPDATE", (job.id,))

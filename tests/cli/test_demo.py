@@ -1,4 +1,4 @@
-"""The demo: real workers, one of which is killed, a closing summary, and an exit code that says whether it has finished."""
+"""The demo: real workers, one of which is killed, a closing summary, and an exit code that shows whether it has finished."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from howdah import Job, JobQueue
 from howdah.cli.commands.demo import stage, view
 from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
 from howdah.cli.process import worker_group
-from tests.cli.runner import command, hear_signals, howdah, schema_of_its_own
+from tests.cli.runner import command, default_signals, howdah, schema_of_its_own
 from tests.docs.pages import block_of
 
 IN_TERMINAL = "howdah_demo_seen"
@@ -41,17 +41,17 @@ class Performance:
                 stdout=theirs,
                 stderr=errors,
                 env=os.environ | look,
-                preexec_fn=hear_signals,
+                preexec_fn=default_signals,
             )
         os.close(theirs)
         self.out = ""
         self._changed = threading.Condition()
-        # At once: a terminal that nobody reads from stops whoever draws on it.
+        # At once: a program that draws on an unread terminal blocks when its buffer is full.
         self._reader = threading.Thread(target=self._read, args=(ours,))
         self._reader.start()
 
     def _read(self, pipe: int) -> None:
-        # Linux says that the other end of a terminal is closed by an error.
+        # Linux reports a closed other end of a terminal by an error.
         with contextlib.suppress(OSError):
             while part := os.read(pipe, 65_536):
                 with self._changed:
@@ -79,7 +79,7 @@ class Performance:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether it has ended, though nobody may have asked how."""
+    """Whether it has ended, also if its exit status has not been read."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -127,7 +127,7 @@ def test_two_workers_one_killed_and_nothing_lost_in_a_pipe_and_in_a_terminal(dsn
 
 
 def check_the_lines(out: str) -> None:
-    """Readable without a terminal, and the story of what happened is in them."""
+    """Readable without a terminal, and complete."""
     assert "\x1b" not in out
     assert re.search(
         r"Nothing was lost: all 4\d\d jobs \(416 enqueued, \d+ by the schedule\) have ended, 4\d\d completed, 1 failed for good, 1 cancelled\.",
@@ -166,7 +166,7 @@ def lines_that_are_shown() -> list[str]:
 
 
 def check_the_summary(jobs: list[Job]) -> None:
-    """It counts what is there, and notices a job that is missing or has not ended."""
+    """It counts the jobs, and finds one that is missing or has not ended."""
     expected = kinds(USUAL)
     assert view.conclusion(expected, view.summaries(expected, jobs))[0]
     lost = [job for job in jobs if job.job_type != "send_reminder"]
@@ -193,7 +193,7 @@ def test_a_wrong_number_of_jobs_exits_with_2(dsn: str, jobs: str) -> None:
     assert howdah("demo", "--jobs", jobs, dsn=dsn).code == 2
 
 
-def test_the_help_says_which_schema_is_its_own() -> None:
+def test_the_help_names_its_own_schema() -> None:
     said = " ".join(howdah("demo", "--help").out.split())
     assert "--schema NAME a schema of its own, cleared each time (default: howdah_demo)" in said
     assert "HOWDAH_SCHEMA" not in said

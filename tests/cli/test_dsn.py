@@ -27,7 +27,7 @@ def test_a_password_is_left_out(how: tuple[str, ...]) -> None:
     assert "--with-password" in told.err
 
 
-def test_a_password_is_printed_if_that_is_said() -> None:
+def test_a_password_is_printed_with_the_option_for_it() -> None:
     told = howdah("dsn", "--with-password", dsn=SECRET)
     assert (told.code, told.out, told.err) == (0, f"{SECRET}\n", "")
 

@@ -82,5 +82,5 @@ def test_a_span_counts_back_from_now_where_the_past_is_meant() -> None:
         parse_past("200000w")
 
 
-def test_infinity_is_said_in_words() -> None:
+def test_infinity_is_written_as_a_word() -> None:
     assert iso(datetime.max.replace(tzinfo=timezone.utc)) == "infinity"

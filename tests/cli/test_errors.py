@@ -18,7 +18,7 @@ UNREACHABLE = "postgresql://ann:s3cret@127.0.0.1:1/jobs"
 SECRET = "s3cret"
 
 
-def test_a_missing_schema_exits_with_3_and_says_what_to_run(dsn: str) -> None:
+def test_a_missing_schema_exits_with_3_and_names_the_command_to_run(dsn: str) -> None:
     outcome = howdah("list", "--schema", "nowhere", dsn=dsn)
     assert (outcome.code, outcome.out) == (3, "")
     assert outcome.err.startswith("howdah: ")

@@ -1,4 +1,4 @@
-"""``health``: who lives, who is ready, and what the exit code says."""
+"""``health``: which workers are live, which are ready, and the exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def register(db: Db, name: str, *, host: str = HERE, age: float = 0, claimed: bo
     )
 
 
-def test_the_verb_tells_what_the_last_heartbeat_said(db: Db, queue: JobQueue) -> None:
+def test_the_verb_returns_the_values_of_the_last_heartbeat(db: Db, queue: JobQueue) -> None:
     register(db, "b", age=20, claimed=False)
     register(db, "a")
     alive, dead = queue.workers()
@@ -82,7 +82,7 @@ def test_no_worker_on_this_host_exits_with_1_and_a_message(dsn: str, db: Db, arg
         assert howdah("health", *elsewhere, dsn=dsn).code == 0
 
 
-def test_one_living_worker_is_enough_unless_they_are_named(dsn: str, db: Db) -> None:
+def test_one_live_worker_is_enough_unless_they_are_named(dsn: str, db: Db) -> None:
     register(db, "mail")
     register(db, "reports", age=60)
     assert howdah("health", dsn=dsn).code == 0

@@ -54,7 +54,7 @@ def test_the_overview_teaches_how_to_begin(argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
-def test_the_help_of_each_command_has_a_summary_a_story_and_examples(command: object) -> None:
+def test_the_help_of_each_command_has_a_summary_and_examples(command: object) -> None:
     name = getattr(command, "name", "")
     outcome = howdah(name, "--help")
     assert outcome.code == 0
@@ -78,7 +78,7 @@ def test_the_version() -> None:
 
 
 @pytest.mark.parametrize("argv", [["fly"], ["--wings"], ["list", "--wings"], ["list", "extra"]])
-def test_a_wrong_call_says_where_help_is(argv: list[str]) -> None:
+def test_a_wrong_call_points_to_the_help(argv: list[str]) -> None:
     outcome = howdah(*argv)
     assert (outcome.code, outcome.out) == (2, "")
     assert "--help" in outcome.err

@@ -1,4 +1,4 @@
-"""What a newcomer types by mistake, and what the command says then."""
+"""Common mistakes of newcomers, and the hints that the command prints then."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nothing() -> None: ...
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_is_answered_with_what_was_meant(line: list[str], hint: str) -> None:
+def test_the_error_of_a_mistake_suggests_the_right_word(line: list[str], hint: str) -> None:
     outcome = howdah(*line, dsn="host=nowhere")
     assert (outcome.code, outcome.out) == (2, "")
     assert hint in outcome.err
@@ -57,7 +57,7 @@ def test_long_data_is_shown_in_part_and_no_line_ends_with_spaces(dsn: str, queue
         assert not [line for line in out.splitlines() if line != line.rstrip()]
 
 
-def test_several_processes_say_once_where_an_embedded_server_is(tmp_path: Path) -> None:
+def test_several_processes_print_once_where_an_embedded_server_is(tmp_path: Path) -> None:
     tmp_path.joinpath("app.py").write_text(APP)
     unset = {name: value for name, value in os.environ.items() if name not in ("HOWDAH_DSN", "DATABASE_URL")}
     call = command("work", "app", "--processes", "2", "--drain")

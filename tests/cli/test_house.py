@@ -58,7 +58,7 @@ def test_stats_of_an_empty_queue(dsn: str) -> None:
     assert "no jobs" in outcome.err
 
 
-def test_the_sweep_says_what_it_took_back_and_why(dsn: str, queue: JobQueue) -> None:
+def test_the_sweep_prints_what_it_recovered_and_why(dsn: str, queue: JobQueue) -> None:
     assert howdah("recover", dsn=dsn).out == "nothing to recover\n"
     first, second = queue.enqueue("x"), queue.enqueue("y")
     queue.claim(["x", "y"], lease=0.001)

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from tests.cli.runner import hear_signals
+from tests.cli.runner import default_signals
 
 
 def said_by(program: str) -> list[str]:
@@ -18,7 +18,7 @@ def said_by(program: str) -> list[str]:
         text=True,
         timeout=180,
         check=False,
-        preexec_fn=hear_signals,
+        preexec_fn=default_signals,
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""

@@ -86,7 +86,7 @@ def test_pages_follow_one_another(dsn: str, jobs: list[Job]) -> None:
     assert second.err == ""
 
 
-def test_a_search_that_stopped_early_says_so(dsn: str, jobs: list[Job]) -> None:
+def test_a_search_that_stopped_early_shows_a_note(dsn: str, jobs: list[Job]) -> None:
     with mock.patch("howdah.cli.commands.listing.SCAN_LIMIT", 2):
         outcome = howdah("list", "--json", "--type", "send_invoice", dsn=dsn)
         assert (outcome.code, outcome.out) == (0, "")
@@ -131,7 +131,7 @@ def test_what_has_stalled_is_marked_and_can_be_asked_for(dsn: str, queue: JobQue
     assert howdah("list", "--stalled", "--status", "pending", dsn=dsn).err == "no jobs match\n"
 
 
-def test_the_note_says_when_it_will_be_done(dsn: str, queue: JobQueue, clock: TestClock) -> None:
+def test_the_note_has_the_expected_end(dsn: str, queue: JobQueue, clock: TestClock) -> None:
     queue.enqueue("x")
     (job,) = queue.claim(["x"])
     queue.start(job)
@@ -149,7 +149,7 @@ def test_json_has_every_field(dsn: str, jobs: list[Job]) -> None:
     assert "created" not in job
 
 
-def test_nothing_to_list_is_said_beside_the_answer(dsn: str) -> None:
+def test_an_empty_list_prints_a_note_to_stderr(dsn: str) -> None:
     outcome = howdah("list", dsn=dsn)
     assert (outcome.code, outcome.out) == (0, "")
     assert "no jobs match" in outcome.err

@@ -1,4 +1,4 @@
-"""``logs``: what a handler has logged, by attempt; and no more than was asked for."""
+"""``logs``: what a handler has logged, by attempt; and no more than was requested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from howdah import Job, JobQueue
-from tests.cli.runner import command, hear_signals, howdah
+from tests.cli.runner import command, default_signals, howdah
 from tests.cli.sample import HOSTILE
 from tests.cli.test_terminal_escape import dangers
 from tests.talking import Talking
@@ -133,7 +133,7 @@ def following(dsn: str, *argv: str) -> Iterator[Talking]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=os.environ | {"HOWDAH_DSN": dsn},
-        preexec_fn=hear_signals,
+        preexec_fn=default_signals,
     )
     talking = Talking(process)
     try:

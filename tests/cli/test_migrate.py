@@ -30,7 +30,7 @@ CREATE TABLE jobs (
 """
 
 
-def test_it_installs_once_and_says_so(dsn: str) -> None:
+def test_it_installs_once_and_prints_it(dsn: str) -> None:
     with schema_of_its_own(dsn, "cli_install") as schema:
         missing = howdah("migrate", "--check", "--schema", schema, dsn=dsn)
         assert missing.code == 1
@@ -42,7 +42,7 @@ def test_it_installs_once_and_says_so(dsn: str) -> None:
         assert howdah("migrate", "--check", "--schema", schema, dsn=dsn).code == 0
 
 
-def test_json_tells_programs_what_was_done(dsn: str) -> None:
+def test_json_has_what_was_done(dsn: str) -> None:
     with schema_of_its_own(dsn, "cli_install") as schema:
         (done,) = howdah("migrate", "--json", "--schema", schema, dsn=dsn).lines
         versions = {"before": 0, "after": SCHEMA_VERSION}

@@ -1,4 +1,4 @@
-"""Where a job stands, in words and as a picture."""
+"""The progress of a job, as text and as a bar."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def drawn(renderable: object, width: int = 80) -> str:
     ("number", "written"),
     [(0, "0"), (630, "630"), (1000.0, "1,000"), (1234567.5, "1,234,567.5"), (0.1, "0.1"), (1e300, "1e+300")],
 )
-def test_a_number_has_no_digits_that_say_nothing(number: float, written: str) -> None:
+def test_a_number_has_no_meaningless_digits(number: float, written: str) -> None:
     assert amount(number) == written
 
 
@@ -50,7 +50,7 @@ def test_what_goes_slowly_is_counted_by_the_minute_or_by_the_hour(rate: float, w
 
 
 @pytest.mark.parametrize("rate", [None, 0])
-def test_no_speed_is_said_where_none_is_known(rate: float | None) -> None:
+def test_an_unknown_rate_shows_no_speed(rate: float | None) -> None:
     assert speed(record(rate=rate)) == ""
 
 

@@ -36,7 +36,7 @@ def test_psql_sees_the_jobs_without_a_prefix_and_gives_its_exit_code(dsn: str) -
 
 
 def test_no_secret_is_on_the_command_line_and_none_is_left_behind(tmp_path: Path, dsn: str) -> None:
-    """What psql is started with, told by a program in its place that then becomes the real one."""
+    """What psql is started with, recorded by a program in its place that then becomes the real one."""
     real, told = shutil.which("psql"), tmp_path / "told"
     fake = tmp_path / "psql"
     fake.write_text(

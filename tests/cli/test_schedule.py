@@ -66,7 +66,7 @@ def test_everything_as_json(dsn: str, queue: JobQueue, clock: TestClock) -> None
     assert howdah("schedule", "delete", "pulse", "--json", dsn=dsn).lines == [{"name": "pulse", "deleted": True}]
 
 
-def test_pause_resume_and_delete_say_what_they_did(dsn: str, queue: JobQueue) -> None:
+def test_pause_resume_and_delete_print_what_they_did(dsn: str, queue: JobQueue) -> None:
     queue.schedules.set("pulse", "ping", every=60)
     assert howdah("schedule", "pause", "pulse", dsn=dsn).out == "pulse is paused\n"
     again = howdah("schedule", "pause", "pulse", dsn=dsn)

@@ -106,7 +106,9 @@ def test_the_record_of_a_running_job(dsn: str, queue: JobQueue, clock: TestClock
     assert re.search(r"^ +━{36} *$", out, flags=re.MULTILINE)
 
 
-def test_a_stalled_job_says_since_when(dsn: str, queue: JobQueue, clock: TestClock) -> None:
+def test_a_stalled_job_is_shown_with_the_time_since_its_last_report(
+    dsn: str, queue: JobQueue, clock: TestClock
+) -> None:
     job = running(queue)
     queue.progress(job, 10, "decoding")
     clock.advance(3_600)
@@ -117,7 +119,7 @@ def test_a_stalled_job_says_since_when(dsn: str, queue: JobQueue, clock: TestClo
     assert "done at" not in out
 
 
-def test_a_waiting_job_says_where_it_stands(dsn: str, queue: JobQueue) -> None:
+def test_a_waiting_job_is_shown_with_its_queue_position(dsn: str, queue: JobQueue) -> None:
     queue.enqueue_many("x", ({} for _ in range(3)))
     job = queue.enqueue("x")
     assert fact(howdah("show", str(job.id), dsn=dsn).out, "place").startswith("3 before it, no live worker")
@@ -143,7 +145,7 @@ def test_an_error_of_several_lines_is_whole_below_and_one_line_elsewhere(dsn: st
 
 
 def timeline_of(out: str) -> list[str]:
-    """What was said, with the attempt before it."""
+    """The texts of the timeline, each with its attempt before it."""
     lines = re.split(r"^[a-z]+$", out.partition("\ntimeline\n")[2], flags=re.MULTILINE)[0].splitlines()
     times = r"^  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} +\S+ +"
     return [re.sub(times, "", line.rstrip()) for line in lines[1:] if line.strip()]
@@ -195,7 +197,7 @@ def test_a_worker_that_died_and_a_new_life_are_in_it(dsn: str, queue: JobQueue, 
     assert seen[4:] == ["1  cancelled: enough", "due", "retried"]
 
 
-def test_a_long_timeline_is_cut_and_says_how_to_see_it_all(dsn: str, queue: JobQueue) -> None:
+def test_a_long_timeline_is_cut_with_a_hint_for_the_rest(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     with psycopg.connect(dsn) as conn:
         conn.execute(
@@ -211,7 +213,7 @@ def test_a_long_timeline_is_cut_and_says_how_to_see_it_all(dsn: str, queue: JobQ
     assert len(timeline_of(howdah("show", str(job.id), "--all", dsn=dsn).out)) == 1_203
 
 
-def test_in_a_narrow_terminal_the_day_is_said_once(dsn: str, queue: JobQueue, clock: TestClock) -> None:
+def test_in_a_narrow_terminal_the_day_is_shown_once(dsn: str, queue: JobQueue, clock: TestClock) -> None:
     job = running(queue)
     out = howdah("show", str(job.id), dsn=dsn, COLUMNS="80").out
     header, first, *_ = out.partition("timeline\n")[2].splitlines()

@@ -1,4 +1,4 @@
-"""``howdah signal``, and what the other commands say of a job that waits."""
+"""``howdah signal``, and what the other commands show of a job that waits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_it_wakes_those_that_wait_or_is_kept(dsn: str, queue: JobQueue) -> None:
     assert (wrong.code, "is not JSON" in wrong.err) == (2, True)
 
 
-def test_the_other_commands_say_what_a_job_waits_for(dsn: str, queue: JobQueue, db: Db) -> None:
+def test_the_other_commands_show_what_a_job_waits_for(dsn: str, queue: JobQueue, db: Db) -> None:
     job = waiting(queue)
     says = "waits for the signal paid (key 17) since 20"
     shown = howdah("show", str(job.id), dsn=dsn).out

@@ -54,7 +54,7 @@ def test_an_unchanged_older_copy_is_updated(home: Path, monkeypatch: pytest.Monk
     assert (done.outcome, done.kept, files(folder)) == ("updated", (), SHIPPED)
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["ours", "somebody else's"])
+@pytest.mark.parametrize("noted", [True, False], ids=["ours", "foreign"])
 def test_a_changed_copy_is_left_alone_unless_forced(home: Path, noted: bool) -> None:
     folder = home / ".claude/skills/postgres-job-queue"
     if noted:
@@ -73,7 +73,7 @@ def test_a_changed_copy_is_left_alone_unless_forced(home: Path, noted: bool) -> 
     assert files(folder) == SHIPPED | {"SKILL.md.old": CHANGED, "SKILL.md.old.1": "changed again\n"}
 
 
-def test_a_folder_that_cannot_be_written_to_is_said_so(home: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_an_error_that_names_it(home: Path) -> None:
     home.write_text("a file", encoding="utf-8")
     outcome = howdah("skill", "install")
     assert outcome.code == 2
@@ -87,7 +87,7 @@ def test_it_is_printed() -> None:
     assert json.loads(howdah("skill", "show", "--json").out)["text"] == SHIPPED["SKILL.md"]
 
 
-def test_its_front_matter_says_when_to_read_it() -> None:
+def test_its_front_matter_states_when_to_read_it() -> None:
     _, front, body = SHIPPED["SKILL.md"].split("---\n", 2)
     assert front.startswith("name: postgres-job-queue\n")
     for words in ("PostgreSQL job queue", "background jobs", "task queue", "priority queue", "SKIP LOCKED"):

@@ -1,4 +1,4 @@
-"""Which queue ``howdah work`` runs, and what it says if there is none."""
+"""Which queue ``howdah work`` runs, and the error if there is none."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_worker_in_the_program_itself_has_them_too() -> None:
     write("books/mail.py", "from books import queue\n@queue.job\ndef send(invoice: int) -> None: ...\n")
     sys.path.insert(0, str(Path.cwd()))
     queue = importlib.import_module("books").queue
-    assert not queue.handlers, "who only enqueues by name does not pay for them"
+    assert not queue.handlers, "the handlers are imported only where they are needed"
     queue.worker()
     assert queue.handlers.keys() == {"send"}
 

@@ -1,4 +1,4 @@
-"""The timeline of a job: what is told once is shown once, in the order of time."""
+"""The timeline of a job: each event is shown once, in the order of time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_two_attempts_with_their_events_and_logs() -> None:
     ]
 
 
-def test_without_events_the_job_itself_tells() -> None:
+def test_without_events_the_lines_come_from_the_job_itself() -> None:
     error = AttemptError(1, at(3), "timed out", "timed out after 2 s", "worker-a", None, 1, at(1))
     seen = job(
         created_at=at(0),
@@ -143,7 +143,7 @@ def test_one_that_is_just_short_enough_is_whole() -> None:
         assert len(made.first) + len(made.last) == 10
 
 
-def test_what_was_left_out_by_the_worker_is_said_in_words() -> None:
+def test_what_the_worker_left_out_is_a_line_of_the_timeline() -> None:
     seen = job(created_at=at(0), run_at=at(0), started_at=None)
     events = [event("event", "howdah.left_out", {"events": 12, "logs": 3}, at=at(1))]
     assert said(timeline(seen, events))[-1][2].startswith("too much to keep: 12 events and 3 log lines")

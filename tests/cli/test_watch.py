@@ -1,4 +1,4 @@
-"""``watch``: in a pipe, for a program and in a terminal, while jobs go on."""
+"""``watch``: in a pipe, for a program and in a terminal, while jobs run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from howdah import Job, JobQueue
 from howdah.cli.commands.watch.watcher import Beginning, first_look, wanted
 from tests import servers
-from tests.cli.runner import command, failed_job, hear_signals, howdah, tell_many
+from tests.cli.runner import command, default_signals, failed_job, howdah, tell_many
 from tests.cli.sample import HOSTILE
 from tests.cli.terminal import Terminal
 from tests.cli.test_terminal_escape import dangers
@@ -73,7 +73,7 @@ def watching(dsn: str, *argv: str) -> Iterator[Talking]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=os.environ | {"HOWDAH_DSN": dsn},
-        preexec_fn=hear_signals,
+        preexec_fn=default_signals,
     )
     talking = Talking(process)
     try:
@@ -85,7 +85,7 @@ def watching(dsn: str, *argv: str) -> Iterator[Talking]:
 # Jobs that have ended
 
 
-def test_a_job_that_has_ended_tells_its_story_and_how_it_ended(dsn: str, queue: JobQueue) -> None:
+def test_an_ended_job_is_shown_with_its_events_and_its_end(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     queue.event(job, "opened", {"rows": 3})
     queue.complete(job)
@@ -96,7 +96,7 @@ def test_a_job_that_has_ended_tells_its_story_and_how_it_ended(dsn: str, queue: 
     assert re.match(LINE + r"resize_photo status completed after ", end)
 
 
-def test_a_job_that_never_said_anything_ends_with_a_line_too(dsn: str, queue: JobQueue) -> None:
+def test_a_job_without_reports_ends_with_a_line_too(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     queue.complete(job)
     outcome = howdah("watch", str(job.id), dsn=dsn)
@@ -104,7 +104,7 @@ def test_a_job_that_never_said_anything_ends_with_a_line_too(dsn: str, queue: Jo
     assert re.match(LINE + r"resize_photo progress completed after \S+\n$", outcome.out)
 
 
-def test_the_exit_code_says_whether_all_have_completed(dsn: str, queue: JobQueue) -> None:
+def test_the_exit_code_shows_whether_all_have_completed(dsn: str, queue: JobQueue) -> None:
     failed, cancelled = failed_job(queue, "x", "broken"), queue.enqueue("x")
     queue.cancel(cancelled, "not needed")
     done = running(queue)
@@ -148,7 +148,7 @@ def test_a_wrong_position_of_a_job_exits_with_2(dsn: str, queue: JobQueue) -> No
     assert howdah("watch", str(queue.enqueue("x").id), "--after", "nonsense", dsn=dsn).code == 2
 
 
-def test_no_database_is_said_at_once() -> None:
+def test_without_a_database_it_exits_with_4_at_once() -> None:
     for argv in ([], ["x"], [str(uuid.uuid4())]):
         assert howdah("watch", *argv, dsn="postgresql://127.0.0.1:1/jobs").code == 4
 
@@ -184,7 +184,7 @@ def test_a_line_for_each_update_until_the_job_has_ended(dsn: str, queue: JobQueu
     assert len(watch.lines) == len(set(watch.lines))
 
 
-def test_a_waiting_job_says_where_it_stands(dsn: str, queue: JobQueue) -> None:
+def test_a_waiting_job_is_shown_with_its_queue_position(dsn: str, queue: JobQueue) -> None:
     queue.enqueue_many("resize_photo", ({} for _ in range(12)))
     last = queue.enqueue("resize_photo")
     with watching(dsn, str(last.id)) as watch:
@@ -283,7 +283,7 @@ def test_a_closed_output_ends_it(dsn: str, queue: JobQueue) -> None:
         watch.await_line("running")
         assert watch.process.stdout is not None
         watch.process.stdout.close()
-        queue.event(job, "for nobody")
+        queue.event(job, "unread")
         assert watch.process.wait(timeout=60) == 141
 
 
@@ -396,7 +396,7 @@ def test_a_restart_of_the_database_is_remarked_upon_and_survived() -> None:
 
 @pytest.fixture
 def worker(dsn: str, tmp_path: Path) -> Iterator[Path]:
-    """A real worker, and the folder in which files tell its handler to go on."""
+    """A real worker, and the folder in which files make its handler continue."""
     hostile = "\x1b]0;owned\x07\u202e[red]x[/red]"
     (tmp_path / "app.py").write_text(APP.replace("{hostile!r}", repr(hostile)))
     process = subprocess.Popen(
@@ -434,7 +434,7 @@ def test_a_bar_goes_to_its_end_below_what_happens(dsn: str, queue: JobQueue, wor
         assert terminal.everything.count("photo 3") == 1
 
 
-def test_a_failure_is_the_last_word_and_the_exit_code(dsn: str, queue: JobQueue) -> None:
+def test_a_failure_is_the_last_line_and_the_exit_code(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     queue.progress(job, 10, "[bold]x[/bold]\u202e")
     with Terminal("watch", str(job.id), HOWDAH_DSN=dsn) as terminal:

@@ -19,7 +19,7 @@ from howdah.model.job import Job
 from howdah.model.results import QueuePosition
 from howdah.model.workflow import Workflow, WorkflowProgress
 from howdah.watch.watch import Update
-from tests.cli.sample import HOSTILE, job, moment, record, stands, still, told
+from tests.cli.sample import HOSTILE, event_update, job, moment, record, stands, still
 from tests.cli.test_terminal_escape import dangers
 
 __all__ = ["still"]
@@ -55,7 +55,7 @@ def test_unchanged_progress_is_shown_once() -> None:
 
 def test_an_end_is_shown_once_however_many_updates_have_it() -> None:
     board = board_of(job())
-    assert board.take(told("status", "completed", {"cause": "completed"}))
+    assert board.take(event_update("status", "completed", {"cause": "completed"}))
     assert not board.bars
     assert not board.take(stands(job(status="completed")))
     # A look from before the end, that comes after it.
@@ -92,7 +92,7 @@ def test_a_workflow_is_above_its_jobs_until_it_has_ended() -> None:
     assert "resize_photo" in second
     assert len(drawn(board, height=3)) == 2
     assert board.take(
-        told("status", "failed", {"cause": "workflow", "error": "node a failed"}, number=9, job_type="import")
+        event_update("status", "failed", {"cause": "workflow", "error": "node a failed"}, number=9, job_type="import")
     )
     end = whole("failed", failed=3, finished_at=moment(), error="node a failed")
     assert not board.take(end)
@@ -100,7 +100,7 @@ def test_a_workflow_is_above_its_jobs_until_it_has_ended() -> None:
     assert plain_line(end).plain.endswith(
         "import progress failed after 1m, 4 of 4 jobs have ended, 3 failed, node a failed"
     )
-    assert line_above(told("status", "running", {"cause": "workflow"}, job_type="import")).plain.endswith(
+    assert line_above(event_update("status", "running", {"cause": "workflow"}, job_type="import")).plain.endswith(
         "import running"
     )
 
@@ -108,18 +108,18 @@ def test_a_workflow_is_above_its_jobs_until_it_has_ended() -> None:
 def test_an_end_without_an_event_is_shown_from_the_job() -> None:
     board = board_of(job())
     assert board.take(stands(job(status="failed")))
-    assert not board.take(told("status", "failed"))
+    assert not board.take(event_update("status", "failed"))
 
 
 def test_a_job_that_was_given_a_new_life_is_back() -> None:
     board = board_of(job())
-    board.take(told("status", "failed"))
-    assert board.take(told("status", "pending", {"cause": "retried"}))
+    board.take(event_update("status", "failed"))
+    assert board.take(event_update("status", "pending", {"cause": "retried"}))
     assert board.take(stands(job(status="pending")))
-    assert board.take(told("status", "failed"))
+    assert board.take(event_update("status", "failed"))
 
 
-def test_a_new_life_is_known_by_its_token_where_no_event_tells_of_it() -> None:
+def test_a_new_life_without_an_event_is_recognised_by_its_token() -> None:
     board = Board()
     board.take(stands(job(token=1)))
     assert board.take(stands(job(status="failed", token=1)))
@@ -136,7 +136,7 @@ def test_a_pending_job_stays_on_the_board_only_if_asked_for() -> None:
     asked, found = Board([job().id]), Board()
     for board in (asked, found):
         board.take(stands(job()))
-        assert board.take(told("status", "pending", {"cause": "failed"}))
+        assert board.take(event_update("status", "pending", {"cause": "failed"}))
     assert [bar.job.status for bar in asked.bars.values()] == ["pending"]
     assert not found.bars
     found.take(stands(job()))
@@ -147,7 +147,7 @@ def test_a_pending_job_stays_on_the_board_only_if_asked_for() -> None:
 def test_only_so_many_ends_are_remembered() -> None:
     board = Board()
     for number in range(20_000):
-        assert board.take(told("status", "completed", number=number))
+        assert board.take(event_update("status", "completed", number=number))
     assert len(board._ended) == 10_000
 
 
@@ -199,10 +199,10 @@ def test_in_a_low_terminal_the_newest_that_run_are_shown_and_the_others_counted(
 @pytest.mark.parametrize(
     ("update", "said"),
     [
-        (told("event", "opened", {"rows": 3, "to": "Jürgen"}), 'event opened {"rows":3,"to":"Jürgen"}'),
-        (told("log", "WARNING", {"logger": "app", "message": "slow"}), "log WARNING app: slow"),
-        (told("log", "ERROR", {"logger": "app", "message": "a\nb"}), r"log ERROR app: a\nb"),
-        (told("status", "failed", {"cause": "timed out", "error": "e"}), "status failed, timed out: e"),
+        (event_update("event", "opened", {"rows": 3, "to": "Jürgen"}), 'event opened {"rows":3,"to":"Jürgen"}'),
+        (event_update("log", "WARNING", {"logger": "app", "message": "slow"}), "log WARNING app: slow"),
+        (event_update("log", "ERROR", {"logger": "app", "message": "a\nb"}), r"log ERROR app: a\nb"),
+        (event_update("status", "failed", {"cause": "timed out", "error": "e"}), "status failed, timed out: e"),
         (stands(job(percent=40, current_stage="x")), "progress running 40%, x"),
         (
             stands(job(record=record(40, done=4, total=10, rate=2, finishes_at=moment(3)), percent=40)),
@@ -226,15 +226,15 @@ def test_a_waiting_jobs_line_has_its_place() -> None:
 
 
 def test_a_line_above_the_bars_is_short() -> None:
-    line = line_above(told("log", "ERROR", {"logger": "app", "message": "first\nsecond\nthird"}))
+    line = line_above(event_update("log", "ERROR", {"logger": "app", "message": "first\nsecond\nthird"}))
     assert re.fullmatch(r"\d\d:\d\d:\d\d …00000001 resize_photo ERROR app: first \(\+2 lines\)", line.plain)
-    assert len(line_above(told("event", "x", "y" * 60_000)).plain) < 400
-    end = line_above(told("status", "failed", {"cause": "failed", "error": "e"}, attempt=3))
+    assert len(line_above(event_update("event", "x", "y" * 60_000)).plain) < 400
+    end = line_above(event_update("status", "failed", {"cause": "failed", "error": "e"}, attempt=3))
     assert end.plain.endswith("resize_photo attempt 3 failed: e")
 
 
 def test_only_the_beginning_of_a_line_is_faint() -> None:
-    line = line_above(told("event", "opened"))
+    line = line_above(event_update("event", "opened"))
     assert not line.style
     assert [line.plain[span.start : span.end] for span in line.spans if span.style == "dim"] == [line.plain[:19]]
 
@@ -250,10 +250,10 @@ def test_nothing_of_others_is_obeyed() -> None:
     updates = [
         *map(stands, jobs),
         stands(job(4, status="failed", **hostile)),
-        told("event", HOSTILE, data, job_type=HOSTILE[:50]),
-        told("log", HOSTILE, data),
-        told("status", "failed", data),
-        told("status", "pending", data),
+        event_update("event", HOSTILE, data, job_type=HOSTILE[:50]),
+        event_update("log", HOSTILE, data),
+        event_update("status", "failed", data),
+        event_update("status", "pending", data),
     ]
     for update in updates:
         assert not dangers(plain_line(update).plain)
@@ -262,7 +262,7 @@ def test_nothing_of_others_is_obeyed() -> None:
     lines = drawn(board_of(*jobs), width=80)
     assert len(lines) == 3
     assert not dangers("\n".join(lines))
-    markup = line_above(told("event", "[bold]x[/]", "[red]y[/red] :smile:"))
+    markup = line_above(event_update("event", "[bold]x[/]", "[red]y[/red] :smile:"))
     assert '[bold]x[/] "[red]y[/red] :smile:"' in markup.plain
 
 
@@ -276,7 +276,7 @@ def test_json_has_every_field_and_the_place() -> None:
     fields = as_json(stands(job(status="pending")), PLACE)
     assert fields["job"]["status"] == "pending"
     assert fields["place"] is PLACE
-    assert set(as_json(told("event", "x", 1), None)) == {
+    assert set(as_json(event_update("event", "x", 1), None)) == {
         "kind", "job_id", "job_type", "at", "position", "attempt", "name", "data", "job",
     }  # fmt: skip
 
@@ -285,7 +285,7 @@ def test_json_has_every_field_and_the_place() -> None:
 
 
 class _Screen:
-    """A picture on a terminal that only remembers what was written to it."""
+    """A picture on a terminal that only records what was written to it."""
 
     def __init__(self, what: Wanted) -> None:
         self.file = io.StringIO()
@@ -303,7 +303,11 @@ def test_lines_come_above_in_order_and_the_bar_goes_with_its_job() -> None:
         view.show(stands(job(percent=40)), None)
         view.refresh()
         assert "40%" in screen.written
-        for update in (told("event", "first"), told("event", "second"), told("status", "completed")):
+        for update in (
+            event_update("event", "first"),
+            event_update("event", "second"),
+            event_update("status", "completed"),
+        ):
             view.show(update, None)
         view.remark("the database\x1b went away")
         before = len(screen.written)
@@ -319,7 +323,7 @@ def test_kinds_that_were_not_asked_for_are_not_shown_but_ends_are() -> None:
     with screen.picture as view:
         view.refresh()
         assert "no running job reports its progress" in screen.written
-        view.show(told("event", "secret"), None)
+        view.show(event_update("event", "secret"), None)
         view.show(stands(job()), None)
         view.show(stands(job(status="completed")), None)
         view.refresh()

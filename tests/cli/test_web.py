@@ -52,7 +52,7 @@ def test_passwords_and_proxies_come_from_the_environment_and_options(monkeypatch
         web.authentication(Namespace(**{**NOTHING, "operator": ["ann"]}))
 
 
-def test_a_short_password_and_a_missing_schema_are_said(dsn: str) -> None:
+def test_a_short_password_and_a_missing_schema_are_errors(dsn: str) -> None:
     assert howdah("web", "--port", "0", dsn=dsn, HOWDAH_WEB_PASSWORD="short").code == 2
     assert howdah("web", "--port", "0", "--schema", "nothing_here", dsn=dsn).code == 3
 

@@ -1,4 +1,4 @@
-"""``work``, as a process of its own: what it runs, says, obeys and ends with."""
+"""``work``, as a process of its own: its jobs, output, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from howdah import JobQueue
 from howdah.worker.shutdown import ECHO
-from tests.cli.runner import Outcome, hear_signals, howdah, schema_of_its_own
+from tests.cli.runner import Outcome, default_signals, howdah, schema_of_its_own
 from tests.talking import PATIENCE, Talking
 
 APP = """
@@ -37,7 +37,7 @@ def tell(words: str) -> None:
 
 @queue.job
 def mumble() -> None:
-    print("nobody hears this")
+    print("unread")
 
 @queue.job(max_attempts=1)
 def fail(secret: str) -> None:
@@ -85,7 +85,7 @@ def start(dsn: str, app: Path) -> Iterator[Start]:
             stderr=subprocess.STDOUT,
             cwd=app.parent,
             env=os.environ | {"HOWDAH_DSN": dsn, "PYTHONDONTWRITEBYTECODE": "1"} | environment,
-            preexec_fn=hear_signals,
+            preexec_fn=default_signals,
         )
         started.append(Talking(process))
         return started[-1]
@@ -113,10 +113,10 @@ def work(app: Path, *argv: str, **environment: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-# What it does and says
+# Its work and its output
 
 
-def test_it_works_on_what_is_due_and_tells_where_and_how_it_went(dsn: str, queue: JobQueue, app: Path) -> None:
+def test_it_runs_due_jobs_and_prints_its_settings_and_a_summary(dsn: str, queue: JobQueue, app: Path) -> None:
     job = queue.enqueue("greet", {"name": "ann"})
     failed = queue.enqueue("fail", {"secret": PASSWORD}, max_attempts=1)
     outcome = work(app, "app:queue", "--drain", "--name", "mail", HOWDAH_DSN=f"{dsn} password={PASSWORD}")
@@ -150,7 +150,7 @@ def test_logs_for_programs_are_json_and_never_hold_arguments(dsn: str, queue: Jo
     assert events["ready"]["worker_id"] == events["starting"]["worker_id"]
 
 
-def test_a_quiet_worker_says_nothing_when_nothing_is_wrong(dsn: str, queue: JobQueue, app: Path) -> None:
+def test_a_quiet_worker_prints_nothing_without_a_fault(dsn: str, queue: JobQueue, app: Path) -> None:
     queue.enqueue("greet", {"name": "ann"})
     for processes in ("1", "2"):
         outcome = work(app, "app", "--drain", "--quiet", "--processes", processes, HOWDAH_DSN=dsn)
@@ -163,7 +163,7 @@ def test_a_quiet_worker_says_nothing_when_nothing_is_wrong(dsn: str, queue: JobQ
     [(["--quiet"], ["noted"]), (["--no-logs"], []), (["--no-logs", "--processes", "2"], [])],
     ids=" ".join,
 )
-def test_what_handlers_log_is_kept_unless_that_is_not_wanted(
+def test_logs_of_handlers_are_kept_unless_that_is_off(
     dsn: str, queue: JobQueue, app: Path, argv: list[str], kept: list[str]
 ) -> None:
     app.write_text(f'{APP}\n@queue.job\ndef note() -> None:\n    log.info("noted")\n')
@@ -233,7 +233,7 @@ def test_the_database_of_the_command_line_stands_above_the_queues_own(dsn: str, 
         assert f"schema {schema}" in outcome.err
 
 
-def test_logging_of_the_users_own_stands_and_does_not_silence_the_worker(dsn: str, app: Path) -> None:
+def test_logging_that_the_user_configured_is_kept_and_the_worker_still_logs(dsn: str, app: Path) -> None:
     choice = (
         "import logging.config\nlogging.config.dictConfig({'version': 1,"
         " 'formatters': {'own': {'format': 'OWN %(name)s %(message)s'}},"
@@ -267,7 +267,7 @@ def test_a_reader_of_the_logs_that_leaves_early_stops_nothing(
     assert worker.process.wait(timeout=60) == 0
 
 
-def test_a_living_worker_is_healthy(dsn: str, queue: JobQueue, start: Start) -> None:
+def test_a_live_worker_is_healthy(dsn: str, queue: JobQueue, start: Start) -> None:
     worker = start("app", "--name", "mail", "--heartbeat", "0.1s", "--lease", "30s")
     worker.await_line(READY)
     until(lambda: any(each.ready for each in queue.workers()))
@@ -301,7 +301,7 @@ def test_a_living_worker_is_healthy(dsn: str, queue: JobQueue, start: Start) -> 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_wrong_call_exits_with_2_and_says_what_is_wrong(dsn: str, app: Path, argv: list[str], message: str) -> None:
+def test_a_wrong_call_exits_with_2_and_names_the_mistake(dsn: str, app: Path, argv: list[str], message: str) -> None:
     app.with_name("empty.py").write_text("from howdah import JobQueue\nqueue = JobQueue()\n")
     outcome = work(app, *argv, HOWDAH_DSN=dsn)
     assert (outcome.code, outcome.out) == (2, "")
@@ -332,7 +332,7 @@ def test_a_signal_lets_running_jobs_finish(queue: JobQueue, app: Path, start: St
 
 
 @pytest.mark.parametrize("job_type", ["wait_for_file", "hang"])
-def test_the_code_tells_that_the_grace_ran_out(queue: JobQueue, start: Start, job_type: str) -> None:
+def test_the_exit_code_shows_that_the_grace_ran_out(queue: JobQueue, start: Start, job_type: str) -> None:
     job = queue.enqueue(job_type, {"path": "/nowhere"} if job_type == "wait_for_file" else None)
     worker = start("app", "--grace", "0.1s")
     worker.await_line("^running")

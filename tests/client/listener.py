@@ -12,14 +12,14 @@ from typing import Any, Self
 from howdah import Job, JobQueue, Update
 
 PATIENCE = 120.0
-"""Seconds until a test gives up. Only failures get there."""
+"""Seconds until a test fails. Only failures get there."""
 
 FLAVOURS = ["plain", "awaited"]
 TWINS = {"watch": "awatch", "watch_all": "awatch_all"}
 
 
 class Listener:
-    """Gathers what a stream tells. ``pace``, if given, is called with each update before the next is asked for."""
+    """Collects the updates of a stream. ``pace``, if given, is called with each update before the next is read."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Listener:
         self._thread.start()
 
     def until(self, condition: Callable[[list[Update]], object], what: str = "it") -> list[Update]:
-        """All that was told, once the condition holds for it."""
+        """All updates, once the condition holds for them."""
         with self._changed:
             came = self._changed.wait_for(lambda: self._over or condition(self.updates), PATIENCE)
             assert came, f"{what} did not come; what did: {summary(self.updates)}"
@@ -56,7 +56,7 @@ class Listener:
             return list(self.updates)
 
     def ended(self) -> list[Update]:
-        """All that was told, once the stream has ended by itself."""
+        """All updates, once the stream has ended by itself."""
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), summary(self.updates)
         if self.error is not None:
@@ -88,7 +88,7 @@ class Listener:
         try:
             with contextlib.closing(stream):
                 for update in stream:
-                    self._told(update)
+                    self._on_update(update)
                     if self._stopping.is_set():
                         break
         except BaseException as error:  # noqa: BLE001
@@ -106,7 +106,7 @@ class Listener:
         try:
             async with contextlib.aclosing(stream):
                 async for update in stream:
-                    self._told(update)
+                    self._on_update(update)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001
@@ -114,7 +114,7 @@ class Listener:
         finally:
             self._finish()
 
-    def _told(self, update: Update) -> None:
+    def _on_update(self, update: Update) -> None:
         with self._changed:
             self.updates.append(update)
             self._changed.notify_all()
@@ -131,8 +131,8 @@ def summary(updates: Sequence[Update]) -> list[str]:
     return [f"{each.kind} {each.name or (each.job and each.job.status)}" for each in updates[-30:]]
 
 
-def told(updates: Sequence[Update]) -> list[tuple[str, str | None, Any]]:
-    """What happened, without where anything stood."""
+def without_progress(updates: Sequence[Update]) -> list[tuple[str, str | None, Any]]:
+    """The events and changes of status: all updates but progress."""
     return [(each.kind, each.name, each.data) for each in updates if each.kind != "progress"]
 
 
@@ -141,7 +141,7 @@ def names(updates: Sequence[Update]) -> list[str | None]:
 
 
 def has(name: str) -> Callable[[Sequence[Update]], bool]:
-    """Whether an event of this name was told."""
+    """Whether an event of this name is among the updates."""
     return lambda updates: any(each.name == name for each in updates)
 
 

@@ -1,4 +1,4 @@
-"""A loop of one's own: every write names its claim, and a stale one changes nothing."""
+"""A loop of your own: every write names its claim, and a stale one changes nothing."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_snooze_spends_no_attempt(queue: JobQueue, clock: TestClock) -> None:
     assert put_off.run_at == clock.now + timedelta(seconds=60)
 
 
-def test_a_release_hands_the_job_to_the_next_at_once(queue: JobQueue) -> None:
+def test_a_released_job_can_be_claimed_at_once(queue: JobQueue) -> None:
     queue.enqueue("mail")
     (job,) = queue.claim(["mail"])
     queue.release(job)
@@ -362,7 +362,7 @@ def test_a_running_job_is_asked_to_stop_and_a_completion_that_comes_first_wins(q
     assert (queue.get(job).status, queue.get(job).result) == ("completed", "in time")
 
 
-def test_verbs_of_operators_tell_apart_what_did_not_change_and_what_does_not_exist(queue: JobQueue) -> None:
+def test_verbs_of_operators_distinguish_what_did_not_change_and_what_does_not_exist(queue: JobQueue) -> None:
     job = queue.enqueue("mail")
     assert queue.reprioritise(job, 5)
     assert queue.reschedule(job, delay=60)

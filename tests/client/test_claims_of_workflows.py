@@ -1,4 +1,4 @@
-"""A loop of one's own around ``queue.claim`` runs workflows: results of other jobs arrive, and maps get their jobs."""
+"""A loop of your own around ``queue.claim`` runs workflows: results of other jobs arrive, and maps get their jobs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_loop_of_ones_own_runs_a_whole_workflow(dsn: str, encrypted: bool) -> 
         assert flow.status() == "completed"
 
 
-def test_a_job_whose_results_are_gone_does_not_spoil_the_claim(queue: JobQueue, db: Db) -> None:
+def test_a_job_whose_results_are_pruned_does_not_spoil_the_claim(queue: JobQueue, db: Db) -> None:
     with queue.workflow("import") as flow:
         flow.add("merge", size=flow.add("download").result["size"], options={"max_attempts": 1})
     other = queue.enqueue("merge")

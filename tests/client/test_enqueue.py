@@ -1,4 +1,4 @@
-"""``enqueue``: one job, and what the caller is told of it."""
+"""``enqueue``: one job, and what the call returns."""
 
 from __future__ import annotations
 

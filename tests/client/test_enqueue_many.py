@@ -52,7 +52,7 @@ def test_a_bad_item_is_named_and_nothing_is_enqueued(queue: JobQueue) -> None:
     assert len(queue.list()) == 0
 
 
-def test_a_bad_item_in_a_later_chunk_says_how_many_are_in(queue: JobQueue) -> None:
+def test_the_error_of_a_bad_item_in_a_later_chunk_counts_those_enqueued(queue: JobQueue) -> None:
     with pytest.raises(InvalidItem, match="4 jobs before its chunk are enqueued") as refused:
         queue.enqueue_many("mail", [0, 1, 2, 3, 4, "\x00"], chunk_size=2)
     assert (refused.value.index, refused.value.enqueued) == (5, 4)
@@ -98,7 +98,7 @@ def test_the_items_are_streamed_and_none_is_to_be_seen_before_the_last(queue: Jo
 
     def items() -> Iterator[int]:
         yield from range(BULK_SIZE)
-        # The first of them are on their way already: a transaction of ours begins to write while this goes on.
+        # The first of them are on their way already: a transaction of ours begins to write while this runs.
         writing = "SELECT count(backend_xid) AS n FROM pg_stat_activity WHERE application_name = 'howdah'"
         while not (begun := db.execute(writing).fetchall()[0]["n"]):
             time.sleep(0.01)
@@ -213,9 +213,7 @@ def test_bulks_with_keys_wait_for_a_long_one_of_their_type_and_for_no_other(dsn:
 
 
 @pytest.mark.parametrize("crossed", [False, True])
-def test_bulks_after_other_keys_in_open_transactions_do_not_deadlock(
-    dsn: str, queue: JobQueue, crossed: bool
-) -> None:
+def test_bulks_after_other_keys_in_open_transactions_do_not_deadlock(dsn: str, queue: JobQueue, crossed: bool) -> None:
     types = ("one", "two") if crossed else ("one", "one")
     with (
         psycopg.connect(dsn, options="-c lock_timeout=60s") as first,

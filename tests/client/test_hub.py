@@ -30,7 +30,7 @@ __all__ = ["pooled_dsn"]
 
 
 class Rounds:
-    """What the hub asks of the database, round by round."""
+    """The statements that the hub sends, round by round."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements: list[list[str]] = [[]]
@@ -56,7 +56,7 @@ class Rounds:
 
 
 def watch_locks(db: Db) -> int:
-    """How many of the locks by which one asks for news are held."""
+    """How many of the locks that ask for notifications are held."""
     row = db.execute(
         "SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND classid = 'live'::regclass::oid AND objid >= 32"
     ).fetchone()
@@ -72,16 +72,18 @@ def comes(condition: Callable[[], object]) -> bool:
     return bool(condition())
 
 
-# How much it asks
+# How many statements it sends
 
 
 @pytest.mark.parametrize("verb", ["watch", "watch_all"])
-def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_two_hundred_watchers_send_no_more_statements_than_one(
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     jobs = [held(queue, f"type {n % 7}") for n in range(20)]
     rounds = Rounds(monkeypatch)
 
     def story(watchers: int) -> int:
-        """What happens while so many watch: how much was asked in one round at most."""
+        """Runs jobs while so many watch: how many statements one round had at most."""
         rounds.forget()
         name = f"end {watchers}"
 
@@ -119,9 +121,7 @@ def test_two_hundred_watchers_ask_no_more_than_one(queue: JobQueue, monkeypatch:
     assert many <= max(one, 4) + 1
 
 
-def test_without_watchers_the_hub_has_no_thread_and_no_locks(
-    dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_watchers_the_hub_has_no_thread_and_no_locks(dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "LINGER", 0.05)
     name = "hub of this test"
     with JobQueue(make_conninfo(dsn, application_name=name)) as queue:
@@ -247,7 +247,7 @@ def test_an_ended_watch_releases_its_locks_however_busy_the_others_are(queue: Jo
         assert comes(lambda: watch_locks(db) == 1)
 
 
-def test_what_was_watched_last_is_given_up_however_busy_it_is(queue: JobQueue, db: Db) -> None:
+def test_the_last_watch_releases_its_lock_however_busy_its_job_is(queue: JobQueue, db: Db) -> None:
     job = held(queue)
     queue.event(job, "a")
     with Busy(queue, job):
@@ -291,7 +291,7 @@ def test_a_live_job_reads_the_same_wherever_it_is_read(queue: JobQueue, db: Db) 
     live, anywhere = (
         queue._database.run(plan.read(name, ids=[job.id, waiting.id])) for name in ("live_jobs", "get_many")
     )
-    # What tells one version of a live row from another has no meaning elsewhere.
+    # What distinguishes versions of a live row has no meaning elsewhere.
     for row in live:
         assert row.pop("version")
     assert {row["id"]: row for row in live} == {row["id"]: row for row in anywhere}
@@ -320,7 +320,7 @@ def lost_and_back(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restart_of_the_database_is_not_noticed(
+def test_watches_survive_a_restart_of_the_database(
     server: DurableServer, caplog: pytest.LogCaptureFixture, mode: str
 ) -> None:
     with JobQueue(server.dsn, timeout=PATIENCE) as queue:
@@ -502,7 +502,7 @@ def test_a_mailbox_is_read_in_order_and_the_newest_of_a_key_comes_last() -> None
         box.take()
 
 
-def test_one_hub_serves_a_queue_and_says_nothing_when_all_is_well(
+def test_one_hub_serves_a_queue_and_logs_nothing_without_a_fault(
     queue: JobQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "howdah.watching")

@@ -18,7 +18,7 @@ from tests.client.listener import PATIENCE, held
 from tests.client.test_hub import comes
 
 
-def test_a_loop_that_ends_without_a_farewell_is_forgotten(queue: JobQueue) -> None:
+def test_the_subscription_of_a_closed_loop_is_removed(queue: JobQueue) -> None:
     job = held(queue)
     loop = asyncio.new_event_loop()
 

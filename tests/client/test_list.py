@@ -1,4 +1,4 @@
-"""``list``: filters, pages, and a scan that knows its bounds."""
+"""``list``: filters, pages, and a bounded scan."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_filter_finds_pages_of_what_it_matches(queue: JobQueue) -> None:
     assert [job.data for job in queue.list(job_type="rare", limit=3, before=first.next)] == [0]
 
 
-def test_a_scan_that_stops_at_its_limit_says_so_and_where_to_go_on(queue: JobQueue) -> None:
+def test_a_scan_that_stops_at_its_limit_returns_where_to_continue(queue: JobQueue) -> None:
     wanted = queue.enqueue("rare")
     for _ in range(25):
         queue.enqueue("mail")

@@ -1,4 +1,4 @@
-"""A client goes on working while a newer schema, with columns that it does not know, is installed."""
+"""A client continues to work while a newer schema, with columns that it does not know, is installed."""
 
 from __future__ import annotations
 

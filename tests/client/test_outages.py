@@ -1,4 +1,4 @@
-"""Outages, and what is told apart from them."""
+"""Outages, and errors that are not outages."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_an_enqueue_whose_reply_is_lost_happens_once(queue: JobQueue, monkeypatc
     assert job.created, "it was this call that made the job, however often it was sent"
 
 
-def test_a_write_that_cannot_be_repeated_says_that_the_database_was_lost(queue: JobQueue, db: Db) -> None:
+def test_a_write_that_cannot_be_repeated_raises_database_unavailable(queue: JobQueue, db: Db) -> None:
     queue.enqueue("mail")
     warm(queue)
     assert end_connections(db) >= 1
@@ -106,7 +106,7 @@ def test_a_bulk_whose_connection_is_lost_enqueues_nothing(queue: JobQueue, db: D
     assert len(queue.list()) == 0
 
 
-def test_a_bulk_whose_commit_is_lost_says_so_too(queue: JobQueue, db: Db) -> None:
+def test_a_bulk_whose_commit_is_lost_raises_database_unavailable_too(queue: JobQueue, db: Db) -> None:
     def items() -> Iterator[int]:
         yield from range(BULK_SIZE)
         # Asked for more, after all of them were sent: only the commit is left.
@@ -192,7 +192,7 @@ def test_a_server_that_cannot_be_reached_is_an_outage() -> None:
                 verb()
 
 
-def test_a_server_that_does_not_want_us_is_not_said_to_be_away(dsn: str) -> None:
+def test_a_refused_login_is_not_reported_as_an_unreachable_server(dsn: str) -> None:
     with (
         JobQueue(make_conninfo(dsn, dbname="not_there"), timeout=1) as queue,
         pytest.raises(DatabaseUnavailable, match=r'refused the connection: .*"not_there" does not exist'),
@@ -215,7 +215,7 @@ def test_a_server_that_cannot_be_reached_is_an_outage_for_a_migration(verb: str)
         getattr(queue, verb)()
 
 
-def test_a_missing_schema_is_said_with_the_command_to_run(dsn: str) -> None:
+def test_the_error_of_a_missing_schema_names_the_command_to_run(dsn: str) -> None:
     with JobQueue(dsn, schema="not_there") as queue:
         with pytest.raises(SchemaMissing, match=r"schema not_there .* Run: howdah migrate --schema not_there$"):
             queue.enqueue("mail")
@@ -249,7 +249,7 @@ def test_a_queue_that_met_a_missing_schema_works_once_it_is_there(dsn: str, db: 
         ("version = 999, oldest_client = 999", SchemaTooNew, "Run: pip install --upgrade howdah$"),
     ],
 )
-def test_an_older_or_newer_schema_is_said_with_the_command_to_run(
+def test_the_error_of_an_older_or_newer_schema_names_the_command_to_run(
     dsn: str, db: Db, change: str, kind: type[Exception], words: str
 ) -> None:
     before = db.execute("SELECT version, oldest_client FROM schema_version").fetchone()

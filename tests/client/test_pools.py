@@ -20,7 +20,7 @@ from tests.conftest import Db
 
 
 class Named:
-    """A DSN whose connections can be told from all others."""
+    """A DSN whose connections are distinguished from all others."""
 
     def __init__(self, dsn: str, db: Db) -> None:
         self._name = f"pools {uuid.uuid4().hex}"
@@ -50,7 +50,7 @@ def python(program: str, dsn: str, *options: str) -> str:
         [sys.executable, "-X", "dev", "-W", "error", *options, "-c", program, dsn],
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
-    # A loaded machine makes asyncio's debug mode complain of slow callbacks, which says nothing about pools.
+    # A loaded machine makes asyncio's debug mode report slow callbacks, which have nothing to do with pools.
     complaints = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
     assert (done.returncode, complaints) == (0, []), done.stderr
     return done.stdout
@@ -148,7 +148,7 @@ queue.close()
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_a_closed_queue_says_so_and_has_no_connections(named: Named, used: bool) -> None:
+def test_a_closed_queue_raises_queue_closed_and_has_no_connections(named: Named, used: bool) -> None:
     queue = JobQueue(named.dsn)
     if used:
         queue.enqueue("mail")
@@ -160,7 +160,7 @@ def test_a_closed_queue_says_so_and_has_no_connections(named: Named, used: bool)
             verb()
 
 
-def test_a_closed_queue_says_so_to_the_awaited_verbs(named: Named) -> None:
+def test_the_awaited_verbs_of_a_closed_queue_raise_queue_closed(named: Named) -> None:
     async def main() -> None:
         queue = JobQueue(named.dsn)
         await queue.aenqueue("mail")

@@ -138,7 +138,7 @@ def test_a_signal_inside_of_a_call_leaves_a_usable_connection(
 
     def sleep(conn: psycopg.Connection[Any]) -> PQGen[None]:
         conn.pgconn.send_query(b"SELECT pg_sleep(600)")
-        # What is cancelled before it runs goes on.
+        # The rest continues after a cancellation before it runs.
         while db.execute(runs, (conn.info.backend_pid,)).fetchone() is None:
             pass
         if conn.pgconn.is_busy():

@@ -55,7 +55,7 @@ def claim_one(queue: JobQueue) -> None:
 # raise
 
 
-def test_the_error_says_what_is_full_how_full_and_what_to_do(queue: JobQueue) -> None:
+def test_the_error_names_what_is_full_how_full_and_the_remedy(queue: JobQueue) -> None:
     queue.limits.set_max_pending("t", 2)
     queue.enqueue_many("t", [{}] * 2)
     with pytest.raises(QueueFull) as refused:
@@ -110,7 +110,7 @@ def test_a_bulk_is_refused_as_a_whole(queue: JobQueue) -> None:
     assert waiting(queue) == 5
 
 
-def test_of_a_bulk_in_chunks_the_error_says_how_many_are_enqueued(queue: JobQueue) -> None:
+def test_the_error_of_a_bulk_in_chunks_counts_those_enqueued(queue: JobQueue) -> None:
     queue.limits.set_max_pending("t", 10)
     with pytest.raises(QueueFull, match="8 jobs before are enqueued") as refused:
         queue.enqueue_many("t", [{}] * 30, chunk_size=4)
@@ -311,7 +311,7 @@ def test_a_full_type_with_a_large_bound_is_counted_once_for_many_refusals(
 # drop_oldest
 
 
-def test_a_dropped_job_is_cancelled_and_its_waiters_learn_of_it(queue: JobQueue) -> None:
+def test_a_dropped_job_is_cancelled_for_its_waiters_too(queue: JobQueue) -> None:
     queue.limits.set_max_pending("t", 2, when_full="drop_oldest")
     first = queue.enqueue("t")
     updates = queue.watch(first)

@@ -1,4 +1,4 @@
-"""Whatever JSON can say comes back as it was, or is refused before anything is written."""
+"""Every JSON value comes back as it was, or is refused before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules from Python: the verbs, and what becomes of fires in time."""
+"""Schedules from Python: the verbs, and when they fire."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_fires_that_were_missed(queue: JobQueue, clock: TestClock, missed: Any, 
     assert fired(queue)[-1] == NOON + 4 * HOUR
 
 
-def test_what_a_fire_adds_says_where_it_comes_from(queue: JobQueue, clock: TestClock) -> None:
+def test_a_fired_job_names_its_schedule(queue: JobQueue, clock: TestClock) -> None:
     at_noon(clock)
     queue.schedules.set("hourly", "report", {"a": 1}, cron="0 * * * *", max_attempts=2)
     clock.advance(3_605)
@@ -347,8 +347,8 @@ def test_an_unreadable_schedule_does_not_block_the_others(db: Db, queue: JobQueu
 
 
 @pytest.mark.parametrize("error", [errors.ReadOnlySqlTransaction, errors.AdminShutdown, errors.DeadlockDetected])
-def test_trouble_of_the_database_is_not_blamed_on_the_schedule(error: type[psycopg.Error]) -> None:
-    """After a failover, say: the worker must get the error, and connect elsewhere."""
+def test_an_error_of_the_database_is_not_recorded_as_one_of_the_schedule(error: type[psycopg.Error]) -> None:
+    """For example after a failover: the worker must get the error, and connect elsewhere."""
     look = fire_due(Context(codec=PLAIN, max_payload_bytes=1, worker_id="w", known={}))
     next(look)
     row = {"name": "a", "cron": None, "every": HOUR, "timezone": "UTC", "missed": "last", "next_run_at": NOON}
@@ -359,7 +359,9 @@ def test_trouble_of_the_database_is_not_blamed_on_the_schedule(error: type[psyco
         look.throw(error("not now"))
 
 
-def test_any_number_of_unreadable_schedules_does_not_block_the_others(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_any_number_of_unreadable_schedules_does_not_block_the_others(
+    db: Db, queue: JobQueue, clock: TestClock
+) -> None:
     db.execute(
         "SELECT schedule('bad ' || n, 'x', p_cron => 'never', p_next_run_at => clock()) FROM generate_series(1, 250) AS n"
     )
@@ -395,7 +397,7 @@ def test_a_schedule_that_left_the_code_is_known_by_it(queue: JobQueue, dsn: str)
     queue.schedules.set("by hand", "report", every=3_600)
 
     async def worked_with(*names: str) -> list[tuple[str, bool]]:
-        """What is said of the schedules while a worker whose code has these is there."""
+        """The findings about schedules while a worker whose code has these is there."""
         async with JobQueue(dsn) as own:
             for name in names:
                 own.periodic("0 3 * * *", name=name)(own.job(name=name)(_nothing))

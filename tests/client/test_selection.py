@@ -62,7 +62,7 @@ def statuses(queue: JobQueue, jobs: dict[str, Job]) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_every_verb_has_an_awaited_twin_with_the_same_signature_and_words(name: str) -> None:
+def test_every_verb_has_an_awaited_twin_with_the_same_signature_and_docstring(name: str) -> None:
     plain, awaited = getattr(Selection, name), getattr(Selection, f"a{name}")
     assert inspect.iscoroutinefunction(awaited)
     assert parameters(plain) == parameters(awaited)

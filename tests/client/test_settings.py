@@ -131,7 +131,7 @@ def test_the_callers_session_is_left_as_it_was(database: str) -> None:
         assert conn.execute(SETTINGS).fetchall() == before
 
 
-def test_a_session_that_does_not_talk_utf8_is_refused_before_anything_is_written(database: str) -> None:
+def test_a_session_without_utf8_is_refused_before_anything_is_written(database: str) -> None:
     with JobQueue(database) as queue, psycopg.connect(database, client_encoding="latin1") as conn:
         with pytest.raises(InvalidOption, match=r"LATIN1.*SET client_encoding"):
             queue.enqueue("mail", {"to": "é"}, conn=conn)
@@ -145,7 +145,7 @@ def test_a_session_that_does_not_talk_utf8_is_refused_before_anything_is_written
         assert queue.list()[0].data == {"to": "é€"}
 
 
-def test_a_read_only_database_refuses_in_words_and_is_not_overruled(database: str) -> None:
+def test_a_write_to_a_read_only_database_raises_database_unavailable(database: str) -> None:
     set_for_all(database, READ_ONLY)
     with JobQueue(database) as queue, pytest.raises(DatabaseUnavailable, match="read-only"):
         queue.enqueue("mail")

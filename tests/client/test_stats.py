@@ -53,7 +53,7 @@ def test_what_is_rolled_back_was_never_counted(dsn: str, queue: JobQueue) -> Non
     assert (queue.stats()["mail"].completed, queue.stats()["mail"].claimed) == (0, 1)
 
 
-def test_a_paused_type_says_so_also_without_jobs(queue: JobQueue) -> None:
+def test_a_paused_type_without_jobs_is_paused_in_the_stats(queue: JobQueue) -> None:
     queue.pause("mail")
     queue.enqueue("post")
     stats = queue.stats()

@@ -33,7 +33,7 @@ STATES: Final[tuple[tuple[Status, ...], ...]] = (
 VERBS: Final = {"replace": "replaced", "reschedule": "rescheduled"}
 
 Answer = tuple[uuid.UUID | None, bool, str | None]
-"""The id of the job (None: the way does not tell), whether it is new, and what happened to the other."""
+"""The id of the job (None: this way does not return it), whether it is new, and what happened to the other."""
 
 
 def by_one(queue: JobQueue, data: Any, rule: Unique) -> Answer:
@@ -159,7 +159,7 @@ def test_which_arguments_count(queue: JobQueue) -> None:
     assert not queue.enqueue("mail", unique=Unique(by=())).created
 
 
-def test_a_key_of_the_call_is_unique_as_its_rule_says(queue: JobQueue) -> None:
+def test_a_key_of_the_call_is_unique_by_its_rule(queue: JobQueue) -> None:
     rule = Unique(by="key", states=("pending",), conflict="replace")
     first = queue.enqueue("mail", {"n": 1}, key="a", unique=rule)
     second = queue.enqueue("mail", {"n": 2}, key="a", unique=rule)
@@ -513,7 +513,7 @@ def test_long_bulks_that_share_keys_run_one_after_the_other(dsn: str) -> None:
         assert sorted(pool.map(bulk, range(3))) == [0, 0, len(keys)]
 
 
-def test_a_key_that_stays_locked_is_an_error_that_says_so(queue: JobQueue, connect: Connect) -> None:
+def test_a_key_that_stays_locked_raises_unique_key_busy(queue: JobQueue, connect: Connect) -> None:
     holding, impatient = connect(autocommit=False), connect(options="-c lock_timeout=50ms")
     queue.enqueue("mail", unique=True, conn=holding)
     with pytest.raises(UniqueKeyBusy, match="try it again"):

@@ -117,9 +117,7 @@ def run(queue: JobQueue, handler: Any, **arguments: Any) -> Job[Any]:
     ids=repr,
 )
 @pytest.mark.parametrize("kind", ["async", "thread"])
-def test_what_a_handler_returns_comes_back_as_its_annotation_says(
-    queue: JobQueue, kind: str, annotation: Any, value: Any
-) -> None:
+def test_a_result_comes_back_as_the_annotated_type(queue: JobQueue, kind: str, annotation: Any, value: Any) -> None:
     async def on_the_loop() -> Any:
         return value
 
@@ -202,7 +200,7 @@ def test_an_annotation_that_json_cannot_become_is_no_hindrance(queue: JobQueue) 
     ]  # fmt: skip
 
 
-def test_a_result_that_does_not_fit_is_said_without_its_value(queue: JobQueue) -> None:
+def test_the_error_of_a_result_that_does_not_fit_omits_its_value(queue: JobQueue) -> None:
     @queue.job
     def send() -> Parcel:
         return PARCEL
@@ -216,7 +214,7 @@ def test_a_result_that_does_not_fit_is_said_without_its_value(queue: JobQueue) -
     assert caught.value.__context__ is None
 
 
-def test_a_result_that_no_json_can_hold_fails_its_job_and_says_where(queue: JobQueue) -> None:
+def test_a_result_that_no_json_can_hold_fails_its_job_with_its_place(queue: JobQueue) -> None:
     @queue.job
     def send() -> Any:
         return {"a": [1, object()]}
@@ -243,7 +241,7 @@ def test_complete_takes_what_the_handler_would_return(queue: JobQueue) -> None:
     assert queue.get(job).value() == run(queue, bill_in_a_transaction).value() == [INVOICE]
 
 
-def test_what_no_annotation_speaks_of_must_be_json(queue: JobQueue) -> None:
+def test_values_without_an_annotation_must_be_json(queue: JobQueue) -> None:
     @queue.job
     def any_thing() -> Any:
         return {1, 2}

@@ -16,11 +16,11 @@ from howdah import JobNotFound, JobQueue, LeaseLost, Limits, Schedules, Workflow
 from tests.clock import TestClock
 
 TWINS = {"wait_for": "await_for"}
-# They ask nothing of the database.
+# They send nothing to the database.
 NO_VERBS = {"close", "aclose", "connect_to", "job", "middleware", "periodic", "select", "worker", "workflow"}
 STREAMS = {"watch": "awatch", "watch_all": "awatch_all"}
 SCHEMA_VERBS = {"migrate", "check_schema", "doctor"}
-# They go on while transactions come and go.
+# They last longer than one transaction.
 PATIENT_VERBS = {"wait_for"}
 GROUPS: dict[str, type] = {"schedules": Schedules, "limits": Limits, "workflows": Workflows}
 """Their verbs go by both names: schedules.set."""
@@ -70,7 +70,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_every_verb_has_an_awaited_twin_with_the_same_signature_and_words(name: str) -> None:
+def test_every_verb_has_an_awaited_twin_with_the_same_signature_and_docstring(name: str) -> None:
     plain, awaited = verb(name), verb(twin(name))
     assert inspect.iscoroutinefunction(awaited)
     assert parameters(plain) == parameters(awaited)

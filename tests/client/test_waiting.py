@@ -23,7 +23,7 @@ every_flavour = pytest.mark.parametrize("flavour", FLAVOURS)
 
 
 class Watcher:
-    """A codec that does nothing but tell when a job was first read."""
+    """A codec that only records when a job was first read."""
 
     def __init__(self) -> None:
         self.read = threading.Event()
@@ -172,7 +172,7 @@ def test_a_job_without_a_queue_names_the_call_that_has_one(queue: JobQueue) -> N
 
 @pytest.mark.parametrize("timeout", [0, 0.05])
 @every_flavour
-def test_a_timeout_is_said_and_the_job_goes_on(queue: JobQueue, flavour: str, timeout: float) -> None:
+def test_a_timeout_of_a_wait_is_raised_and_leaves_the_job_alone(queue: JobQueue, flavour: str, timeout: float) -> None:
     job = queue.enqueue("mail")
     with pytest.raises(WaitTimeout, match=f"{job.id} has not ended after {timeout:g} s") as late:
         wait(queue, flavour, job, timeout=timeout)
@@ -208,7 +208,7 @@ def test_a_job_that_does_not_exist_is_not_waited_for(queue: JobQueue, flavour: s
 
 
 @every_flavour
-def test_a_job_that_ends_and_is_deleted_between_two_looks_is_not_waited_for_any_longer(
+def test_a_job_that_ends_and_is_deleted_between_two_reads_is_not_waited_for_any_longer(
     dsn: str, queue: JobQueue, flavour: str
 ) -> None:
     job = queue.enqueue("mail")
@@ -303,7 +303,7 @@ def test_ten_thousand_can_be_waited_for(queue: JobQueue, flavour: str) -> None:
 
 
 @every_flavour
-def test_a_timeout_says_how_many_have_ended(queue: JobQueue, flavour: str) -> None:
+def test_the_error_of_a_timeout_counts_the_ended_jobs(queue: JobQueue, flavour: str) -> None:
     jobs = [queue.enqueue("mail", n) for n in range(3)]
     queue.complete(queue.claim(["mail"], 1)[0])
     queue.cancel(jobs[1])
@@ -312,9 +312,7 @@ def test_a_timeout_says_how_many_have_ended(queue: JobQueue, flavour: str) -> No
 
 
 @every_flavour
-def test_on_progress_is_called_at_first_on_every_change_and_at_the_end(
-    queue: JobQueue, db: Db, flavour: str
-) -> None:
+def test_on_progress_is_called_at_first_on_every_change_and_at_the_end(queue: JobQueue, db: Db, flavour: str) -> None:
     running, failing = held(queue), held(queue)
     pending, cancelled = queue.enqueue("mail"), queue.enqueue("mail")
     queue.cancel(cancelled)
@@ -349,7 +347,7 @@ def test_on_progress_is_called_at_first_on_every_change_and_at_the_end(
 
 
 @every_flavour
-def test_a_timeout_comes_however_much_there_is_to_tell(
+def test_a_timeout_is_raised_however_many_updates_come(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch, flavour: str
 ) -> None:
     job = held(queue)

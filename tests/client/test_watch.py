@@ -13,7 +13,7 @@ import pytest
 
 from howdah import InvalidOption, Job, JobNotFound, JobQueue, QueueClosed, Update
 from howdah.watch import mailbox
-from tests.client.listener import FLAVOURS, Listener, has, held, names, told
+from tests.client.listener import FLAVOURS, Listener, has, held, names, without_progress
 from tests.conftest import Connect, Db
 
 pytestmark = pytest.mark.parametrize("flavour", FLAVOURS)
@@ -51,7 +51,7 @@ def test_all_updates_come_in_order_and_the_end_last(queue: JobQueue, flavour: st
     run(queue, claimed, "c")
     queue.complete(claimed, {"sent": 1})
     updates = listener.ended()
-    assert [(kind, name) for kind, name, _ in told(updates)] == [
+    assert [(kind, name) for kind, name, _ in without_progress(updates)] == [
         ("event", "a"), ("event", "b"), ("event", "c"), ("status", "completed"),
     ]  # fmt: skip
     assert [each.data for each in updates if each.kind == "event"] == [{"is": name} for name in "abc"]
@@ -87,11 +87,11 @@ def test_failed_attempts_are_updates_and_not_the_end(queue: JobQueue, flavour: s
     for error in ("first", "second"):
         (claimed,) = queue.claim(["mail"])
         queue.fail(claimed, error)
-    listener.until(lambda updates: len(told(updates)) == 2)
+    listener.until(lambda updates: len(without_progress(updates)) == 2)
     (claimed,) = queue.claim(["mail"])
     queue.complete(claimed)
     updates = listener.ended()
-    assert [(name, data["cause"], data.get("error")) for _, name, data in told(updates)] == [
+    assert [(name, data["cause"], data.get("error")) for _, name, data in without_progress(updates)] == [
         ("pending", "failed", "first"), ("pending", "failed", "second"), ("completed", "completed", None),
     ]  # fmt: skip
     assert [each.attempt for each in updates if each.kind == "status"] == [1, 2, 3]
@@ -107,14 +107,14 @@ def test_a_watcher_can_go_on_behind_any_update(queue: JobQueue, flavour: str) ->
     everything = listener.ended()
     for index, update in enumerate(everything):
         rest = whole(queue, flavour, job, after=update.position)
-        assert told(rest) == told(everything[index + 1 :])
+        assert without_progress(rest) == without_progress(everything[index + 1 :])
         if update is everything[-1]:
             assert rest == []
         else:
             assert the_last_is_the_end(rest[-1:], "completed")
 
 
-def test_a_job_that_goes_on_can_be_gone_on_with(queue: JobQueue, flavour: str) -> None:
+def test_a_watch_of_a_running_job_can_be_resumed(queue: JobQueue, flavour: str) -> None:
     job = held(queue)
     run(queue, job, "a", "b", "c")
     with Listener(queue, flavour, "watch", job) as listener:
@@ -139,7 +139,7 @@ def test_a_resumed_watch_gets_a_new_life_but_not_the_old_end_again(queue: JobQue
     run(queue, again, "b")
     queue.complete(again)
     updates = listener.ended()
-    assert next((name, data) for _, name, data in told(updates)) == ("pending", {"cause": "retried"})
+    assert next((name, data) for _, name, data in without_progress(updates)) == ("pending", {"cause": "retried"})
     assert names(updates) == ["b"]
     assert the_last_is_the_end(updates, "completed")
     assert names(whole(queue, flavour, job, after=end)) == ["b"]
@@ -167,7 +167,7 @@ def test_only_some_kinds_may_be_wanted(queue: JobQueue, db: Db, flavour: str, ki
         )
     queue.complete(job)
     for updates in (listener.ended(), whole(queue, flavour, job, kinds=kinds)):
-        assert [kind for kind, _, _ in told(updates)] == expected
+        assert [kind for kind, _, _ in without_progress(updates)] == expected
         if "progress" in kinds:
             assert the_last_is_the_end(updates[-1:], "completed")
         else:
@@ -283,13 +283,13 @@ def test_a_new_life_that_begins_while_the_old_one_is_read_comes_after_its_end(
     first = whole(queue, flavour, job, pace=revive)
     assert names(first) == ["a", "b", "c"]
     assert first[-1].job is not None
-    assert (told(first)[-1][1], first[-1].job.status) == ("failed", "failed")
+    assert (without_progress(first)[-1][1], first[-1].job.status) == ("failed", "failed")
     assert names(whole(queue, flavour, job, after=first[-1].position)) == ["d", "e"]
 
 
 @pytest.mark.parametrize("created_at", ["2000-01-01", "now", "2100-01-01"])
 def test_events_are_found_whenever_they_happened(queue: JobQueue, db: Db, flavour: str, created_at: str) -> None:
-    """Also those from before the job was made, as far as one can say."""
+    """Also those from before the job was made."""
     row = db.execute(
         "INSERT INTO jobs (id, job_type, status, created_at) VALUES (gen_random_uuid(), 'mail', 'pending', %s) RETURNING id",
         (created_at,),
@@ -361,7 +361,7 @@ def test_a_watch_that_is_broken_off_is_unsubscribed(queue: JobQueue, flavour: st
     plain() if flavour == "plain" else asyncio.run(asyncio.wait_for(awaited(), 60))
 
 
-def test_a_task_that_is_cancelled_while_it_watches_is_let_go(queue: JobQueue, flavour: str) -> None:
+def test_a_task_that_is_cancelled_while_it_watches_is_unsubscribed(queue: JobQueue, flavour: str) -> None:
     job = held(queue)
     run(queue, job, "a")
     listener = Listener(queue, "awaited", "watch", job)

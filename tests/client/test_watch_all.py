@@ -13,7 +13,7 @@ import pytest
 
 from howdah import InvalidJobType, InvalidOption, Job, JobQueue, PositionLost
 from howdah.watch import mailbox
-from tests.client.listener import FLAVOURS, PATIENCE, Listener, has, held, names, told
+from tests.client.listener import FLAVOURS, PATIENCE, Listener, has, held, names, without_progress
 from tests.conftest import Connect, Db
 
 every_flavour = pytest.mark.parametrize("flavour", FLAVOURS)
@@ -50,7 +50,7 @@ def test_it_begins_now_at_a_position_or_with_the_oldest(queue: JobQueue, flavour
     ):
         since.until(has("after it"))
         oldest.until(has("after it"))
-        # It says where it stands as soon as it listens.
+        # The first update has its position as soon as it listens.
         now.until(len)
         queue.event(job, "now")
         assert names(now.until(has("now"))) == ["now"]
@@ -76,7 +76,7 @@ def test_only_some_types_and_kinds_may_be_wanted(queue: JobQueue, db: Db, flavou
         assert {each.kind for each in some.updates} == {"event"}
         updates = other.until(lambda updates: updates and updates[-1].job and updates[-1].job.ended)
         assert {each.job_type for each in updates} == {"film"}
-        assert [name for _, name, _ in told(updates)] == ["completed"]
+        assert [name for _, name, _ in without_progress(updates)] == ["completed"]
 
 
 @every_flavour
@@ -247,7 +247,7 @@ def test_every_job_that_reports_comes_with_its_progress_and_its_end(queue: JobQu
         queue.complete(running)
         updates = listener.until(lambda updates: updates[-1].job and updates[-1].job.ended)
         assert {each.job_id for each in updates} == {running.id}
-        # One that comes later is not told of what has ended.
+        # A later watch gets no update of an ended job.
         late = held(queue, "mail")
         queue.progress(late, 5)
         with Listener(queue, flavour, "watch_all", kinds=["progress"]) as another:
@@ -301,7 +301,7 @@ def test_all_updates_of_a_job_come_before_its_end(queue: JobQueue, flavour: str)
     ended = [index for index, each in enumerate(updates) if each.job is not None and each.job.ended]
     for index in ended:
         of_it = [each for each in updates if each.job_id == updates[index].job_id]
-        assert told(of_it)[-1][1] == "completed"
+        assert without_progress(of_it)[-1][1] == "completed"
         assert of_it[-1] is updates[index]
 
 

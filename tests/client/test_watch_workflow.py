@@ -32,7 +32,7 @@ def run(queue: JobQueue, job_type: str, event: str = "done") -> None:
 
 
 def wholes(updates: Sequence[Update]) -> list[tuple[str, int]]:
-    """The status of the whole and how many of its jobs have ended, as they were told."""
+    """The status of the whole and how many of its jobs have ended, in the order of the updates."""
     return [(each.workflow.status, each.workflow.progress.ended) for each in updates if each.workflow is not None]
 
 
@@ -103,7 +103,7 @@ def test_a_watch_goes_on_behind_any_update(queue: JobQueue, flavour: str) -> Non
             (each.job_id, each.name) for each in told[place + 1 :]
         ]
         assert rest[-1].workflow is not None
-    # Behind its end, there is nothing; but a retry goes on there.
+    # There is nothing after its end; but a retry continues there.
     end = updates[-1].position
     with Listener(flow, flavour, "watch", after=end) as resumed:  # type: ignore[arg-type]
         assert resumed.ended() == []

@@ -251,7 +251,7 @@ class Results(TestCase):
         self.assertEqual((done.id, done.return_value), (result.id, 2))
         self.assertEqual((await default_task_backend.aget_job(result.id)).status, "completed")
 
-    def test_a_cancelled_job_is_failed_with_an_error_that_says_so(self) -> None:
+    def test_a_cancelled_job_is_failed_with_an_error_that_names_the_cancellation(self) -> None:
         result = tasks.add.enqueue(1)
         default_task_backend.queue.cancel(result.id, "not wanted", conn="default")
         result.refresh()

@@ -181,7 +181,7 @@ def test_the_sample_project_in_a_browser(project: Project, browser: webdriver.Ch
         browser.find_element(By.NAME, "index").click()
         shows("1 job will run again")
 
-        # New code is loaded without a restart by hand, and a running job is handed back, not lost.
+        # New code is loaded without a restart by hand, and a running job is released, not lost.
         tasks = project.folder / "shop/tasks.py"
         tasks.write_text(tasks.read_text().replace("rows for", "lines for"))
         worker.becomes("is ready", times=2)

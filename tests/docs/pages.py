@@ -1,6 +1,6 @@
 """The pages of the documentation, and the fenced blocks in them.
 
-What a page says to these tests, in comments that a reader does not see:
+The instructions of a page for these tests, in comments that a reader does not see:
 
 - ``<!-- output -->`` before a text block: it is what the block before it prints;
 - ``<!-- checked by tests/… -->`` before a block that cannot be run here: this test holds it against the real thing;
@@ -72,7 +72,7 @@ def blocks_of(page: Path) -> list[Block]:
             text.append(inner)
         block = Block(page, number + 1, fence["language"], "\n".join(text))
         if block.language.startswith("{"):
-            # What the site is told, such as its table of contents.
+            # Directives of the site, such as its table of contents.
             pass
         elif comment == "output":
             blocks[-1].output = block.text

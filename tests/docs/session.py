@@ -19,7 +19,7 @@ import psycopg
 from psycopg import sql
 
 from howdah import JobQueue
-from tests.cli.runner import hear_signals
+from tests.cli.runner import default_signals
 from tests.conftest import WITHOUT_OUR_PLUGINS
 from tests.docs.pages import ROOT, Block
 
@@ -208,7 +208,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=hear_signals,
+            preexec_fn=default_signals,
         )
 
 

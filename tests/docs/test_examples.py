@@ -1,4 +1,4 @@
-"""The examples run against a real PostgreSQL, show what they say, end by themselves, and can be run again."""
+"""The examples run against a real PostgreSQL, show their documented output, end by themselves, and can be run again."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_shows_what_it_says_and_runs_again(example: Path, dsn: str, tmp_path: Path) -> None:
+def test_an_example_shows_its_output_and_runs_again(example: Path, dsn: str, tmp_path: Path) -> None:
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-W", "error", str(example)],

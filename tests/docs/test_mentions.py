@@ -44,7 +44,7 @@ INTERNAL = (
     "The clock for",
     "The error list of a job",
 )
-"""What the comment of a function says that is not for users."""
+"""The text in the comment of an internal function."""
 
 
 def test_every_verb_is_in_the_reference_of_the_client() -> None:

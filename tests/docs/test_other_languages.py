@@ -171,7 +171,7 @@ def test_a_result_that_cannot_be_stored_fails_its_job_and_no_other(db: Db, work:
     assert worker.ends() == 0
 
 
-def test_what_a_killed_worker_ran_is_taken_back_by_the_sweep_of_another(db: Db, work: Work) -> None:
+def test_running_jobs_of_a_killed_worker_are_recovered_by_the_sweep_of_another(db: Db, work: Work) -> None:
     killed = work(lease=3)
     job = _enqueue(db, "example_rb_import", '{"rows": 20, "pause": 0.1}')
     _until(lambda: _job(db, job)["status"] == "running", killed)
@@ -185,7 +185,7 @@ def test_what_a_killed_worker_ran_is_taken_back_by_the_sweep_of_another(db: Db, 
     assert other.ends() == 0
 
 
-def test_a_worker_that_was_given_up_for_dead_registers_anew(db: Db, work: Work) -> None:
+def test_a_worker_that_was_declared_dead_registers_anew(db: Db, work: Work) -> None:
     worker = work()
     lost = _enqueue(db, "example_rb_import", '{"rows": 1000, "pause": 0.01}')
     _until(lambda: _job(db, lost)["status"] == "running", worker)
@@ -218,7 +218,7 @@ def test_sigterm_lets_what_runs_finish_and_strands_nothing(db: Db, work: Work) -
     assert not db.execute("SELECT FROM workers").fetchall()
 
 
-def test_what_outlasts_the_grace_is_handed_back(db: Db, work: Work) -> None:
+def test_jobs_that_outlast_the_grace_are_released(db: Db, work: Work) -> None:
     job = _enqueue(db, "example_rb_import", '{"rows": 10, "pause": 20}')
     worker = work(grace=0.5)
     _until(lambda: _job(db, job)["status"] == "running", worker)

@@ -18,7 +18,7 @@ from howdah.cli.commands.top.app import Top
 from howdah.cli.commands.top.board import Board, Grid
 from howdah.cli.commands.watch.lines import line_above
 from tests.cli.runner import howdah
-from tests.cli.sample import moment, told
+from tests.cli.sample import event_update, moment
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs/screens"
@@ -108,7 +108,7 @@ def test_nothing_breaks_the_xml() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_picture_is_whole_and_tells_nothing_of_the_machine(name: str) -> None:
+def test_a_picture_is_whole_and_shows_nothing_of_the_machine(name: str) -> None:
     picture = picture_of(name)
     assert not re.search(r"[^\x20-\x7e\n\xa0-\ud7ff]|\ufffd", picture)
     assert len(picture) < 50_000
@@ -140,16 +140,16 @@ def test_top_has_the_columns_and_keys_of_today() -> None:
             assert f"{binding.key_display or binding.key} {binding.description}" in screen
 
 
-def test_watch_says_it_in_the_words_of_today() -> None:
+def test_the_picture_of_watch_has_the_current_wording() -> None:
     screen = shown(picture_of("watch"))
     lost = {"cause": "worker died", "worker": "photos-1", "run_at": moment().isoformat()}
     failed = {"cause": "failed", "error": "ConnectionError: no answer from ECB", "run_at": moment(3).isoformat()}
     logged = {"logger": "shop", "message": "row 3,500 has no price, it is left out"}
     for update in (
-        told("status", "pending", lost, job_type="sync_photos"),
-        told("event", "resumed", {"synced": 400}, job_type="sync_photos"),
-        told("status", "pending", failed, job_type="fetch_rates"),
-        told("log", "WARNING", logged, job_type="import_catalog"),
+        event_update("status", "pending", lost, job_type="sync_photos"),
+        event_update("event", "resumed", {"synced": 400}, job_type="sync_photos"),
+        event_update("status", "pending", failed, job_type="fetch_rates"),
+        event_update("log", "WARNING", logged, job_type="import_catalog"),
     ):
         assert _without_time_and_id(line_above(update).plain) in map(_without_time_and_id, screen)
 

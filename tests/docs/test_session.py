@@ -1,4 +1,4 @@
-"""The runner of the pages notices what is wrong with them."""
+"""The runner of the pages finds what is wrong with them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _forget_modules_of(folder: Path) -> None:
 def test_no_block_escapes(page: Path) -> None:
     for block in blocks_of(page):
         test = runner_of(block)
-        assert test is not None, f"{block} is run by no test: say <!-- checked by tests/… --> before it"
+        assert test is not None, f"{block} is run by no test: write <!-- checked by tests/… --> before it"
         if block.checked_by is not None:
             assert page.name in (ROOT / block.checked_by).read_text(encoding="utf-8"), (
                 f"{block}: {test} does not read it"

@@ -1,4 +1,4 @@
-"""A server that keeps its promises, with a database of its own for each test: on any other there is something to find."""
+"""A server with durable settings, with a database of its own for each test: on any other the doctor has findings."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ Db = psycopg.Connection[dict[str, Any]]
 _numbers = itertools.count(1)
 
 
-class Hospital(DurableServer):
-    """A healthy server, small enough to be made ill quickly."""
+class HealthyServer(DurableServer):
+    """A server without findings, with settings so small that a test can break it quickly."""
 
     def __init__(self, binaries: Path) -> None:
         self.source = binaries
-        # It promises all that a server must, to a disk that forgets: no test pulls the plug.
+        # Its settings are durable, and its files in memory: no test cuts the power.
         fits = MEMORY.exists() and shutil.disk_usage(MEMORY).free > 2 * 2**30
         super().__init__(binaries, SETTINGS, str(MEMORY) if fits else None)
 
 
 @pytest.fixture(scope="session")
-def hospital() -> Iterator[Hospital]:
+def healthy_server() -> Iterator[HealthyServer]:
     binaries = servers.find(18)
     assert binaries is not None
-    with Hospital(binaries) as server:
+    with HealthyServer(binaries) as server:
         with psycopg.connect(server.dsn, autocommit=True) as conn:
             conn.execute("CREATE DATABASE healthy")
             with JobQueue(make_conninfo(server.dsn, dbname="healthy")) as queue:
@@ -63,38 +63,38 @@ def hospital() -> Iterator[Hospital]:
 
 
 @pytest.fixture
-def own_ward(hospital: Hospital) -> str:
-    """The DSN of a database of the test's own, in which nothing is wrong yet, for tests that change the schema."""
-    name = f"patient_{next(_numbers)}"
-    with psycopg.connect(hospital.dsn, autocommit=True) as conn:
+def own_dsn(healthy_server: HealthyServer) -> str:
+    """The DSN of a database of the test's own, without findings, for tests that change the schema."""
+    name = f"own_{next(_numbers)}"
+    with psycopg.connect(healthy_server.dsn, autocommit=True) as conn:
         conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE healthy").format(sql.Identifier(name)))
-    # Not dropped: that is a checkpoint each time, and the server goes with all of them.
-    return make_conninfo(hospital.dsn, dbname=name)
+    # Not dropped: that is a checkpoint each time, and all of them end with the server.
+    return make_conninfo(healthy_server.dsn, dbname=name)
 
 
 @pytest.fixture
-def ward(hospital: Hospital) -> str:
-    """The DSN of a database in which nothing is wrong yet, nor left of other tests."""
-    with psycopg.connect(hospital.dsn, autocommit=True) as conn:
+def healthy_dsn(healthy_server: HealthyServer) -> str:
+    """The DSN of a database without findings, and without rows of other tests."""
+    with psycopg.connect(healthy_server.dsn, autocommit=True) as conn:
         conn.execute("ALTER DATABASE shared RESET ALL")
         conn.execute("ALTER DATABASE shared CONNECTION LIMIT -1")
-    with psycopg.connect(hospital.dsn, dbname="shared", autocommit=True) as conn:
+    with psycopg.connect(healthy_server.dsn, dbname="shared", autocommit=True) as conn:
         for table in TABLES:
             if table != "settings":
                 conn.execute(sql.SQL("DELETE FROM howdah.{}").format(sql.Identifier(table)))
-    return make_conninfo(hospital.dsn, dbname="shared")
+    return make_conninfo(healthy_server.dsn, dbname="shared")
 
 
 @pytest.fixture
-def db(ward: str) -> Iterator[Db]:
-    with psycopg.connect(ward, autocommit=True, row_factory=dict_row) as conn:
+def db(healthy_dsn: str) -> Iterator[Db]:
+    with psycopg.connect(healthy_dsn, autocommit=True, row_factory=dict_row) as conn:
         conn.execute("SELECT set_config('search_path', 'howdah', false)")
         yield conn
 
 
 @pytest.fixture
-def queue(ward: str) -> Iterator[JobQueue]:
-    with JobQueue(ward) as queue:
+def queue(healthy_dsn: str) -> Iterator[JobQueue]:
+    with JobQueue(healthy_dsn) as queue:
         yield queue
 
 

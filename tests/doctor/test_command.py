@@ -16,22 +16,22 @@ from tests.doctor.conftest import Db, run_all
 
 
 @pytest.fixture
-def ward(own_ward: str) -> str:
-    return own_ward
+def healthy_dsn(own_dsn: str) -> str:
+    return own_dsn
 
 
-def test_nothing_is_said_where_nothing_is_wrong(ward: str) -> None:
-    outcome = howdah("doctor", dsn=ward)
+def test_a_healthy_queue_has_no_findings(healthy_dsn: str) -> None:
+    outcome = howdah("doctor", dsn=healthy_dsn)
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "nothing was found\n")
-    (answer,) = howdah("doctor", "--json", dsn=ward).lines
+    (answer,) = howdah("doctor", "--json", dsn=healthy_dsn).lines
     assert answer == {"healthy": True, "findings": [], "unseen": []}
 
 
-def test_a_role_that_does_not_see_everything_gets_the_grants_that_help(ward: str, db: Db) -> None:
-    howdah("migrate", "--roles", dsn=ward)
+def test_a_role_that_does_not_see_everything_gets_the_grants_that_help(healthy_dsn: str, db: Db) -> None:
+    howdah("migrate", "--roles", dsn=healthy_dsn)
     db.execute("CREATE ROLE monitor LOGIN")
     try:
-        there = make_conninfo(ward, user="monitor")
+        there = make_conninfo(healthy_dsn, user="monitor")
         outcome = howdah("doctor", dsn=there)
         assert (outcome.code, outcome.out) == (8, "")
         assert outcome.err.splitlines()[-1] == "nothing was found, but not everything could be checked"
@@ -55,30 +55,30 @@ def test_a_role_that_does_not_see_everything_gets_the_grants_that_help(ward: str
         run_all(db, ["DROP OWNED BY monitor", "DROP ROLE monitor"])
 
 
-def test_findings_for_people_and_for_programs(ward: str, db: Db) -> None:
+def test_findings_for_people_and_for_programs(healthy_dsn: str, db: Db) -> None:
     db.execute("DROP INDEX live_key")
-    outcome = howdah("doctor", dsn=ward)
+    outcome = howdah("doctor", dsn=healthy_dsn)
     assert (outcome.code, outcome.err) == (1, "")
     head, what, cause, remedy = outcome.out.splitlines()
     assert head == "error  index-missing"
     assert what.startswith("  index howdah.live_key is missing")
     assert cause == "  cause    index howdah.live_key"
     assert remedy.startswith("  remedy   CREATE UNIQUE INDEX CONCURRENTLY live_key ON")
-    (answer,) = howdah("doctor", "--json", dsn=ward).lines
+    (answer,) = howdah("doctor", "--json", dsn=healthy_dsn).lines
     (finding,) = answer["findings"]
     assert (answer["healthy"], finding["code"], finding["severity"]) == (False, "index-missing", "error")
-    assert howdah("doctor", "--ignore", "index-missing", "fsync-off", dsn=ward).code == 0
-    assert howdah("doctor", "--only", "xmin-held", "--only", "fsync-off", dsn=ward).code == 0
-    assert howdah("doctor", "--only", "index-missing", "--json", dsn=ward).code == 1
+    assert howdah("doctor", "--ignore", "index-missing", "fsync-off", dsn=healthy_dsn).code == 0
+    assert howdah("doctor", "--only", "xmin-held", "--only", "fsync-off", dsn=healthy_dsn).code == 0
+    assert howdah("doctor", "--only", "index-missing", "--json", dsn=healthy_dsn).code == 1
 
 
-def test_what_others_wrote_cannot_hurt_a_terminal(ward: str, db: Db) -> None:
+def test_foreign_text_cannot_control_a_terminal(healthy_dsn: str, db: Db) -> None:
     name = HOSTILE.replace("\x00", "")[:50]
     db.execute("SELECT register_worker('w', gen_random_uuid(), p_host => %s)", (name,))
     db.execute("UPDATE workers SET leaked = 1")
-    with psycopg.connect(ward) as conn:
+    with psycopg.connect(healthy_dsn) as conn:
         conn.execute("SELECT pg_current_xact_id(), '\x1b]0;owned\x07' AS \"\x1b[31m\"")
-        outcome = howdah("doctor", "--patience", "0", dsn=ward)
+        outcome = howdah("doctor", "--patience", "0", dsn=healthy_dsn)
     assert {"warning  xmin-held", "warning  handlers-leaked"} <= set(outcome.out.splitlines())
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e\u2066]", outcome.out)
 
@@ -90,13 +90,13 @@ def test_all_findings_are_listed_without_a_database() -> None:
     assert [entry["code"] for entry in howdah("doctor", "--list", "--json").lines] == list(CATALOGUE)
 
 
-def test_wrong_calls_and_outages_have_the_usual_exit_codes(ward: str) -> None:
-    outcome = howdah("doctor", "--only", "xmin", dsn=ward)
+def test_wrong_calls_and_outages_have_the_usual_exit_codes(healthy_dsn: str) -> None:
+    outcome = howdah("doctor", "--only", "xmin", dsn=healthy_dsn)
     assert outcome.code == 2
     assert "there is no finding 'xmin'" in outcome.err
-    assert howdah("doctor", "--patience", "soon", dsn=ward).code == 2
+    assert howdah("doctor", "--patience", "soon", dsn=healthy_dsn).code == 2
     assert howdah("doctor", dsn="postgresql://127.0.0.1:1/jobs").code == 4
-    assert howdah("doctor", "--schema", "elsewhere", dsn=ward).code == 1
+    assert howdah("doctor", "--schema", "elsewhere", dsn=healthy_dsn).code == 1
 
 
 def test_the_page_lists_the_same_findings() -> None:

@@ -21,13 +21,13 @@ UNCHECKED = {"schema-missing", "server-read-only", "clock-off", "pooler-in-trans
 
 
 @pytest.fixture
-def ward(own_ward: str) -> str:
-    return own_ward
+def healthy_dsn(own_dsn: str) -> str:
+    return own_dsn
 
 
-def test_with_living_workers_under_load_there_is_nothing_to_say(ward: str, db: Db) -> None:
+def test_with_live_workers_under_load_there_are_no_findings(healthy_dsn: str, db: Db) -> None:
     async def scenario() -> None:
-        async with JobQueue(ward) as queue, JobQueue(ward) as onlooker:
+        async with JobQueue(healthy_dsn) as queue, JobQueue(healthy_dsn) as onlooker:
 
             @queue.job
             async def quick(n: int) -> int:
@@ -56,7 +56,7 @@ def test_with_living_workers_under_load_there_is_nothing_to_say(ward: str, db: D
     asyncio.run(scenario())
 
 
-def test_five_things_at_once_are_these_five(ward: str, db: Db, queue: JobQueue) -> None:
+def test_five_things_at_once_are_these_five(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
     queue.enqueue("mial")
     run_all(
         db,
@@ -68,7 +68,7 @@ def test_five_things_at_once_are_these_five(ward: str, db: Db, queue: JobQueue) 
             "ALTER TABLE archive_counts SET UNLOGGED",
         ],
     )
-    with psycopg.connect(ward) as forgotten:
+    with psycopg.connect(healthy_dsn) as forgotten:
         forgotten.execute("SELECT pg_current_xact_id()")
         assert codes(queue, patience=timedelta(0), ignore=()) == [
             "index-missing",
@@ -81,10 +81,10 @@ def test_five_things_at_once_are_these_five(ward: str, db: Db, queue: JobQueue) 
         assert [finding.code for finding in asked] == ["xmin-held"]
 
 
-def test_for_a_role_with_few_rights_the_diagnosis_lists_what_it_could_not_see(ward: str, db: Db) -> None:
+def test_for_a_role_with_few_rights_the_diagnosis_lists_what_it_could_not_see(healthy_dsn: str, db: Db) -> None:
     db.execute("CREATE ROLE passer_by LOGIN")
     try:
-        with JobQueue(make_conninfo(ward, user="passer_by")) as queue:
+        with JobQueue(make_conninfo(healthy_dsn, user="passer_by")) as queue:
             diagnosis = queue.doctor()
             assert diagnosis == []
             unseen = {code for each in diagnosis.unseen for code in each.codes}
@@ -105,14 +105,14 @@ def test_for_a_role_with_few_rights_the_diagnosis_lists_what_it_could_not_see(wa
                 ],
             )
             diagnosis = queue.doctor()
-            # The comparison needs the right to make a schema; the names can be told without.
+            # The comparison needs the right to make a schema; the names can be compared without it.
             assert [each.codes for each in diagnosis.unseen] == [("schema-drift",)]
             assert [(finding.code, finding.cause) for finding in diagnosis] == [("schema-drift", "function snooze")]
     finally:
         run_all(db, ["DROP OWNED BY passer_by", "DROP ROLE passer_by"])
 
 
-def test_a_viewer_finds_what_the_owner_finds(ward: str, db: Db, queue: JobQueue) -> None:
+def test_a_viewer_finds_what_the_owner_finds(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
     queue.migrate(roles=True)
     db.execute("CREATE ROLE watcher LOGIN IN ROLE howdah_viewer, pg_read_all_stats")
     try:
@@ -137,7 +137,7 @@ def test_a_viewer_finds_what_the_owner_finds(ward: str, db: Db, queue: JobQueue)
                 f"UPDATE workers SET heartbeat_at = {ago}",
             ],
         )
-        with JobQueue(make_conninfo(ward, user="watcher")) as watcher:
+        with JobQueue(make_conninfo(healthy_dsn, user="watcher")) as watcher:
             seen = codes(watcher)
             assert seen == codes(queue)
             assert {

@@ -177,12 +177,14 @@ def test_a_dead_worker_that_no_sweep_has_removed(db: Db, queue: JobQueue) -> Non
     assert codes(queue) == []
 
 
-def test_a_loop_that_a_handler_blocks(ward: str, db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_a_handler_blocks(
+    healthy_dsn: str, db: Db, queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workers, "LOOP_LAG", 1.0)
     release = threading.Event()
 
     async def scenario() -> None:
-        async with JobQueue(ward) as own:
+        async with JobQueue(healthy_dsn) as own:
 
             @own.job
             async def block() -> None:
@@ -196,7 +198,7 @@ def test_a_loop_that_a_handler_blocks(ward: str, db: Db, queue: JobQueue, monkey
     worker.start()
     try:
         until(
-            lambda: db.execute("SELECT 1 AS so FROM workers WHERE loop_lag > interval '1 s'").fetchone(), "it says so"
+            lambda: db.execute("SELECT 1 AS so FROM workers WHERE loop_lag > interval '1 s'").fetchone(), "it is logged"
         )
         finding = only_finding(queue, "loop-blocked")
         assert "the event loop of worker w has been blocked" in finding.what

@@ -1,4 +1,4 @@
-"""The server: what it promises, what it allows, what lies between."""
+"""The server: its settings, its limits, and a pooler in front of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from howdah import JobQueue
 from tests.cli.runner import command
-from tests.doctor.conftest import SETTINGS, Db, Hospital, codes, found, only_finding, register, run_all, system_setting
+from tests.doctor.conftest import (
+    SETTINGS,
+    Db,
+    HealthyServer,
+    codes,
+    found,
+    only_finding,
+    register,
+    run_all,
+    system_setting,
+)
 from tests.pooler import pgbouncer
 from tests.standby import Standby
 from tests.worker.durable_server import DurableServer
@@ -42,8 +52,8 @@ from tests.worker.processes import until
         ("default_transaction_isolation", "repeatable read", "settings-harmful"),
     ],
 )
-def test_a_setting_of_the_server(ward: str, db: Db, queue: JobQueue, name: str, value: str, code: str) -> None:
-    with system_setting(ward, name, value):
+def test_a_setting_of_the_server(healthy_dsn: str, db: Db, queue: JobQueue, name: str, value: str, code: str) -> None:
+    with system_setting(healthy_dsn, name, value):
         finding = only_finding(queue, code)
         assert name in finding.what
         assert finding.cause == "the server's settings (configuration file)"
@@ -51,9 +61,12 @@ def test_a_setting_of_the_server(ward: str, db: Db, queue: JobQueue, name: str, 
         until(lambda: not codes(queue), "the remedy has helped")
 
 
-def test_a_setting_that_no_statement_reaches_and_one_that_was_written_by_hand(hospital: Hospital) -> None:
+def test_a_setting_that_no_statement_reaches_and_one_that_was_written_by_hand(healthy_server: HealthyServer) -> None:
     settings = {**SETTINGS, "fsync": "off", "autovacuum": "off"}
-    with DurableServer(hospital.source, settings, str(hospital.home.parent)) as server, JobQueue(server.dsn) as queue:
+    with (
+        DurableServer(healthy_server.source, settings, str(healthy_server.home.parent)) as server,
+        JobQueue(server.dsn) as queue,
+    ):
         queue.migrate()
         with Path(server.data, "postgresql.conf").open("a") as file:
             file.write("statement_timeout = 900\n")
@@ -96,15 +109,15 @@ def test_a_setting_is_undone_where_it_was_made(
         db.execute(f"ALTER {whose} RESET {name}".encode())
 
 
-def test_a_setting_of_the_session_itself(ward: str) -> None:
-    with JobQueue(make_conninfo(ward, options="-c synchronous_commit=off -c statement_timeout=4s")) as queue:
+def test_a_setting_of_the_session_itself(healthy_dsn: str) -> None:
+    with JobQueue(make_conninfo(healthy_dsn, options="-c synchronous_commit=off -c statement_timeout=4s")) as queue:
         finding = only_finding(queue, "commits-not-durable")
         assert finding.cause == "this session's settings (client)"
         assert finding.remedy == "remove synchronous_commit from the options of the DSN, or from PGOPTIONS"
 
 
-def test_a_setting_of_a_role_or_of_the_database(ward: str, db: Db, queue: JobQueue) -> None:
-    name = conninfo_to_dict(ward)["dbname"]
+def test_a_setting_of_a_role_or_of_the_database(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
+    name = conninfo_to_dict(healthy_dsn)["dbname"]
     db.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(str(name))))
     finding = only_finding(queue, "commits-not-durable")
     assert finding.cause == f"what is set for all roles in database {name}"
@@ -120,9 +133,9 @@ def test_a_setting_of_a_role_or_of_the_database(ward: str, db: Db, queue: JobQue
         db.execute('REVOKE USAGE ON SCHEMA howdah FROM "Hurried"')
 
 
-def test_a_timeout_counts_where_workers_have_it(ward: str, db: Db, queue: JobQueue) -> None:
+def test_a_timeout_counts_where_workers_have_it(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
     async def scenario() -> None:
-        async with JobQueue(make_conninfo(ward, user="runner")) as runner:
+        async with JobQueue(make_conninfo(healthy_dsn, user="runner")) as runner:
 
             @runner.job
             async def work() -> None: ...
@@ -159,27 +172,27 @@ def _role(db: Db, *names: str) -> Iterator[None]:
             db.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
-def test_a_database_that_is_read_only(ward: str, db: Db, queue: JobQueue) -> None:
-    name = sql.Identifier(str(conninfo_to_dict(ward)["dbname"]))
+def test_a_database_that_is_read_only(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
+    name = sql.Identifier(str(conninfo_to_dict(healthy_dsn)["dbname"]))
     db.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
     diagnosis = queue.doctor()
     assert [finding.code for finding in diagnosis] == ["server-read-only"]
     assert [each.codes for each in diagnosis.unseen] == [("schema-drift",)]
-    with psycopg.connect(ward, autocommit=True) as conn:
+    with psycopg.connect(healthy_dsn, autocommit=True) as conn:
         for statement in diagnosis[0].remedy.split("; "):
             conn.execute(statement.encode())
     assert codes(queue, ignore=()) == []
 
 
 @pytest.mark.parametrize("offset", ["+1h", "-1h"])
-def test_a_clock_that_is_wrong(ward: str, offset: str) -> None:
+def test_a_clock_that_is_wrong(healthy_dsn: str, offset: str) -> None:
     faketime = shutil.which("faketime")
     if faketime is None:
         if os.environ.get("CI"):
             pytest.fail("faketime is not installed here (Debian: apt-get install faketime)")
         pytest.skip("faketime is not installed here")
     done = subprocess.run(
-        [faketime, "-m", "-f", offset, *command("doctor", "--json", "--dsn", ward)],
+        [faketime, "-m", "-f", offset, *command("doctor", "--json", "--dsn", healthy_dsn)],
         capture_output=True,
         text=True,
         timeout=180,
@@ -190,18 +203,18 @@ def test_a_clock_that_is_wrong(ward: str, offset: str) -> None:
     assert re.search("(59|60)m ahead of" if offset == "+1h" else "(59|60)m behind", finding["what"])
 
 
-def test_connections_that_run_out(ward: str, queue: JobQueue) -> None:
+def test_connections_that_run_out(healthy_dsn: str, queue: JobQueue) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(34):
-            stack.enter_context(psycopg.connect(ward, application_name="greedy"))
+            stack.enter_context(psycopg.connect(healthy_dsn, application_name="greedy"))
         finding = only_finding(queue, "connections-scarce")
         assert "of the 37 connections that the server allows" in finding.what
         assert finding.cause == "most are held by role postgres (greedy): 34"
     until(lambda: not codes(queue), "they are gone")
 
 
-def test_the_limit_of_a_database(ward: str, db: Db, queue: JobQueue) -> None:
-    name = str(conninfo_to_dict(ward)["dbname"])
+def test_the_limit_of_a_database(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
+    name = str(conninfo_to_dict(healthy_dsn)["dbname"])
     db.execute(sql.SQL("ALTER DATABASE {} CONNECTION LIMIT 2").format(sql.Identifier(name)))
     assert f"database {name} allows" in only_finding(queue, "connections-scarce").what
 
@@ -215,24 +228,24 @@ def test_more_workers_than_the_server_has_connections_for(db: Db, queue: JobQueu
     assert "7 live workers need 42 connections, and the server allows 37" in finding.what
 
 
-def test_a_pooler_in_transaction_mode(ward: str, db: Db) -> None:
-    with pgbouncer(ward) as pooled, JobQueue(pooled) as queue:
+def test_a_pooler_in_transaction_mode(healthy_dsn: str, db: Db) -> None:
+    with pgbouncer(healthy_dsn) as pooled, JobQueue(pooled) as queue:
         finding = only_finding(queue, "pooler-in-transaction-mode")
         assert "pool_mode = session" in finding.remedy
         assert codes(queue, ignore=["pooler-in-transaction-mode"]) == []
         for number in range(7):
             register(db, f"w{number}")
-        # Behind it they share what connections there are, whether or not one wants to hear of it.
+        # Behind it they share the connections that there are, with or without notifications.
         assert codes(queue, ignore=["pooler-in-transaction-mode", "schema-drift"]) == []
         left = db.execute("SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'").fetchone()
         assert left == {"n": 0}
-    with pgbouncer(ward, {"pool_mode": "session"}) as pooled, JobQueue(pooled) as queue:
+    with pgbouncer(healthy_dsn, {"pool_mode": "session"}) as pooled, JobQueue(pooled) as queue:
         assert codes(queue) == ["connections-overcommitted"]
 
 
-def test_a_standby_and_what_it_holds_back(hospital: Hospital) -> None:
+def test_a_standby_and_what_it_holds_back(healthy_server: HealthyServer) -> None:
     # Of a server of its own, because the other one has many databases to copy.
-    with type(hospital)(hospital.source) as primary, JobQueue(primary.dsn) as queue:
+    with type(healthy_server)(healthy_server.source) as primary, JobQueue(primary.dsn) as queue:
         queue.migrate()
         settings = {**SETTINGS, "hot_standby_feedback": "on"}
         with (
@@ -256,12 +269,12 @@ def _look_at_both(queue: JobQueue, db: psycopg.Connection[tuple[object, ...]], s
             lambda: db.execute("SELECT 1 AS so FROM pg_stat_replication WHERE backend_xmin IS NOT NULL").fetchone(),
             "it asks",
         )
-        # What happens in the queue meanwhile tells how long it is.
+        # The lag is measured by what happens in the queue meanwhile.
         queue.enqueue("work")
         (job,) = queue.claim(["work"])
         queue.progress(job, 10)
         queue.complete(job)
-        finding = until(lambda: [f for f in found(queue, patience=0) if "replication" in f.what], "it is told")[0]
+        finding = until(lambda: [f for f in found(queue, patience=0) if "replication" in f.what], "it is found")[0]
         assert finding.code == "xmin-held"
         assert finding.cause == "standby slow_reader"
         assert "hot_standby_feedback" in finding.remedy

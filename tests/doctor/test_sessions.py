@@ -22,8 +22,8 @@ from tests.worker.processes import until
 SECRET = "hunter2"
 
 
-def test_an_old_snapshot_is_named_with_its_session_and_without_its_values(ward: str, queue: JobQueue) -> None:
-    with psycopg.connect(ward, application_name="nightly\x1breport") as reader:
+def test_an_old_snapshot_is_named_with_its_session_and_without_its_values(healthy_dsn: str, queue: JobQueue) -> None:
+    with psycopg.connect(healthy_dsn, application_name="nightly\x1breport") as reader:
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute(f"SELECT count(*) FROM howdah.jobs WHERE last_error = '{SECRET}'")
         assert codes(queue) == []
@@ -35,15 +35,15 @@ def test_an_old_snapshot_is_named_with_its_session_and_without_its_values(ward: 
         assert finding.remedy.startswith(f"SELECT pg_terminate_backend({pid});")
         assert "idle_in_transaction_session_timeout" in finding.remedy
         assert finding.details["sessions"][0]["pid"] == pid
-        with psycopg.connect(ward, autocommit=True) as conn:
+        with psycopg.connect(healthy_dsn, autocommit=True) as conn:
             conn.execute(finding.remedy.split(" -- To have")[0].encode())
         until(lambda: not codes(queue, patience=0), "the remedy has helped")
         with contextlib.suppress(psycopg.OperationalError):
             reader.execute("SELECT")
 
 
-def test_the_oldest_is_named_first_and_the_others_are_counted(ward: str, db: Db, queue: JobQueue) -> None:
-    with psycopg.connect(ward) as first, psycopg.connect(ward) as second:
+def test_the_oldest_is_named_first_and_the_others_are_counted(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(healthy_dsn) as first, psycopg.connect(healthy_dsn) as second:
         for conn in (first, second):
             conn.execute("SELECT pg_current_xact_id()")
         finding = only_finding(queue, "xmin-held", patience=0)
@@ -52,36 +52,36 @@ def test_the_oldest_is_named_first_and_the_others_are_counted(ward: str, db: Db,
         assert [each["pid"] for each in finding.details["sessions"]] == [c.info.backend_pid for c in (first, second)]
 
 
-def test_a_prepared_transaction_that_was_forgotten(ward: str, queue: JobQueue) -> None:
-    with psycopg.connect(ward) as conn:
+def test_a_prepared_transaction_that_was_forgotten(healthy_dsn: str, queue: JobQueue) -> None:
+    with psycopg.connect(healthy_dsn) as conn:
         conn.execute("CREATE TABLE other AS SELECT 1")
         conn.execute("PREPARE TRANSACTION 'it''s here'")
     assert codes(queue) == []
     finding = only_finding(queue, "xmin-held", patience=0)
     assert "prepared transaction it's here of role postgres" in finding.cause
     assert finding.remedy.startswith("COMMIT PREPARED 'it''s here';")
-    with psycopg.connect(ward, autocommit=True) as conn:
+    with psycopg.connect(healthy_dsn, autocommit=True) as conn:
         conn.execute("ROLLBACK PREPARED 'it''s here'")
     assert codes(queue, patience=0) == []
 
 
-def test_the_name_of_a_prepared_transaction_cannot_leave_its_quotes(ward: str, queue: JobQueue) -> None:
+def test_the_name_of_a_prepared_transaction_cannot_leave_its_quotes(healthy_dsn: str, queue: JobQueue) -> None:
     name = "a\nDROP SCHEMA howdah CASCADE; --'\\"
-    with psycopg.connect(ward) as conn:
+    with psycopg.connect(healthy_dsn) as conn:
         conn.execute("CREATE TABLE other AS SELECT 1")
         conn.execute(sql.SQL("PREPARE TRANSACTION {}").format(name))
     finding = only_finding(queue, "xmin-held", patience=0)
-    with psycopg.connect(ward, autocommit=True) as conn:
+    with psycopg.connect(healthy_dsn, autocommit=True) as conn:
         # As it stands there, comment and all.
         conn.execute(finding.remedy.encode())
         conn.execute("DROP TABLE other")
     assert codes(queue, patience=0) == []
 
 
-def test_a_lock_that_is_only_asked_for_is_named_with_what_it_waits_for(ward: str, queue: JobQueue) -> None:
+def test_a_lock_that_is_only_asked_for_is_named_with_what_it_waits_for(healthy_dsn: str, queue: JobQueue) -> None:
     with (
-        psycopg.connect(ward, application_name="reader", row_factory=dict_row) as reader,
-        psycopg.connect(ward, application_name="asks", row_factory=dict_row) as asks,
+        psycopg.connect(healthy_dsn, application_name="reader", row_factory=dict_row) as reader,
+        psycopg.connect(healthy_dsn, application_name="asks", row_factory=dict_row) as asks,
         ThreadPoolExecutor(1) as pool,
     ):
         reader.execute("SELECT count(*) FROM howdah.schedules")
@@ -95,15 +95,15 @@ def test_a_lock_that_is_only_asked_for_is_named_with_what_it_waits_for(ward: str
         asking.result()
 
 
-def test_a_lock_that_workers_wait_for(ward: str, queue: JobQueue) -> None:
-    with psycopg.connect(ward, application_name="by hand") as conn:
+def test_a_lock_that_workers_wait_for(healthy_dsn: str, queue: JobQueue) -> None:
+    with psycopg.connect(healthy_dsn, application_name="by hand") as conn:
         conn.execute("LOCK TABLE howdah.schedules IN ACCESS EXCLUSIVE MODE")
         diagnosis = queue.doctor(patience=0, ignore=["xmin-held", "schema-drift"])
         (finding,) = diagnosis
         assert finding.code == "table-locked"
         assert "howdah.schedules is locked" in finding.what
         assert f"pid {conn.info.backend_pid} of role postgres (by hand)" in finding.cause
-        # It did not wait for it, and says what it could not look at.
+        # It did not wait for it, and returns which checks it could not make.
         assert {code for each in diagnosis.unseen for code in each.codes} == {
             "schedule-left-code",
             "schedule-overdue",
@@ -127,9 +127,9 @@ LIVE = "(SELECT oid::int FROM pg_class WHERE relname = 'live' AND relnamespace =
     ],
 )
 def test_an_outsider_that_holds_an_advisory_lock_of_ours(
-    ward: str, db: Db, queue: JobQueue, outsider: str, lock: str, purpose: str
+    healthy_dsn: str, db: Db, queue: JobQueue, outsider: str, lock: str, purpose: str
 ) -> None:
-    with psycopg.connect(ward, user=outsider, autocommit=True, application_name="intruder") as conn:
+    with psycopg.connect(healthy_dsn, user=outsider, autocommit=True, application_name="intruder") as conn:
         conn.execute(f"SELECT {lock}".encode())
         finding = only_finding(queue, "advisory-lock-held")
         assert f"that others need to {purpose}, for " in finding.what
@@ -138,8 +138,10 @@ def test_an_outsider_that_holds_an_advisory_lock_of_ours(
         until(lambda: not codes(queue), "the remedy has helped")
 
 
-def test_the_purposes_of_several_advisory_locks_are_one_sentence(ward: str, queue: JobQueue, outsider: str) -> None:
-    with psycopg.connect(ward, user=outsider, autocommit=True) as conn:
+def test_the_purposes_of_several_advisory_locks_are_one_sentence(
+    healthy_dsn: str, queue: JobQueue, outsider: str
+) -> None:
+    with psycopg.connect(healthy_dsn, user=outsider, autocommit=True) as conn:
         conn.execute(f"SELECT pg_advisory_lock({LIVE}, n) FROM unnest('{{0,32,64}}'::int[]) AS n".encode())
         what = only_finding(queue, "advisory-lock-held").what
         assert "advisory locks that others need to be woken, wake workers or watch, for " in what
@@ -153,20 +155,22 @@ def outsider(db: Db) -> Iterator[str]:
     db.execute("DROP ROLE outsider")
 
 
-def test_what_the_queue_itself_does_with_its_advisory_locks_is_no_finding(ward: str, db: Db, queue: JobQueue) -> None:
-    with psycopg.connect(ward, autocommit=True) as sleeper, psycopg.connect(ward) as bulk:
+def test_what_the_queue_itself_does_with_its_advisory_locks_is_no_finding(
+    healthy_dsn: str, db: Db, queue: JobQueue
+) -> None:
+    with psycopg.connect(healthy_dsn, autocommit=True) as sleeper, psycopg.connect(healthy_dsn) as bulk:
         sleeper.execute("SELECT howdah.add_sleeper(ARRAY['mail']), howdah.add_watcher()")
         queue.enqueue_many("mail", range(2_500), key=str, conn=bulk)
         assert codes(queue, patience=0, ignore=["schema-drift", "xmin-held"]) == []
     # A session of ours that idles with a lock which is meant to be held briefly.
-    with psycopg.connect(ward, autocommit=True) as conn:
+    with psycopg.connect(healthy_dsn, autocommit=True) as conn:
         conn.execute("SELECT pg_advisory_lock('howdah.live'::regclass::oid::int, 5)")
         assert codes(queue) == []
         assert only_finding(queue, "advisory-lock-held", patience=0).details["pid"] == conn.info.backend_pid
 
 
-def test_notifications_that_a_listener_does_not_take(ward: str, db: Db, queue: JobQueue) -> None:
-    with psycopg.connect(ward, autocommit=True, application_name="deaf") as listener:
+def test_notifications_that_a_listener_does_not_take(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(healthy_dsn, autocommit=True, application_name="deaf") as listener:
         listener.execute("LISTEN anything")
         listener.execute("BEGIN")
         listener.execute("SELECT")
@@ -178,10 +182,12 @@ def test_notifications_that_a_listener_does_not_take(ward: str, db: Db, queue: J
     assert codes(queue) == []
 
 
-def test_a_session_that_only_works_hard_is_not_blamed_for_notifications(ward: str, db: Db, queue: JobQueue) -> None:
+def test_a_busy_session_is_not_the_cause_of_a_full_queue_of_notifications(
+    healthy_dsn: str, db: Db, queue: JobQueue
+) -> None:
     with (
-        psycopg.connect(ward, autocommit=True, application_name="deaf") as listener,
-        psycopg.connect(ward, autocommit=True) as busy,
+        psycopg.connect(healthy_dsn, autocommit=True, application_name="deaf") as listener,
+        psycopg.connect(healthy_dsn, autocommit=True) as busy,
         ThreadPoolExecutor(1) as pool,
     ):
         listener.execute("LISTEN anything")

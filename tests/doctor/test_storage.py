@@ -14,12 +14,12 @@ from tests.worker.processes import until
 
 
 @pytest.fixture
-def ward(own_ward: str) -> str:
-    return own_ward
+def healthy_dsn(own_dsn: str) -> str:
+    return own_dsn
 
 
-def test_a_schema_that_is_not_there(ward: str) -> None:
-    with JobQueue(ward, "elsewhere") as queue:
+def test_a_schema_that_is_not_there(healthy_dsn: str) -> None:
+    with JobQueue(healthy_dsn, "elsewhere") as queue:
         finding = only_finding(queue, "schema-missing")
     assert finding.remedy.startswith("howdah migrate --schema elsewhere")
 
@@ -123,7 +123,7 @@ def test_every_index_that_is_installed_is_looked_for(db: Db) -> None:
     assert sorted(row["relname"] for row in rows) == expected_indexes()
 
 
-def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> None:
+def test_indexes_whose_making_has_failed(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
     queue.enqueue_many("work", ({} for _ in range(2)))
     with pytest.raises(psycopg.errors.UniqueViolation):
         db.execute("CREATE UNIQUE INDEX CONCURRENTLY of_theirs ON live (job_type)")
@@ -132,7 +132,7 @@ def test_indexes_whose_making_has_failed(ward: str, db: Db, queue: JobQueue) -> 
     db.execute(finding.remedy.encode())
     db.execute("DROP INDEX live_held")
     made = statements.source("tables/0001_jobs").split("CREATE INDEX live_held")[1].split(";")[0]
-    with psycopg.connect(ward) as other, psycopg.connect(ward, autocommit=True) as maker:
+    with psycopg.connect(healthy_dsn) as other, psycopg.connect(healthy_dsn, autocommit=True) as maker:
         # It waits for the transactions that were there before it, and loses its patience.
         other.execute("LOCK TABLE howdah.live IN ROW EXCLUSIVE MODE")
         maker.execute("SET lock_timeout = '1s'")
@@ -158,7 +158,7 @@ def test_a_table_that_autovacuum_leaves_out(db: Db, queue: JobQueue) -> None:
     assert codes(queue, ignore=()) == []
 
 
-def test_dead_rows_that_vacuum_has_not_removed(ward: str, db: Db, queue: JobQueue) -> None:
+def test_dead_rows_that_vacuum_has_not_removed(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
     queue.enqueue_many("work", ({} for _ in range(12_000)))
     db.execute("DELETE FROM live")
     counted = "SELECT n_dead_tup AS n FROM pg_stat_all_tables WHERE relid = 'howdah.live'::regclass"
@@ -216,8 +216,8 @@ def test_room_that_a_segment_of_the_archive_has_needed_is_needed_again(
     assert codes(queue) == []
 
 
-def test_a_table_that_cannot_be_frozen(ward: str, db: Db, queue: JobQueue) -> None:
-    with psycopg.connect(ward) as reader:
+def test_a_table_that_cannot_be_frozen(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
+    with psycopg.connect(healthy_dsn) as reader:
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         reader.execute("SELECT")
         reader.execute("SELECT count(*) FROM howdah.live")
@@ -227,7 +227,7 @@ def test_a_table_that_cannot_be_frozen(ward: str, db: Db, queue: JobQueue) -> No
         assert [finding.code for finding in findings] == ["wraparound-near", "xmin-held"]
         assert findings[0].details["transactions"] > 200_000
     for name in ("healthy", "postgres"):
-        with psycopg.connect(ward, dbname=name, autocommit=True) as conn:
+        with psycopg.connect(healthy_dsn, dbname=name, autocommit=True) as conn:
             conn.execute("VACUUM (FREEZE)")
     db.execute("VACUUM (FREEZE)")
     assert codes(queue) == []
@@ -239,7 +239,7 @@ def end_one(queue: JobQueue) -> None:
     queue.complete(job)
 
 
-def test_a_segment_that_was_not_closed_when_it_was_time(ward: str, db: Db, queue: JobQueue) -> None:
+def test_a_segment_that_was_not_closed_when_it_was_time(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
     open_for = "UPDATE segments SET opened_at = now() - make_interval(hours => %s)"
     db.execute(open_for, (1_000,))
     assert codes(queue) == [], "nothing has ended"
@@ -252,7 +252,7 @@ def test_a_segment_that_was_not_closed_when_it_was_time(ward: str, db: Db, queue
     assert "the open segment of the archive should have been closed 30h ago" in finding.what
     assert "no worker has run lately" in finding.cause
     assert finding.remedy.startswith("howdah prune")
-    with psycopg.connect(ward, application_name="forgotten report") as reader:
+    with psycopg.connect(healthy_dsn, application_name="forgotten report") as reader:
         reader.execute("SELECT count(*) FROM howdah.jobs")
         assert [segment.dropped for segment in queue.prune(tries=1)] == [False]
         finding = only_finding(queue, "segments-late")
@@ -261,7 +261,7 @@ def test_a_segment_that_was_not_closed_when_it_was_time(ward: str, db: Db, queue
     assert codes(queue) == []
 
 
-def test_a_segment_that_was_not_dropped_when_it_was_time(ward: str, db: Db, queue: JobQueue) -> None:
+def test_a_segment_that_was_not_dropped_when_it_was_time(healthy_dsn: str, db: Db, queue: JobQueue) -> None:
     last_end = "UPDATE segments SET last_end = now() - make_interval(hours => %s) WHERE closed_at IS NOT NULL"
     for _ in range(2):
         end_one(queue)
@@ -275,7 +275,7 @@ def test_a_segment_that_was_not_dropped_when_it_was_time(ward: str, db: Db, queu
     assert "closed" not in finding.what
     assert "no worker has run lately" in finding.cause
     assert finding.details["overdue"] == 2
-    with psycopg.connect(ward, application_name="forgotten report") as reader:
+    with psycopg.connect(healthy_dsn, application_name="forgotten report") as reader:
         reader.execute("SELECT count(*) FROM howdah.archive_1")
         assert [segment.dropped for segment in queue.prune(tries=1)] == [False, True]
         finding = only_finding(queue, "segments-late")
@@ -285,7 +285,7 @@ def test_a_segment_that_was_not_dropped_when_it_was_time(ward: str, db: Db, queu
     assert codes(queue) == []
 
 
-def test_segments_are_late_by_what_the_setting_says(db: Db, queue: JobQueue) -> None:
+def test_segments_are_late_by_the_setting(db: Db, queue: JobQueue) -> None:
     end_one(queue)
     run_all(db, ["SELECT rotate('0')", "SELECT bound_segments()"])
     end_one(queue)

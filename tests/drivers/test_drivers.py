@@ -158,7 +158,7 @@ def test_a_kill_between_any_two_statements_leaves_one_effect(queue: JobQueue, ds
     subprocess.run([sys.executable, "-m", "tests.drivers.killed", dsn, *types], check=True)
     for each, job in jobs.items():
         while queue.get(job).status != "completed":
-            # The server may not have noticed yet that the client is gone, whose transaction holds the job.
+            # The server may not have found yet that the client is gone, whose transaction holds the job.
             queue.recover_stale_jobs(0)
             for claimed in queue.claim([each]):
                 queue.start(claimed)

@@ -1,6 +1,6 @@
 """Processes that use an embedded server, and the accounts that run them.
 
-A `Client` is a process of its own that joins when it is told to and stays until it is told to go.
+A `Client` is a process of its own that joins on a command of the test, and leaves on another one.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from .python_copy import link_python
 
 @pytest.fixture
 def reachable() -> Iterator[Path]:
-    """Pytest's own folders are closed to everybody else."""
+    """Other accounts cannot open pytest's own folders."""
     folder = Path(tempfile.mkdtemp(prefix="howdah-test-")).resolve()
     folder.chmod(0o755)
     yield folder

@@ -158,7 +158,7 @@ def test_the_announcement_is_one_line(used_project: Project) -> None:
     )
 
 
-def test_without_the_wheel_the_error_says_what_to_install(project: Project, tmp_path: Path) -> None:
+def test_without_the_wheel_the_error_names_what_to_install(project: Project, tmp_path: Path) -> None:
     link_howdah(tmp_path)
     result = subprocess.run(
         [sys.executable, "-S", "-c", CLIENT, project.folder],

@@ -1,4 +1,4 @@
-"""What an embedded server trusts: its own account alone, and no link that another user may have planted."""
+"""What an embedded server accepts: its own account alone, and no link that another user may have planted."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def exposed(major: int) -> Iterator[Exposed]:
-    """Each mutant, and what has noticed it."""
+    """Each mutant, and what has found it."""
     binaries = servers.find(major)
     if binaries is None:
         print(f"PostgreSQL {major} is not installed", file=sys.stderr)
@@ -113,8 +113,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the small form of each, as make test plays it")
     parser.add_argument("--seed", type=int, help="the seed of the random moments, as a failure has printed it")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the outcomes as JSON too")
-    parser.add_argument("--list", action="store_true", help="tell which cases there are")
-    parser.add_argument("--broken", action="store_true", help="play cases on SQL that is broken, which must be noticed")
+    parser.add_argument("--list", action="store_true", help="list the cases")
+    parser.add_argument("--broken", action="store_true", help="play cases on SQL that is broken, which must be found")
     args = parser.parse_args()
     if unknown := [name for name in args.case if name not in CASES]:
         parser.error(f"there is no case {unknown[0]}. There are: {', '.join(CASES)}")

@@ -1,4 +1,4 @@
-"""Cases in which a worker lives, and something keeps it from its work, or from saying so."""
+"""Cases in which something keeps a live worker from its work, or from its heartbeat."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def long_job(stage: Stage) -> None:
 
 @case(10, "loop-block", checks=ALL, handlers="handlers_blocked")
 def loop_block(stage: Stage) -> None:
-    """An async handler blocks the loop for longer than the lease: its worker is not given up, and its log names the job."""
+    """An async handler blocks the loop for longer than the lease: its worker is not declared dead, and its log names the job."""
     judge = stage.fleet.start("judge", types=["probe"])
     blocked = stage.fleet.start("blocked").await_ready()
     blocker = stage.enqueue("forgets_to_await")
@@ -63,7 +63,7 @@ def loop_block(stage: Stage) -> None:
     assert_done_once(stage)
     assert [worker.stop() for worker in (judge, blocked)] == [0, 0]
     named = re.findall(r"the event loop has been blocked for .* by (.*) in (\w+): nothing else runs", blocked.log)
-    assert len(named) == 1, f"said once: {named}"
+    assert len(named) == 1, f"logged once: {named}"
     assert f"forgets_to_await {blocker}" in named[0][0], f"the job that it was: {named}"
     assert "handlers_blocked.py" in named[0][0], f"the place where it was: {named}"
     assert "declared dead" not in blocked.log, "a blocked loop is not a dead worker"
@@ -71,10 +71,10 @@ def loop_block(stage: Stage) -> None:
 
 @case(11, "gil-block", checks=ALL, handlers="handlers_blocked")
 def gil_block(stage: Stage) -> None:
-    """C code holds the interpreter for longer than the lease: another worker has the job, and what comes late is refused."""
+    """C code holds the interpreter for longer than the lease: another worker gets the job, and late writes are refused."""
     gate = stage.folder / GATE
     gate.touch()
-    # Nothing here must not be rescued, so the lease may be short.
+    # The case rescues every job, so the lease may be short.
     rhythm: dict[str, Any] = {} if not stage.quick else {"lease": 1, "heartbeat": 0.25, "sweep": 0.5}
     with gate.open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -85,12 +85,12 @@ def gil_block(stage: Stage) -> None:
         stage.fault()
         stage.enqueue_many("work", stage.scaled(200, 20))
         stage.fleet.ledger.say("overtaken")
-        until(lambda: stage.queue.get(job).status == "completed", "another one has done it")
-    until(lambda: "declared dead" in blocked.log, "the blocked one has noticed")
-    until(lambda: told_of_refusal(blocked, job), "what it had to say of the job was refused")
+        until(lambda: stage.queue.get(job).status == "completed", "another worker has completed it")
+    until(lambda: "declared dead" in blocked.log, "the blocked worker has found its claim lost")
+    until(lambda: logged_refusal(blocked, job), "its late writes to the job were refused")
     stage.fleet.await_drained()
     assert starts_of(stage, job) >= 2
-    assert stage.queue.get(job).worker_id != blocked.name, "who had it last has completed it"
+    assert stage.queue.get(job).worker_id != blocked.name, "its last holder has completed it"
 
 
 @case(12, "pool-starved", checks=ALL, handlers="handlers_blocked", fails="elsewhere")
@@ -118,13 +118,13 @@ def pool_starved(stage: Stage) -> None:
 
 @case(13, "hung-handler", checks=ALL, handlers="handlers_blocked", fails=f"{' '.join(HANG)} hangs_with_the_loop")
 def hung_handler(stage: Stage) -> None:
-    """Handlers wait for ever, on the loop, in a thread, in a child process, and with the loop in their hands: their deadline frees the slot."""
-    # One slot of each kind: whatever comes after one that hangs needs the very same.
+    """Handlers wait for ever, on the loop, in a thread, in a child process, and blocking the loop: their deadline frees the slot."""
+    # One slot of each kind: a job that follows one that hangs needs the same slot.
     narrow: dict[str, Any] = {"concurrency": 1, "threads": 1, "children": 1, "max_leaked": 1000}
     stuck = stage.fleet.start("stuck", types=["hangs_with_the_loop"], **narrow)
     stage.start(types=[*HANG, "work", "work_in_a_thread", "work_in_a_child"], **narrow)
     stuck.await_ready()
-    # From now on the database knows how long they may take, for when their worker is stuck itself.
+    # From now on the database has their deadlines, for when their worker is stuck itself.
     hung = [stage.enqueue(job_type) for job_type in (*HANG * stage.scaled(4, 1), "hangs_with_the_loop")]
     for job_type in ("work", "work_in_a_thread", "work_in_a_child"):
         stage.enqueue_many(job_type, stage.scaled(60, 5))
@@ -134,12 +134,12 @@ def hung_handler(stage: Stage) -> None:
         assert (job.status, job.attempts) == ("failed", 1), f"its deadline has not fired: {job.id} is {job.status}"
         assert str(job.last_error).startswith("timed out after"), f"its error: {job.last_error}"
     stage.fleet.ledger.say("go on")
-    until(lambda: told_of_refusal(stuck, hung[-1]), "what came after the deadline was refused")
+    until(lambda: logged_refusal(stuck, hung[-1]), "writes after the deadline were refused")
 
 
 @case(14, "self-fence", checks=ALL, handlers="handlers_blocked")
 def self_fence(stage: Stage) -> None:
-    """One worker is cut off for longer than the lease, of another the heartbeat alone: they let go, and what comes late is refused."""
+    """One worker loses all connections for longer than the lease, another only its heartbeat: they release their jobs, and late writes are refused."""
     with closing(TcpProxy(stage.server.socket)) as whole, closing(TcpProxy(stage.server.socket)) as half:
         types = ["ends_when_cut_off", "patient_too", "work"]
         cut_off = stage.fleet.start("cut off", dsn=through(whole, stage.dsn), types=types)
@@ -154,16 +154,16 @@ def self_fence(stage: Stage) -> None:
         stage.fault(2)
         stage.fleet.ledger.say("cut off")
         until(lambda: all("lets go of" in worker.log for worker in (cut_off, voiceless)), "both fence themselves")
-        until(lambda: stage.fleet.ledger.count("TOLD") == len(patient), "their handlers are told")
+        until(lambda: stage.fleet.ledger.count("TOLD") == len(patient), "their handlers have found their claims lost")
         stage.enqueue_many("work", stage.scaled(200, 20))
-        until(lambda: running_with(stage, owner) == {late, *patient}, "another one has all their jobs")
+        until(lambda: running_with(stage, owner) == {late, *patient}, "another worker has all their jobs")
         until(lambda: started(stage, "work") == stage.scaled(200, 20), "and those that came since")
         fresh = stage.fleet.ledger.entries("START", where=lambda entry: entry.job_type == "work")
-        assert {entry.worker for entry in fresh} == {owner.name}, "whoever is fenced claims nothing"
+        assert {entry.worker for entry in fresh} == {owner.name}, "a fenced worker claims nothing"
         whole.resume()
         half.resume()
         until(lambda: all("the worker continues" in worker.log for worker in (cut_off, voiceless)), "both are back")
-        until(lambda: told_of_refusal(cut_off, late), "what it had to say of the job was refused")
+        until(lambda: logged_refusal(cut_off, late), "its late writes to the job were refused")
         stage.fleet.ledger.say("finish")
         stage.fleet.await_drained()
     for job in map(stage.queue.get, (late, *patient)):
@@ -193,8 +193,8 @@ def running_with(stage: Stage, worker: WorkerProcess) -> set[uuid.UUID]:
     return {job["id"] for job in jobs if job["status"] == "running" and job["job_type"] != "work"}
 
 
-def told_of_refusal(worker: WorkerProcess, job: uuid.UUID) -> bool:
-    """Whether a worker has noticed that the end of a job is not its own to tell."""
+def logged_refusal(worker: WorkerProcess, job: uuid.UUID) -> bool:
+    """Whether a worker has logged that its end of a job was refused."""
     return re.search(rf"{job} (came too late and changed nothing|was taken from this worker)", worker.log) is not None
 
 
@@ -203,4 +203,4 @@ def assert_done_once(stage: Stage, besides: Collection[uuid.UUID] = ()) -> None:
     ended = {job["id"]: (job["status"], job["attempts"]) for job in stage.fleet.jobs() if job["id"] not in besides}
     assert set(ended.values()) == {("completed", 1)}, f"how they ended: {Counter(ended.values())}"
     assert times(stage.fleet.ledger.entries("START")) == dict.fromkeys(ended, 1), "each was started once"
-    assert not stage.execute("SELECT FROM audit.farewells WHERE silent_for >= lease"), "nobody was given up"
+    assert not stage.execute("SELECT FROM audit.farewells WHERE silent_for >= lease"), "no worker was declared dead"

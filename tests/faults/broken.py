@@ -49,7 +49,7 @@ class Mutant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Exposed:
-    """How a mutant was noticed: by the checker, by what the case itself asserts, or not at all."""
+    """How a mutant was found: by the checker, by what the case itself asserts, or not at all."""
 
     mutant: Mutant
     violations: tuple[str, ...]
@@ -117,7 +117,7 @@ MUTANTS: Final = (
     ),
     # A plan that was made while there was nothing reads everything.
     Mutant("plan-flip", "claim", LANES_BY_INDEX),
-    # What a worker says is believed to be a number.
+    # A value that a worker reports is taken as a number without a check.
     Mutant(
         "liar",
         "queue_position",
@@ -147,7 +147,7 @@ MUTANTS: Final = (
 
 
 def expose(mutant: Mutant, server: Server, *, seed: int | None = None) -> Exposed:
-    """Plays the quick form of a mutant's case, and tells what was noticed. Only a fault that is named is one."""
+    """Plays the quick form of a mutant's case, and returns what was found. Only a fault that is named counts."""
     case: Case = CASES[mutant.case]
     assert case in catalogue.CATALOGUE
     asserted = ""
@@ -157,7 +157,7 @@ def expose(mutant: Mutant, server: Server, *, seed: int | None = None) -> Expose
             case.play(stage)
         except AssertionError as error:
             asserted = str(error) or "an assertion without words"
-            # That not everything has ended is no wonder then.
+            # Then it is expected that not everything has ended.
             checks = [check for check in case.checks if check not in ("I1", "I7")]
             violations = judge(stage.evidence(), checks).violations if case.audited else ()
         else:

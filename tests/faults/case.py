@@ -32,7 +32,7 @@ class Case:
 
     @property
     def story(self) -> str:
-        """What it does, in the words of its function."""
+        """What it does: the docstring of its function."""
         return inspect.getdoc(self.play) or ""
 
 

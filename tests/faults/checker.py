@@ -22,14 +22,14 @@ from tests.worker.ledger import Entry
 from tests.worker.processes import RECOVERY
 
 SHOWN: Final = 5
-"""So many violations of one kind are told in full."""
+"""So many violations of one kind are listed."""
 
 
 FOR_EVER: Final = datetime.max.replace(tzinfo=timezone.utc)
 
 
 class Hold(NamedTuple):
-    """A job in somebody's hands, from its claim until it was ended or taken back."""
+    """One claim of a job, until the job ended or was recovered."""
 
     id: uuid.UUID
     worker: str | None
@@ -122,17 +122,17 @@ def _the_last_claim_decides(evidence: Evidence) -> Iterator[str]:
 
 
 def _words_by_token(job: Ended, last: int) -> Iterator[str]:
-    """Handlers of the suite say their token with everything that they say."""
+    """Handlers of the suite put their token into everything that they write."""
     said = job.result.get("token") if job.status == "completed" and isinstance(job.result, dict) else None
     if said is not None and said != last:
         yield f"{job.id} has the result of token {said}, and its last claim had {last}"
-    # A claim begins with nothing said.
+    # A claim begins without progress.
     if (said := token_in(job.current_stage)) is not None and said != last:
         yield f"{job.id} has the progress of token {said}, and its last claim had {last}"
     for error in job.errors if isinstance(job.errors, list) else ():
         said = token_in(error.get("error")) if isinstance(error, dict) else None
         if said is not None and said != error.get("token"):
-            yield f"{job.id}: token {said} failed, and the error was put down to token {error.get('token')}"
+            yield f"{job.id}: token {said} failed, and the recorded error has token {error.get('token')}"
 
 
 def token_in(text: Any) -> int | None:
@@ -149,26 +149,26 @@ def _runs_overlap_only_with_a_reason(evidence: Evidence) -> Iterator[str]:
                 yield f"{id}: the claim with token {token} was started {times} times"
         for first, second in itertools.pairwise(starts):
             # A worker that was stopped may begin what it had started ahead after another has begun the job: the older claim is the
-            # one that must have been taken back.
+            # one that must have been recovered.
             older, newer = sorted((first, second), key=lambda entry: entry.token)
             if _still_ran(first, second, entries) and (reason := _no_reason(older, newer, history[id], evidence)):
                 yield f"{id}: token {second.token} began while token {first.token} ran: {reason}"
 
 
 def _still_ran(first: Entry, second: Entry, entries: Sequence[Entry]) -> bool:
-    """Whether it said anything after the other had begun: one that was killed did not."""
+    """Whether it wrote anything after the other had begun: one that was killed did not."""
     return any(entry.token == first.token and entry.at > second.at for entry in entries)
 
 
 def _no_reason(older: Entry, newer: Entry, history: Sequence[Transition], evidence: Evidence) -> str | None:
-    """Why it should have been left alone; None if there was a reason to take the job from it."""
+    """Why it should have kept the job; None if there was a reason to recover the job."""
     claim = next((each for each in history if each.is_claim and each.token == newer.token), None)
     if claim is None:
-        return "nobody has claimed it with that token"
+        return "no claim has that token"
     before = (each for each in history if each.n < claim.n and each.ends_a_hold)
     taken = next((each for each in before if each.token_before == older.token), None)
     if taken is None:
-        return "it was never taken back"
+        return "it was never recovered"
     if taken.deadline_at is not None and taken.deadline_at <= taken.at:
         return None
     if taken.lease_until is not None and taken.lease_until <= taken.at:
@@ -182,7 +182,7 @@ def _no_reason(older: Entry, newer: Entry, history: Sequence[Transition], eviden
     if any(each.replaced or each.silent_for >= each.lease for each in farewells):
         return None
     silent = max((each.silent_for for each in farewells), default=timedelta())
-    # What a handler ends itself it may end before its last word is written down.
+    # A handler that ends its job itself may do so before its last line is in the ledger.
     ended_itself = taken.token == taken.token_before
     return None if ended_itself else f"its worker {taken.holder} had been silent for {silent} only"
 
@@ -199,11 +199,11 @@ def _starts_are_bounded(evidence: Evidence) -> Iterator[str]:
 def _nothing_is_left(evidence: Evidence) -> Iterator[str]:
     for job in evidence.jobs:
         if job.status not in FINAL:
-            yield f"{job.id} is still {job.status}, held by {job.worker_id or 'nobody'}"
+            yield f"{job.id} is still {job.status}, held by {job.worker_id or 'no worker'}"
 
 
 def recoveries(evidence: Evidence) -> Iterator[tuple[uuid.UUID, float]]:
-    """For each job that somebody held at his death: seconds until it was taken from him."""
+    """For each job that a worker held at its death: seconds until the job was recovered."""
     holds = list(_holds(evidence))
     for death in evidence.deaths:
         for hold in holds:

@@ -26,7 +26,7 @@ MOMENTS = ("created_at", "run_at", "claimed_at", "started_at", "completed_at")
 
 @case(35, "clock-skew", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_clocks")
 def clock_skew(stage: Stage) -> None:
-    """The clocks of two workers are an hour ahead and an hour behind: what they do is dated by the database's, like all else."""
+    """The clocks of two workers are an hour ahead and an hour behind: all times come from the database's clock."""
     stage.needs(shutil.which("faketime"), "faketime is not installed here (Debian: apt-get install faketime)")
     began = stage.now()
     skewed = [started_in_another_hour(stage, shift) for shift in ("+1h", "-1h")]
@@ -38,7 +38,7 @@ def clock_skew(stage: Stage) -> None:
             stage.enqueue(SPANS[number % len(SPANS)], priority=150)
 
         def have_all_worked() -> bool:
-            # One worker may have taken all that there were, before the other one asked.
+            # One worker may have claimed all jobs before the first claim of the other.
             for job_type in SPANS:
                 stage.enqueue(job_type, priority=150)
             return all(has_worked(stage, worker) for worker in skewed)
@@ -46,7 +46,9 @@ def clock_skew(stage: Stage) -> None:
         until(have_all_worked, "both have run some of them")
     stage.fleet.await_drained()
     check_moments(stage, began)
-    assert {(job["crashes"], job["interruptions"]) for job in stage.fleet.jobs()} == {(0, 0)}, "somebody seemed dead"
+    assert {(job["crashes"], job["interruptions"]) for job in stage.fleet.jobs()} == {(0, 0)}, (
+        "a live worker was declared dead"
+    )
     failed = {job["job_type"] for job in stage.fleet.jobs("status <> 'completed'")}
     assert failed <= {"doomed"}
 
@@ -64,7 +66,7 @@ def has_worked(stage: Stage, worker: WorkerProcess) -> bool:
 
 
 def check_moments(stage: Stage, began: datetime) -> None:
-    """Every moment is of this case's time, and whoever asked for a span has had it."""
+    """All times are of this case, and every requested delay has passed."""
     ended = stage.now()
     jobs = {job["id"]: job for job in stage.fleet.jobs()}
     for job in jobs.values():
@@ -89,7 +91,7 @@ def clock_back(stage: Stage) -> None:
         worker.await_judge()
     long = [stage.enqueue("work", {"seconds": 3 * RECOVERY}) for _ in range(12)]
     until(lambda: stage.fleet.ledger.count("START") == len(long), "the long jobs run")
-    # Now, because it may get some of those that the other one leaves behind.
+    # Now, so that it may get some of the jobs of the worker that is killed.
     kept = {entry.id for entry in stage.fleet.ledger.entries("START", where=lambda entry: entry.worker == live.name)}
     stage.enqueue_many("work", stage.scaled(200, 40), {"seconds": 0.01})
     set_back(stage, timedelta(hours=1))
@@ -103,7 +105,7 @@ def clock_back(stage: Stage) -> None:
 
 
 def set_back(stage: Stage, span: timedelta) -> None:
-    """What Howdah takes for the time: everything that it decides comes from this function."""
+    """The time for Howdah: every decision uses this function."""
     with psycopg.connect(stage.dsn, autocommit=True) as conn:
         conn.execute(
             f"CREATE OR REPLACE FUNCTION howdah.clock() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE"
@@ -147,7 +149,7 @@ def cron_dst(stage: Stage) -> None:
 
 
 def start_scheduler(stage: Stage, name: str) -> WorkerProcess:
-    # The clock jumps by months: nobody is given up for that.
+    # The clock jumps by months: no worker is declared dead for that.
     return stage.fleet.start(name, lease=A_YEAR, poll=0.05)
 
 
@@ -189,7 +191,7 @@ def nothing_is_due(stage: Stage) -> bool:
 
 
 def killed_as_it_fires(stage: Stage, clock: TestClock, pair: list[WorkerProcess]) -> list[WorkerProcess]:
-    """Both are about to fire, and one does not live to hear that it has, or has not."""
+    """Both are about to fire, and one is killed before it gets the reply."""
     victim, other = stage.chance.sample(pair, 2)
     with psycopg.connect(stage.dsn) as holder:
         holder.execute("SELECT FROM howdah.schedules FOR UPDATE")

@@ -19,7 +19,7 @@ from tests.faults.stage import Stage
 from tests.worker.processes import PATIENCE, ROOT, until
 
 ATTEMPTS_A_SECOND, ATTEMPTS_AT_ONCE = 1, 10
-"""How often a worker may knock at a door that is closed. Six times in all, as its pauses grow; without them, fifty in a second."""
+"""How often a worker may try to connect while that is refused. Six times in all, as its pauses grow; without them, fifty in a second."""
 
 
 @case(40, "fork-and-storm", checks="I1 I2 I3 I4 I5 I7")
@@ -98,8 +98,8 @@ def storm(stage: Stage) -> None:
         knocks = refusals(stage, role)
         assert knocks, "there were enough connections for all"
         most = workers * (ATTEMPTS_A_SECOND * seconds + ATTEMPTS_AT_ONCE)
-        assert knocks <= most, f"{knocks} attempts of {workers} workers in {seconds:.0f} s"
-        assert all(worker.is_running for worker in fleet), "somebody has given up"
+        assert knocks <= most, f"{knocks} connection attempts of {workers} workers in {seconds:.0f} s"
+        assert all(worker.is_running for worker in fleet), "a worker has ended"
 
 
 def await_drained(stage: Stage) -> None:
@@ -109,7 +109,7 @@ def await_drained(stage: Stage) -> None:
 
 @contextlib.contextmanager
 def few_connections(stage: Stage, connections: int) -> Iterator[tuple[str, str]]:
-    """A way to the database for so many connections at once, and for whom: one who, once inside, is everybody's owner."""
+    """A DSN for so many connections at once, and its login, which becomes the owner of everything once it is connected."""
     role = f"storm_{secrets.token_hex(4)}"
     with psycopg.connect(stage.dsn, autocommit=True) as conn:
         for statement in (

@@ -1,4 +1,4 @@
-"""Cases in which everybody wants the same, in a database that is full, locked, or knows nothing of itself."""
+"""Cases in which many clients want the same rows, in a database that is full, locked, or without statistics."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def notify_stress(stage: Stage) -> None:
             assert stage.quick or slowed >= 0.5 * rate, f"{rate:.0f} enqueues in a second have become {slowed:.0f}"
             cancelled_all_the_same(stage)
             stage.fleet.await_drained()
-            assert is_full(stage), "somebody has emptied the queue of notifications"
+            assert is_full(stage), "the queue of notifications is not full any more"
         assert all_ends_are_good(stage)
         until(lambda: not is_full(stage), "the queue of notifications is empty again")
         heard = wake_ups(way.proxy)
-        until(lambda: is_told(stage, way.proxy, heard), "wake-ups arrive again")
+        until(lambda: is_notified(stage, way.proxy, heard), "wake-ups arrive again")
 
 
 def restart_with_a_small_notify_queue(stage: Stage) -> None:
@@ -95,11 +95,11 @@ def enqueued_by_many(stage: Stage, count: int) -> float:
 
 
 MOST_OF_AN_ENQUEUE: Final = 30
-"""Pages: the job's own, and those of its indexes. To find out whether anybody can be notified reads none."""
+"""Pages: the job's own, and those of its indexes. The check for sleeping workers reads none."""
 
 
 def pages_of_an_enqueue(stage: Stage) -> int:
-    """Where workers sleep, who would be notified."""
+    """Where workers sleep, which a new job notifies."""
     until(lambda: not stage.execute("SELECT FROM howdah.live LIMIT 1"), "there is nothing to do")
     with connected(stage) as conn:
         return settled_buffers(conn, "SELECT * FROM howdah.enqueue('nothing', p_alone => true)")
@@ -121,7 +121,7 @@ def wake_ups(proxy: TcpProxy) -> Counter[Link]:
     return Counter({link: link.answered.count(b"wake ") for link in proxy.links})
 
 
-def is_told(stage: Stage, proxy: TcpProxy, before: Counter[Link]) -> bool:
+def is_notified(stage: Stage, proxy: TcpProxy, before: Counter[Link]) -> bool:
     stage.queue.wait_for(stage.enqueue("nothing"), timeout=PATIENCE)
     return bool(wake_ups(proxy) - before)
 
@@ -131,18 +131,18 @@ def is_told(stage: Stage, proxy: TcpProxy, before: Counter[Link]) -> bool:
 
 @case(30, "db-stall", checks="I1 I2 I3 I4 I5 I7")
 def db_stall(stage: Stage) -> None:
-    """Tables are locked for three leases, that of the jobs and that of the workers: no worker is given up because of it."""
+    """Tables are locked for three leases, that of the jobs and that of the workers: no worker is declared dead because of it."""
     workers = stage.start(stage.scaled(4, 2), concurrency=10)
     with stage.producing(rate=stage.scaled(500, 30)):
         for table in stage.scaled(("live", "workers"), ("workers",)):
-            # Only who judges others, after a lease of steady beats, would give somebody up.
+            # Only a worker with a lease of steady heartbeats may declare others dead.
             for worker in workers:
                 worker.await_judge()
             stall(stage, table, stage.scaled(3, 1.25) * LEASE)
     stage.fleet.await_drained()
     assert all(worker.is_running for worker in workers)
     given_up = stage.execute("SELECT * FROM audit.farewells")
-    assert not given_up, f"workers were given up that only could not be heard: {given_up}"
+    assert not given_up, f"workers without access to their table were declared dead: {given_up}"
     assert not stage.fleet.jobs("crashes > 0"), "jobs were taken from workers that lived"
 
 
@@ -178,7 +178,7 @@ def deadlock_unique(stage: Stage) -> None:
                 new = [f"{number}: {key}" for key in range(3_000)]
                 chances = [random.Random(stage.chance.random()) for _ in range(CLIENTS)]
                 added = clients.map(lambda client: bulks(stage, queue, client, chances[client], new), range(CLIENTS))  # noqa: B023
-                assert sum(added) == len(new), "more or fewer jobs were said to be added than there are keys"
+                assert sum(added) == len(new), "the number of jobs reported as added is not that of the keys"
                 keys.update(new)
         finally:
             over.set()
@@ -191,7 +191,7 @@ def deadlock_unique(stage: Stage) -> None:
 
 
 def bulks(stage: Stage, queue: JobQueue, client: int, chance: random.Random, keys: list[str]) -> int:
-    """What one client does. How many jobs it was told that it has added."""
+    """The work of one client. Returns how many jobs the calls reported as added."""
     stage.fault()
     if chance.random() < 0.5:
         with connected(stage) as conn, conn.transaction(force_rollback=True):
@@ -233,7 +233,7 @@ def overclaim(stage: Stage) -> None:
     with ThreadPoolExecutor(len(seeds)) as clients:
         taken = [*clients.map(lambda seed: take_all(stage, random.Random(seed)), seeds)]
     handed_out = Counter(id for ids in taken for id in ids)
-    assert handed_out.total() == len(handed_out), "a job was handed out twice"
+    assert handed_out.total() == len(handed_out), "a job was claimed twice"
     assert set(handed_out) == set(stage.acknowledged)
 
 
@@ -247,7 +247,7 @@ CLAIMS: Final[tuple[str, ...]] = (
 
 
 def take_all(stage: Stage, chance: random.Random) -> list[Any]:
-    """Claims, ends, and now and then hands back, until nothing is left."""
+    """Claims and ends jobs, and now and then releases some, until none is left."""
     ended: list[Any] = []
     me = f"client {chance.random()}"
     with connected(stage) as conn:
@@ -259,11 +259,11 @@ def take_all(stage: Stage, chance: random.Random) -> list[Any]:
             values = {"me": me, "types": list(TYPES), "n": asked, "limits": limits}
             claimed = conn.execute(statement.encode(), values).fetchall()
             stage.fault()
-            assert len(claimed) <= asked, f"{asked} jobs were asked for, and {len(claimed)} handed out: {statement}"
+            assert len(claimed) <= asked, f"a claim of {asked} jobs returned {len(claimed)}: {statement}"
             if not claimed:
                 return ended
             if chance.random() < 0.1:
-                # Somebody moves what others are about to claim.
+                # It moves jobs that other loops are about to claim.
                 conn.execute(
                     "SELECT howdah.reprioritise(ARRAY(SELECT id FROM howdah.live WHERE status = 'pending' LIMIT 20), %s)",
                     (chance.randrange(200),),
@@ -277,14 +277,14 @@ def take_all(stage: Stage, chance: random.Random) -> list[Any]:
                 f"SELECT id FROM howdah.{verb}(%s, %s)".encode(),
                 ([row["id"] for row in held], [row["token"] for row in held]),
             ).fetchall()
-            assert {row["id"] for row in done} == set(ids), "a job that was handed out was not the claimer's"
+            assert {row["id"] for row in done} == set(ids), "a claimed job was not the claimer's"
             if verb == "complete":
                 ended += ids
 
 
 @case(33, "plan-flip", checks="I1 I2 I7", audited=False)
 def plan_flip(stage: Stage) -> None:
-    """A million ended jobs and a hundred thousand that wait, of which the planner has not been told."""
+    """A million ended jobs and a hundred thousand that wait, with statistics from before there were any."""
     ended, ready = stage.scaled((1_000_000, 100_000), (20_000, 5_000))
     last_analysed_while_empty(stage)
     with connected(stage) as veteran, connected(stage) as newcomer:
@@ -293,7 +293,7 @@ def plan_flip(stage: Stage) -> None:
             for statement in ASKED_BY_WORKERS:
                 veteran.execute(statement.encode(), CLAIM)
         add_ended(stage, ended)
-        # Fewer jobs, but not so many fewer pages that it would not show when somebody read all of them.
+        # Fewer jobs, but still so many pages that a statement that reads all of them exceeds the bound.
         stage.enqueue_many("nothing", ready, meta={"padding": "x" * stage.scaled(0, 1_000)})
         stage.fault()
         needed = [settled_buffers(db, statement) for db in (veteran, newcomer) for statement in ASKED_BY_WORKERS]
@@ -370,7 +370,7 @@ def give_back(stage: Stage) -> None:
 
 
 def counted(stage: Stage) -> Verdict:
-    """What became of the jobs, where there are too many for an audit."""
+    """The end of every job, where there are too many for an audit."""
     lost = stage.execute(
         "SELECT count(*) AS n FROM unnest(%s::uuid[]) AS added (id)"
         " WHERE NOT EXISTS (SELECT FROM howdah.archive AS a WHERE a.id = added.id)",
@@ -450,12 +450,12 @@ def workers_are_as_fast_as_before(stage: Stage) -> None:
 
 
 def emptied(stage: Stage, jobs: int) -> float:
-    """Jobs in a second, while nobody adds any."""
+    """Jobs in a second, while no client adds any."""
     stage.queue.pause("nothing")
     stage.enqueue_many("nothing", jobs)
     begun = stage.now()
     stage.queue.resume("nothing")
-    # Not by looking for jobs that are left: that would wade through all that is dead, and be in the way of what it measures.
+    # Not by looking for jobs that are left: that would read all dead rows, and disturb what is measured.
     ended = "SELECT sum(jobs) AS n FROM howdah.archive_counts"
     until(lambda: stage.execute(ended)[0]["n"] == len(stage.acknowledged), "every job has ended")
     return jobs / (stage.now() - begun).total_seconds()

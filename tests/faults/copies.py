@@ -40,7 +40,7 @@ def forked_copy(stage: Stage) -> None:
 
 
 def died_with_its_copy_alive(stage: Stage, worker: WorkerProcess) -> None:
-    """A copy that lives on keeps nothing of the worker's open: neither its sessions nor the pipes to its children."""
+    """A copy that outlives the worker keeps nothing of it open: neither its sessions nor the pipes to its children."""
     id = stage.enqueue("leaves_a_copy")
     stage.enqueue("work_in_a_child")
     stage.fleet.await_drained()

@@ -42,7 +42,7 @@ def kill9_random(stage: Stage) -> None:
 
 
 def stand_still_at_work(stage: Stage, victim: WorkerProcess) -> None:
-    """Freezes a worker that runs something sound: one that dies idle leaves nothing to recover, and nothing to fail by mistake."""
+    """Freezes a worker that runs a sound job: one that dies idle leaves nothing to recover, and nothing to fail by mistake."""
 
     def look() -> bool:
         victim.freeze()
@@ -216,7 +216,7 @@ def drain_as_a_supervisor_would(fleet: Fleet) -> None:
 
 @case(18, "id-reuse", checks="I1 I2 I3 I4 I5 I6 I7")
 def id_reuse(stage: Stage) -> None:
-    """A worker dies, or stands still, and another is started under its name: what the first held is back, and it is not heard again."""
+    """A worker dies, or is frozen, and another is started under its name: the jobs of the first are recovered, and its late writes are refused."""
     # What is held is back within the bound where a new process takes long to get up, too.
     stage.fleet.start("judge", types=["probe"]).await_judge()
     for number in range(stage.scaled(5, 1)):
@@ -239,7 +239,7 @@ def one_name_three_times(stage: Stage, name: str) -> None:
     until(lambda: times(ledger.entries("START"))[job] == 2, "the job has a new owner")
     ledger.say("overtaken")
     second.thaw()
-    assert second.ended() == REPLACED, f"it is told that its name is taken:\n{second.log}"
+    assert second.ended() == REPLACED, f"its log has the error that its name is taken:\n{second.log}"
     ledger.say("finish")
     stage.fleet.await_drained()
     assert third.stop() == 0

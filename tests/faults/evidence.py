@@ -1,4 +1,4 @@
-"""What is known about a case afterwards, from those who have no part in it: handlers' own notes, and the audit's triggers."""
+"""The evidence about a case, from outside Howdah: handlers' own notes, and the audit's triggers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Transition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Farewell:
-    """A worker that was given up, left, or was replaced by another of its name."""
+    """A worker that was declared dead, left, or was replaced by another of its name."""
 
     at: datetime
     xact: int

@@ -63,9 +63,9 @@ def never_taken_from_a_live_worker(stage: Stage) -> None:
                 assert form(conn, recovery, "-1 hour") == 0, f"{name} has taken a job from a live worker"
                 stage.fault()
     for fail in FAILS.values():
-        # Where its statement finds no row, an ORM says so, or tries to insert one.
+        # Where its statement finds no row, an ORM raises, or tries to insert one.
         with contextlib.suppress(StaleDataError, DatabaseError):
-            fail(stage.dsn, held, "taken back by cron")
+            fail(stage.dsn, held, "recovered by cron")
         stage.fault()
     assert stage.execute(OF_ITS_CLAIM, held) == claim
     stage.fleet.ledger.say("finish")
@@ -99,7 +99,7 @@ def shared_with_workers(stage: Stage, workers: list[WorkerProcess]) -> None:
     assert len(ends) == stage.scaled(10, 2) * neighbours.JOBS
     mine = {worker.name for worker in workers}
     by_clients = {job["id"] for job in ends if job["worker_id"] not in mine}
-    assert {id for client in done for id in client.ended} == by_clients, "what they were told is not what is there"
+    assert {id for client in done for id in client.ended} == by_clients, "the reported row counts do not match the rows"
     for worker in workers:
         assert "Traceback" not in worker.log, worker.log
 
@@ -149,14 +149,14 @@ def adds_to(column: str) -> Writer:
 
 
 def reads_and_writes(conn: Db, id: uuid.UUID) -> int:
-    """As one does who counts in the program."""
+    """A program that locks the row, and counts in its own code."""
     with conn.transaction():
         (row,) = conn.execute("SELECT events_count FROM jobs WHERE id = %s FOR UPDATE", (id,)).fetchall()
         return conn.execute("UPDATE jobs SET events_count = %s WHERE id = %s", (row["events_count"] + 1, id)).rowcount
 
 
 def compares_and_sets(conn: Db, id: uuid.UUID) -> int:
-    """As one does who locks nothing, until nobody was faster."""
+    """A program that locks nothing, and repeats its compare-and-set until the row has not changed meanwhile."""
     while True:
         (row,) = conn.execute("SELECT events_count FROM jobs WHERE id = %s", (id,)).fetchall()
         seen = row["events_count"]

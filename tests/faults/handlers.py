@@ -1,4 +1,4 @@
-"""Handlers of the fault cases. Whatever they say, they say with the token of their claim: so a word can be put down to it."""
+"""Handlers of the fault cases. Everything that they write has the token of its claim."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def doomed(job: Job) -> None:
 
 @queue.job(retry=SOON)
 async def patient(job: Job) -> dict[str, int]:
-    """Runs until the case says that it may end."""
+    """Runs until the case writes that it may end."""
     note("START", job)
     try:
         while not heard("finish"):
@@ -96,7 +96,7 @@ async def patient(job: Job) -> dict[str, int]:
     return said_by(job)
 
 
-# Their first attempt is overtaken: it goes on when the job is somebody else's. The second, the new owner's, waits for a word.
+# Another worker gets the job during the first attempt, which then continues. The second, the new owner's, waits for a line of the case.
 
 
 @queue.job(retry=SOON)
@@ -115,7 +115,7 @@ async def probe(job: Job) -> dict[str, int]:
 
 
 async def overtaken() -> None:
-    """Returns when the job is somebody else's, which the case says while this process stands still."""
+    """Returns when another worker has the job: the case writes that to the ledger while this process is frozen."""
     with contextlib.suppress(asyncio.CancelledError):
         while not heard("overtaken"):
             await asyncio.sleep(0.01)

@@ -37,7 +37,7 @@ async def forgets_to_await(job: Job) -> dict[str, int]:
 
 @queue.job(retry=SOON, max_attempts=10)
 async def holds_the_gil(job: Job) -> dict[str, int]:
-    """Waits in C code, with the interpreter's lock in its hands: no thread of the process does anything."""
+    """Waits in C code while it holds the interpreter's lock: no thread of the process does anything."""
     note("START", job)
     if not heard("overtaken"):
         gate = os.open(Path(os.environ[ledger.FILE]).with_name(GATE), os.O_RDWR)
@@ -75,7 +75,7 @@ def holds_a_connection_in_a_thread(job: Job, locked: str) -> dict[str, int]:
     return said_by(job)
 
 
-# They wait for ever, and will not be told.
+# They wait for ever, and ignore a cancellation.
 
 TIMEOUT = 0.5
 

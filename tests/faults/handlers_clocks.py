@@ -1,4 +1,4 @@
-"""Handlers that speak of time: what they ask for is a span, and the database's clock counts it."""
+"""Handlers that ask for delays, which the database's clock measures."""
 
 from __future__ import annotations
 

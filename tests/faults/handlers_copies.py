@@ -14,7 +14,7 @@ from tests.worker.ledger import note
 
 def copied(job: Job, how: str) -> int | None:
     """Forks, and waits for the copy's end: returns its exit code. The copy leaves by an exception, or gets None."""
-    # Of a fork by C code Python knows nothing.
+    # Python does not notice a fork by C code.
     copy = ctypes.PyDLL(None).fork() if how == "returns, forked by C" else os.fork()
     if copy:
         return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
@@ -72,7 +72,7 @@ async def forks_on_a_childs_loop(job: Job, how: str) -> dict[str, int | None]:
 
 @queue.job(retry=SOON)
 def leaves_a_copy(job: Job) -> dict[str, int]:
-    """Its copy lives on until the case ends, also when the worker does not."""
+    """Its copy runs until the case ends, also when the worker has ended."""
     note("START", job)
     copy = os.fork()
     if copy == 0:

@@ -58,7 +58,7 @@ async def death(job: Job) -> None:
 
 @queue.job
 async def nothing_noted(job: Job) -> dict[str, int]:
-    """Ends at once, and says so: its end is all that is left to write."""
+    """Ends at once, and notes it: only its end is left to write."""
     note("START", job)
     note("END", job)
     return said_by(job)
@@ -66,7 +66,7 @@ async def nothing_noted(job: Job) -> dict[str, int]:
 
 @queue.job(max_attempts=1)
 async def its_last_attempt(job: Job) -> dict[str, int]:
-    return await until_told(job)
+    return await until_finish(job)
 
 
 @queue.job(max_attempts=2, retry=SOON)
@@ -75,15 +75,15 @@ async def its_second_and_last_attempt(job: Job) -> dict[str, int]:
         note("START", job)
         note("END", job)
         raise RuntimeError(f"token {job.token} fails")
-    return await until_told(job)
+    return await until_finish(job)
 
 
 @queue.job(max_attempts=1, ordered=True)
 async def first_in_its_lane(job: Job) -> dict[str, int]:
-    return await until_told(job)
+    return await until_finish(job)
 
 
-async def until_told(job: Job) -> dict[str, int]:
+async def until_finish(job: Job) -> dict[str, int]:
     note("START", job)
     while not heard("finish"):
         await asyncio.sleep(0.02)
@@ -132,7 +132,7 @@ def poison_in_a_child(job: Job, how: str) -> None:
 
 @queue.job(retry=SOON, process=True)
 def healthy_in_a_child(job: Job) -> dict[str, int]:
-    """Needs some memory, which a process that somebody has used up does not have."""
+    """Needs some memory, which is missing in a child that an earlier job has filled."""
     note("START", job)
     bytearray(2**24)
     note("END", job)

@@ -18,7 +18,7 @@ async def shared(job: Job) -> None:
 
 @queue.job(retry=SOON)
 async def reports_for_long(job: Job, n: int) -> dict[str, int]:
-    """Until the case says that it may end. Meanwhile others change its data, too."""
+    """Runs until the case writes that it may end. Meanwhile others change its data, too."""
     note("START", job)
     told = 0
     while not heard("finish"):

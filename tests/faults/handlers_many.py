@@ -1,4 +1,4 @@
-"""Handlers of as many types as the surroundings say."""
+"""Handlers of as many types as the environment variable asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers of which one says what cannot be written, among many that end with it."""
+"""Handlers of which one returns what cannot be written, among many that end with it."""
 
 from __future__ import annotations
 

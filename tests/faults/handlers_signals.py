@@ -24,12 +24,12 @@ def orphans_in_a_child(job: Job) -> dict[str, int]:
 
 
 def leave_an_orphan(job: Job) -> dict[str, int]:
-    """Ends only when somebody has waited for the child of a child that is gone."""
+    """Ends only when the orphan, the child of a child that has ended, was reaped."""
     note("START", job)
     left = subprocess.run(["sh", "-c", "sleep 0.1 >/dev/null & echo $!"], stdout=subprocess.PIPE, check=True)
     orphan, deadline = int(left.stdout), time.monotonic() + PATIENCE
     while is_there(orphan):
-        assert time.monotonic() < deadline, f"token {job.token}: nobody waits for the orphan"
+        assert time.monotonic() < deadline, f"token {job.token}: the orphan was not reaped"
         time.sleep(0.02)
     note("END", job)
     return said_by(job)

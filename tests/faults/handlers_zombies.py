@@ -1,4 +1,4 @@
-"""Handlers that go on with a job that is no longer theirs, and say of each verb whether it was refused."""
+"""Handlers that continue a job after its claim is lost, and note of each verb whether it was refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def attempt(verb: str, job: Job, call: Callable[[], object]) -> None:
         note(f"ACCEPTED {verb}", job)
 
 
-# Frozen, and overtaken by another worker. What they do after that blocks the loop: so nobody can tell them meanwhile.
+# Frozen, and another worker gets their job. After that they block the loop, so that their worker cannot cancel them.
 
 
 @queue.job(retry=SOON)
@@ -91,7 +91,7 @@ def speak(job: Job) -> None:
     attempt("checkpoint", job, lambda: queue.checkpoint(job, said_by(job)))
 
 
-# The same worker has the job twice: its first run goes on after it has ended the claim itself.
+# The same worker has the job twice: its first run continues after it has ended the claim itself.
 
 _seen: set[uuid.UUID] = set()
 

@@ -40,9 +40,9 @@ VALUES = st.recursive(
 
 @case(37, "hostile-payload", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_hostile", fails=" ".join(HURT))
 def hostile_payload(stage: Stage) -> None:
-    """Values and exceptions that are made to hurt, by handlers of each kind: there and back, or refused; and every failure told."""
+    """Hostile values and exceptions, in handlers of each kind: stored and read back, or refused; and every failure is recorded."""
     huge = stage.scaled(50, 2) * 2**20
-    # Before anything is enqueued: from their start on, the database knows how often each type may be tried.
+    # Before anything is enqueued: from their start on, the database has the attempts of each type.
     workers = stage.start(stage.scaled(2, 1), environment={"HOWDAH_TEST_HUGE": str(huge)})
     echoed = enqueue_values(stage) | enqueue_huge(stage, huge)
     failing = [stage.enqueue(f"raises_{place}", {"what": what}) for what in RAISED for place in PLACES]
@@ -61,7 +61,7 @@ def hostile_payload(stage: Stage) -> None:
         job = stage.queue.get(id)
         what = f"{job.job_type}: {job.data['what']}"
         assert (job.status, len(job.errors)) == ("failed", 1), f"{what}: {job.status}, {job.last_error}"
-        assert job.last_error, f"{what} has failed without a word"
+        assert job.last_error, f"{what} has failed without a message"
         assert "child process" not in job.last_error, f"{what}: {job.last_error}"
     assert all(worker.is_running for worker in workers), "a handler has taken its worker down"
 
@@ -137,7 +137,7 @@ def is_storable_scalar(value: Any) -> bool:
 
 
 def enqueue_huge(stage: Stage, size: int) -> dict[uuid.UUID, Any]:
-    """Refused where nobody has asked for more, and carried where somebody has."""
+    """Refused with the default limit, and enqueued where the limit was raised."""
     value = "é" * (size // 2)
     for place in PLACES:
         try:
@@ -145,7 +145,7 @@ def enqueue_huge(stage: Stage, size: int) -> dict[uuid.UUID, Any]:
         except PayloadTooLarge:
             stage.fault()
         else:
-            raise AssertionError(f"{size:,} bytes were taken without a word")
+            raise AssertionError(f"{size:,} bytes were accepted without an error")
     stage.execute(
         "UPDATE howdah.settings SET max_payload_bytes = greatest(max_payload_bytes, %s) RETURNING true", 2 * size
     )

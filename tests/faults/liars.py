@@ -1,4 +1,4 @@
-"""The case of a worker that writes nonsense wherever a worker may write, and of a hand that writes it where none may."""
+"""The case of a worker that writes nonsense wherever a worker may write, and of an owner that writes it everywhere else."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ ERRORS: Final = (
 ME: Final = "%(me)s, %(boot)s"
 HELD: Final = "ARRAY[%(id)s]::uuid[], ARRAY[%(token)s]::bigint[]"
 REFUSALS: Final = ("JQ", "22", "23", "42501", "54")
-"""What is refused is refused in our words, as no value of its type, by a constraint, because the role may not, or as too much."""
+"""A refusal has a message of ours, or is one of no value of its type, of a constraint, of a missing privilege, or of a limit."""
 
 
 class Lie(NamedTuple):
@@ -177,8 +177,8 @@ def each_with(*forms: str) -> list[str]:
 
 @case(52, "liar", checks="I1 I2 I3 I4 I5 I7", own_server=True, roles=True, fails="lied added")
 def liar(stage: Stage) -> None:
-    """What one worker reports of its jobs and of itself is nonsense, by its functions, by plain SQL and by hand: every other reader still works."""
-    # A sweep by hand gives up whoever is silent, and a machine that has much to do may starve a worker for a moment.
+    """One worker reports nonsense of its jobs and of itself, by its functions, by plain SQL and by hand: every other reader still works."""
+    # A sweep by hand declares any silent worker dead, and a busy machine may delay a heartbeat.
     honest = stage.start(stage.scaled(2, 1), concurrency=20, lease=30)
     told = [lie for same in lies() for lie in stage.scaled(same, stage.chance.sample(same, min(3, len(same))))]
     patient, waiting = stage.enqueue("patient"), stage.enqueue("work", delay=3_600)
@@ -211,7 +211,7 @@ def undisturbed_by(some: Sequence[Lie]) -> Iterator[None]:
 
 def tell(stage: Stage, lying: Db, me: str, lie: Lie) -> uuid.UUID:
     """Registers a worker that has a job, and lets it lie. Returns the job."""
-    # Before those that came back because a lie was found out.
+    # Before those that a detected lie has put back.
     id, boot = stage.enqueue("lied", priority=1_000 + stage.faults), uuid.uuid4()
     lying.execute("SELECT howdah.register_worker(%s, %s, '1 day', ARRAY['work', 'lied'], p_capacity => 3)", (me, boot))
     claimed = lying.execute(

@@ -57,7 +57,7 @@ def outsider_locks(stage: Stage) -> None:
 
 
 def await_word(worker: WorkerProcess, word: str) -> None:
-    until(lambda: word in worker.log, f"{worker.name} says {word}")
+    until(lambda: word in worker.log, f"{worker.name} logs {word}")
 
 
 @contextlib.contextmanager

@@ -18,9 +18,9 @@ from tests.tcp_proxy import Link, TcpProxy
 from tests.worker.processes import LEASE, PATIENCE, POLL, WorkerProcess, recovery_bound, until
 
 PICKUP = timedelta(seconds=POLL + 1)
-"""How long a job may wait for somebody who looks: with the second that a recovery has, too, for whatever the machine does besides."""
+"""How long a job may wait for the next poll, plus a second for a busy machine, as a recovery has it."""
 MENDED = 30.0
-"""Seconds after which nobody may still wait on a network that is back, or on one that is gone for good."""
+"""Seconds after which no client may still wait on a network that is back, or on one that is gone for good."""
 
 
 class Way(NamedTuple):
@@ -57,7 +57,7 @@ def commit_ambiguity(stage: Stage) -> None:
 
 
 def bulks_are_repeated(stage: Stage, proxy: TcpProxy, queue: JobQueue) -> None:
-    """Who is not told whether a bulk was committed enqueues it again, and its keys see to it that it is there once."""
+    """A client without the reply to the commit of a bulk enqueues it again, and its keys keep it from being there twice."""
     # A bulk of one chunk is a single statement, a longer one a transaction.
     for size, question in ((20, b"enqueue_many"), (BULK_SIZE + 1, b"COMMIT")):
         items = [{"mark": f"bulk of {size}, {number}"} for number in range(size)]
@@ -68,7 +68,7 @@ def bulks_are_repeated(stage: Stage, proxy: TcpProxy, queue: JobQueue) -> None:
         except DatabaseUnavailable:
             again = queue.enqueue_many("marked", items, key=lambda item: item["mark"])
         else:
-            raise AssertionError("a bulk was acknowledged whose commit nobody has heard of")
+            raise AssertionError("a bulk was acknowledged although the reply to its commit was lost")
         assert proxy.answers_lost == lost + 1
         assert again == 0, "what was committed was added once more"
         found = stage.fleet.jobs("starts_with(data ->> 'mark', %s)", f"bulk of {size}, ")
@@ -84,7 +84,7 @@ def enqueues_happen_once(stage: Stage, proxy: TcpProxy, queue: JobQueue) -> None
         mark = f"enqueue {number}."
         proxy.lose_the_answer_to(mark.encode())
         job = queue.enqueue("marked", {"mark": mark}, key=mark if number % 2 else None)
-        assert job.created, "whoever enqueues it is told that somebody else has"
+        assert job.created, "the repeated call returned the job as another caller's"
         stage.acknowledged.append(job.id)
     assert proxy.answers_lost == lost + count
     found = stage.fleet.jobs("data ->> 'mark' LIKE 'enqueue %%'")
@@ -92,7 +92,7 @@ def enqueues_happen_once(stage: Stage, proxy: TcpProxy, queue: JobQueue) -> None
 
 
 def a_lost_claim_is_freed(stage: Stage, proxy: TcpProxy, mark: str) -> None:
-    """The database has handed out jobs, and the worker has not heard of it: it must not keep them for being alive."""
+    """The database has committed a claim, and its reply is lost: the worker must not keep the jobs by being alive."""
     lost = proxy.answers_lost
     proxy.lose_an_answer_with(mark.encode())
     stage.enqueue_many("marked", 5, {"mark": mark})
@@ -101,8 +101,10 @@ def a_lost_claim_is_freed(stage: Stage, proxy: TcpProxy, mark: str) -> None:
     begun = {entry.hold for entry in stage.fleet.ledger.entries("START")}
     spans = stage.execute(HOLDS, mark)
     unheard = [each["held"] for each in spans if (each["id"], each["token"]) not in begun]
-    assert unheard, "every claim was heard of"
-    assert max(unheard) <= timedelta(seconds=recovery_bound()), f"a job was held by nobody for {max(unheard)}"
+    assert unheard, "every claim was started"
+    assert max(unheard) <= timedelta(seconds=recovery_bound()), (
+        f"a job was held for {max(unheard)} by a claim without a reply"
+    )
 
 
 HOLDS = """
@@ -117,7 +119,7 @@ HOLDS = """
 
 
 def completions_end_once(stage: Stage, proxy: TcpProxy) -> None:
-    """A worker that has not heard of its completion writes it again."""
+    """A worker without the reply to its completion writes it again."""
     count = stage.scaled(10, 2)
     lost = proxy.answers_lost
     for number in range(count):
@@ -134,7 +136,7 @@ def completions_end_once(stage: Stage, proxy: TcpProxy) -> None:
 
 @case(54, "lost-reply", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_network")
 def lost_reply(stage: Stage) -> None:
-    """The reply to a completion that was committed is lost: the worker writes it again, and hears that the jobs are completed."""
+    """The reply to a completion that was committed is lost: the worker writes it again, and gets the jobs as completed."""
     with proxied(stage) as way:
         (worker,) = stage.start(1, dsn=way.dsn, concurrency=10)
         completions_end_once(stage, way.proxy)
@@ -168,7 +170,7 @@ def go_deaf(stage: Stage, proxy: TcpProxy, workers: list[WorkerProcess]) -> None
     stage.fault(proxy.silence(b"LISTEN "))
     stage.enqueue_many("work", jobs)
     until(lambda: stage.fleet.ledger.count("START") == begun + jobs, "the jobs are found by looking")
-    assert not listening(proxy) - deaf, "they were found only when somebody listened again"
+    assert not listening(proxy) - deaf, "they were found only when a worker listened again"
     found = stage.fleet.jobs("id = ANY (%s)", stage.acknowledged[-jobs:])
     waited = max(job["claimed_at"] - job["run_at"] for job in found)
     assert waited <= PICKUP, f"a job was found only after {waited}"
@@ -183,7 +185,7 @@ def listening(proxy: TcpProxy) -> set[Link]:
 
 
 def sleeps(stage: Stage, worker: WorkerProcess) -> bool:
-    """Whether it has recorded that it wants to be woken."""
+    """Whether it has registered as asleep."""
     recorded = (
         "SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND application_name = %s"
     )
@@ -206,18 +208,18 @@ def half_open_all(stage: Stage) -> None:
         back = stage.now()
         way.proxy.resume()
         took = drained_after(stage, back)
-        assert took <= MENDED + recovery_bound(), f"the network was back, and somebody went on waiting for {took:.1f} s"
+        assert took <= MENDED + recovery_bound(), f"the network was back, and a worker waited for another {took:.1f} s"
         gone = fall_silent(stage, way.proxy, new=False)
-        # An end may be tried over two connections, and each of them be found dead by nobody but the kernel.
+        # An end may be tried over two connections, and only the kernel may find each of them dead.
         took = drained_after(stage, gone)
         assert took <= 2 * MENDED + recovery_bound(), (
-            f"somebody waited for {took:.1f} s on a network that was gone for good"
+            f"a worker waited for {took:.1f} s on a network that was gone for good"
         )
         assert all(worker.is_running for worker in workers)
 
 
 ITS_OWN: Final[dict[str, str]] = {}
-"""What Howdah sets where a DSN says nothing: half a minute."""
+"""What Howdah sets where a DSN does not: half a minute."""
 IMPATIENT: Final = {
     "keepalives_idle": "1",
     "keepalives_interval": "1",
@@ -254,18 +256,18 @@ def drained_after(stage: Stage, moment: datetime) -> float:
 
 @case(28, "pgbouncer-tx", checks="I1 I2 I3 I4 I5 I7")
 def pgbouncer_tx(stage: Stage) -> None:
-    """Everybody comes through a PgBouncer in transaction mode: no notification arrives, and no session is one's own."""
+    """All clients connect through a PgBouncer in transaction mode: no notification arrives, and no client has a session of its own."""
     stage.needs(pooler.PROGRAM, pooler.MISSING)
     with pooler.pgbouncer(stage.dsn) as dsn:
         stage.fault()
         workers = stage.start(stage.scaled(4, 2), dsn=dsn, concurrency=10)
         with stage.producing(dsn=dsn) as producer:
-            until(lambda: all(POLLING in worker.log for worker in workers), "each says that it polls")
+            until(lambda: all(POLLING in worker.log for worker in workers), "each logs that it polls")
             until(lambda: len(producer.acknowledged) >= stage.scaled(1_500, 100), "there was something to do")
         stage.fleet.await_drained()
         for worker in workers:
             assert worker.stop() == 0
-            assert worker.log.count(POLLING) == 1, "it says so more than once"
+            assert worker.log.count(POLLING) == 1, "it logs that more than once"
             assert "failed unexpectedly" not in worker.log
 
 

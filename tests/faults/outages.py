@@ -20,7 +20,7 @@ from tests.worker.processes import until
 
 @case(22, "pg-crash-loop", checks="I1 I2 I3 I4 I5 I7", own_server=True, refuses=True)
 def pg_crash_loop(stage: Stage) -> None:
-    """The server is stopped without a word and started again, ten times, and everybody goes on."""
+    """The server crashes and is started again, ten times, and all clients continue."""
     workers = stage.start(stage.scaled(4, 2), concurrency=10)
     pids = [worker.pid for worker in workers]
     with stage.producing() as producer:
@@ -38,7 +38,7 @@ def pg_crash_loop(stage: Stage) -> None:
 
 @case(23, "backend-kills", checks="I1 I2 I3 I4 I5 I7")
 def backend_kills(stage: Stage) -> None:
-    """Every 200 ms a session, whosever it is, is ended by the server."""
+    """Every 200 ms the server ends a session, of any client."""
     workers = stage.start(stage.scaled(4, 2), concurrency=10)
     with stage.producing():
         for _ in range(stage.scaled(100, 15)):
@@ -54,7 +54,7 @@ def backend_kills(stage: Stage) -> None:
 
 @case(29, "failover", checks="I1 I2 I3 I4 I5 I7", own_server=True, settings={"wal_level": "replica"}, refuses=True)
 def failover(stage: Stage) -> None:
-    """A standby is promoted, while the old primary stays reachable, first in everybody's list, and read-only."""
+    """A standby is promoted, while the old primary stays reachable, first in the list of hosts, and read-only."""
     with Standby(stage.server) as standby:
         hosts = f"{stage.server.home},{standby.home}"
         everywhere = make_conninfo(stage.dsn, host=hosts, target_session_attrs="read-write")
@@ -116,7 +116,7 @@ def is_refused(queue: JobQueue, job: Job, write: Write) -> bool:
 
 @case(39, "disk-full", checks="I1 I2 I3 I5 I7", refuses=True)
 def disk_full(stage: Stage) -> None:
-    """The server's disk fills up under load, and is freed again: nothing was promised that is not there."""
+    """The server's disk fills up under load, and is freed again: every acknowledged job is there."""
     stage.needs(os.getuid() == 0, "a small disk can be mounted by root only")
     with SmallDisk() as disk, CrampedServer(stage.server.binaries, disk) as server:
         stage.move_to(server)

@@ -1,4 +1,4 @@
-"""Those who add jobs, and remember which of them were acknowledged: what an error answered may be there or not."""
+"""Producers, which record which of their jobs were acknowledged: a job whose enqueue raised may be there or not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mixed(chance: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class Producer:
-    """A thread that adds jobs at a steady rate, whatever happens to the database, until it is told to stop."""
+    """A thread that adds jobs at a steady rate, whatever happens to the database, until it is stopped."""
 
     def __init__(self, queue: JobQueue, rate: float, chance: random.Random, most: int | None = None) -> None:
         self.acknowledged: list[uuid.UUID] = []

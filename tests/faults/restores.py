@@ -1,4 +1,4 @@
-"""Cases in which the database is not the one that it was: dumped and restored, or its storage exchanged under those who use it."""
+"""Cases in which the database is replaced: dumped and restored, or its segments rotated while clients use them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def restored(stage: Stage) -> None:
     stage.enqueue_many("reports", 20)
     position = stage.queue.stream_position()
     told = len(events(stage.dsn, None))
-    assert told, "nothing was told"
+    assert told, "no event came"
     data, empty = dump(stage.dsn, "--format=custom"), dump(stage.dsn, "--format=custom", "--schema-only")
     younger = servers.Server(stage.server.binaries)
     try:
@@ -73,7 +73,7 @@ def renamed(stage: Stage, dsn: str, dumped: bytes) -> None:
 
 def into_a_younger_cluster(stage: Stage, dsn: str, dumped: bytes, position: str, told: int) -> None:
     assert restore_by_entries(dsn, dumped, program_of=stage.dsn), "the roles were not missing"
-    assert public(dsn), "nothing was open to everybody"
+    assert public(dsn), "no privilege was granted to PUBLIC"
     stage.fault()
     with JobQueue(dsn) as queue:
         queue.migrate()

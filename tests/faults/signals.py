@@ -19,7 +19,7 @@ from tests.worker.ledger import times
 from tests.worker.processes import PATIENCE, RHYTHM, ROOT, WorkerProcess, until
 
 STOPPED = (0, 6)
-"""The exit codes of a worker that was told to stop: nothing was interrupted, or running jobs were handed back."""
+"""The exit codes of a worker after SIGTERM: nothing was interrupted, or running jobs were released."""
 
 UNHARMED = (("pending", 0, 0), ("completed", 1, 0))
 
@@ -28,7 +28,7 @@ NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 @case(19, "sigterm-drain", checks="I1 I2 I3 I4 I5 I6 I7")
 def sigterm_drain(stage: Stage) -> None:
-    """Workers are told to stop once, twice, or are killed when they take too long: what they had not begun is back at once."""
+    """Workers get SIGTERM once, twice, or are killed when they take too long: jobs that they had not begun are released at once."""
     killed_after_the_grace(stage)
     workers = stage.start(stage.scaled(3, 1), concurrency=10)
     with stage.producing():
@@ -47,7 +47,7 @@ def sigterm_drain(stage: Stage) -> None:
 
 
 def killed_after_the_grace(stage: Stage) -> None:
-    """One handler will not end: its worker hands back what it has not begun, waits, and is killed."""
+    """One handler does not end: its worker releases the jobs that it has not begun, waits, and is killed."""
     victim = stage.start(concurrency=5, poll=0.1)[0]
     keeps_it = stage.enqueue("patient", priority=200)
     stage.enqueue_many("work", stage.scaled(2_000, 600), {"seconds": 0.02})
@@ -55,10 +55,10 @@ def killed_after_the_grace(stage: Stage) -> None:
     prefetched = {job["id"] for job in held if job["status"] == "claimed"}
     victim.signal(signal.SIGTERM)
     victim.thaw()
-    until(lambda: not {job["id"] for job in stage.fleet.held_by(victim)} - {keeps_it}, "all but one are handed back")
+    until(lambda: not {job["id"] for job in stage.fleet.held_by(victim)} - {keeps_it}, "all but one are released")
     assert victim.is_running
     for job in stage.fleet.jobs("id = ANY (%s)", list(prefetched)):
-        # One may have begun in the moment before the worker heard of it.
+        # One may have begun in the moment before the worker got the signal.
         assert (job["status"], job["attempts"], job["crashes"]) in UNHARMED, f"{job['id']} has lost something"
     stage.start(concurrency=20)[0].await_judge()
     stage.kill(victim)
@@ -70,7 +70,7 @@ def killed_after_the_grace(stage: Stage) -> None:
 
 
 def frozen_with_prefetched(stage: Stage, victim: WorkerProcess) -> list[dict[str, Any]]:
-    """What the worker holds, as it stands still in the middle of its work with prefetched jobs in hand."""
+    """The jobs of a worker that is frozen in the middle of its work, with prefetched jobs."""
 
     def look() -> list[dict[str, Any]]:
         if stage.fleet.ledger.count("END", where=lambda entry: entry.worker == victim.name) < 10:
@@ -87,7 +87,7 @@ def frozen_with_prefetched(stage: Stage, victim: WorkerProcess) -> list[dict[str
 
 @case(20, "sigterm-boot", checks="I1 I2 I3 I4 I5 I7")
 def sigterm_boot(stage: Stage) -> None:
-    """Workers are told to stop within half a second of their start, or of their registration: no job is left in their hands."""
+    """Workers get SIGTERM within half a second of their start, or of their registration: they hold no job afterwards."""
     stage.enqueue_many("work", 200)
     at_once = 3
     for _ in range(stage.scaled(10, 2)):
@@ -101,7 +101,7 @@ def sigterm_boot(stage: Stage) -> None:
         workers[-1].signal(signal.SIGTERM)
         stage.fault(at_once)
         for worker in workers:
-            # Before it could even listen to signals, or afterwards.
+            # Before it had handlers for signals, or afterwards.
             assert worker.ended() in (*STOPPED, -signal.SIGTERM)
         assert stage.fleet.held_by(*workers) == []
         assert stage.execute("SELECT worker_id FROM howdah.workers") == []
@@ -116,7 +116,7 @@ def is_registered(stage: Stage, name: str) -> bool:
 
 @case(21, "pid1", checks="I1 I2 I3 I4 I5 I7", handlers="handlers_signals")
 def pid1(stage: Stage) -> None:
-    """``howdah work`` is the first process of a container: it hears SIGTERM, and waits for orphans that are not its own."""
+    """``howdah work`` is the first process of a container: it handles SIGTERM, and reaps orphans that are not its own."""
     stage.needs(
         os.getuid() == 0 and shutil.which("unshare"), "making a PID namespace needs root, and unshare (util-linux)"
     )

@@ -60,7 +60,7 @@ class CrampedServer(DurableServer):
         return str(self._disk.folder / "data")
 
     def revive(self) -> None:
-        """A server that finds no room for its log gives up, and is started again by whoever looks after it."""
+        """Starts the server again after it has ended for want of room for its log, as a supervisor does."""
         if self._is_gone():
             self.start()
 

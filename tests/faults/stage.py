@@ -63,7 +63,7 @@ class Stage:
     # Load
 
     def enqueue(self, job_type: str, data: dict[str, Any] | None = None, **options: Any) -> uuid.UUID:
-        """Adds a job, and holds Howdah to its word."""
+        """Adds a job, which Howdah then has acknowledged."""
         job = self.queue.enqueue(job_type, data, **options)
         self.acknowledged.append(job.id)
         return job.id

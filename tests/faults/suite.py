@@ -1,4 +1,4 @@
-"""Plays cases, and says what came of each."""
+"""Plays cases, and returns the outcome of each."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def judged(case: Case, stage: Stage) -> Verdict:
 
 
 def _of_the_load(case: Case, stage: Stage, verdict: Verdict) -> Iterator[str]:
-    """Where nothing was at stake, nothing was shown."""
+    """A case without risk proves nothing."""
     if not verdict.jobs:
         yield "there were no jobs"
     if not stage.faults:
         yield "no fault was injected"
     if "I6" in case.checks and verdict.slowest is None:
-        yield "I6: nobody who died held a job, so that no recovery was measured"
+        yield "I6: no dead worker held a job, so that no recovery was measured"
     if stage.refused and not case.refuses:
         yield f"{stage.refused} enqueues were refused, and the database was there"

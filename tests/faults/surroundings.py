@@ -45,7 +45,7 @@ def odd_settings(stage: Stage) -> None:
 
 
 def every_verb(stage: Stage, dsn: str, settings: Mapping[str, str]) -> None:
-    """In a schema of its own, because the audit knows nothing of these jobs. A transaction of the caller's that is stricter than
+    """In a schema of its own, because the audit does not watch these jobs. A transaction of the caller's that is stricter than
     READ COMMITTED is refused by some verbs, and clearly."""
     schema = f"odd_{uuid.uuid4().hex[:8]}"
     forms = FORMS if LEVEL not in settings else [form for form in FORMS if not form[1]]
@@ -81,7 +81,7 @@ def refused_in_sql_ascii(stage: Stage) -> None:
             assert "UTF8" in str(error)
             stage.fault()
         else:
-            raise AssertionError("the queue was installed where no text is known")
+            raise AssertionError("the queue was installed in a database without an encoding")
         finally:
             conn.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 

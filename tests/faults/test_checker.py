@@ -28,7 +28,7 @@ MAX_ATTEMPTS = 3
 
 
 class Story:
-    """A job's life, told as the triggers and the handlers would have: each step takes a second."""
+    """A job's life, as the triggers and the handlers would have recorded it: each step takes a second."""
 
     def __init__(self) -> None:
         self.id = uuid.uuid4()
@@ -74,7 +74,7 @@ class Story:
         self._take_back()
 
     def sweep(self, silent_for: float = LEASE + 1, **reasons: Any) -> None:
-        """Its worker is given up, after it was silent for so long."""
+        """Its worker is declared dead, after it was silent for so long."""
         self._take_back(**reasons)
         moment, xact = self.transitions[-1].at, self.transitions[-1].xact
         farewell = Farewell(moment, xact, "worker", timedelta(seconds=silent_for), timedelta(seconds=LEASE), False)
@@ -150,17 +150,19 @@ def test_a_job_that_was_run_once_violates_nothing() -> None:
     assert (verdict.violations, verdict.jobs, verdict.lost, verdict.doubled) == ((), 1, 0, 0)
 
 
-def test_i1_and_i7_notice_a_job_that_has_not_ended() -> None:
+def test_i1_and_i7_find_a_job_that_has_not_ended() -> None:
     story = Story()
     story.claim()
     assert found(story) == ["I1", "I7"]
     assert judge(story.evidence(), ALL).lost == 1
 
 
-def test_i1_notices_a_job_of_which_nothing_is_left() -> None:
+def test_i1_finds_a_job_that_has_vanished() -> None:
     evidence = dataclasses.replace(run_once().evidence(), jobs=[])
     assert found(evidence) == ["I1"]
-    assert found(dataclasses.replace(evidence, acknowledged=frozenset())) == [], "nobody was told that it was there"
+    assert found(dataclasses.replace(evidence, acknowledged=frozenset())) == [], (
+        "no producer was told that it was there"
+    )
 
 
 def test_i7_finds_a_job_that_was_never_acknowledged() -> None:
@@ -193,14 +195,14 @@ def test_a_case_in_which_nothing_was_at_stake_does_not_pass(shared_server: Serve
     assert "refused" not in play(outage, shared_server, 18, quick=True).reason
 
 
-def test_i2_notices_a_job_that_ended_twice() -> None:
+def test_i2_finds_a_job_that_ended_twice() -> None:
     story = run_once()
     story.end()
     assert found(story) == ["I2"]
     assert judge(story.evidence(), ALL).doubled == 1
 
 
-def test_i2_notices_a_job_that_is_there_twice() -> None:
+def test_i2_finds_a_job_that_is_there_twice() -> None:
     story = run_once()
     assert found(dataclasses.replace(story.evidence(), jobs=[story.row()] * 2)) == ["I2"]
 
@@ -224,7 +226,7 @@ def test_i2_allows_an_end_for_each_life() -> None:
         pytest.param({"errors": [{"token": 3, "error": "token 1 fails"}]}, id="another one's error"),
     ],
 )
-def test_i3_notices_what_was_not_said_by_the_last_holder(change: dict[str, Any]) -> None:
+def test_i3_finds_what_the_last_holder_did_not_write(change: dict[str, Any]) -> None:
     story = Story()
     story.claim()
     story.sweep()
@@ -236,7 +238,7 @@ def test_i3_notices_what_was_not_said_by_the_last_holder(change: dict[str, Any])
     assert found(dataclasses.replace(story.evidence(), jobs=[wrong])) == ["I3"]
 
 
-def test_i3_notices_tokens_that_come_again() -> None:
+def test_i3_finds_repeated_tokens() -> None:
     story = Story()
     story.claim()
     story.snooze()
@@ -247,7 +249,7 @@ def test_i3_notices_tokens_that_come_again() -> None:
 
 
 def overlapping(**taken: Any) -> Story:
-    """A run goes on while the next one has begun already."""
+    """A run continues after the next one has begun."""
     story = Story()
     story.claim()
     story.say("START")
@@ -260,7 +262,7 @@ def overlapping(**taken: Any) -> Story:
     return story
 
 
-def test_i4_notices_a_run_beside_one_whose_worker_was_alive() -> None:
+def test_i4_finds_a_run_beside_one_of_a_live_worker() -> None:
     assert found(overlapping(silent_for=LEASE - 0.1)) == ["I4"]
     assert found(overlapping(silent_for=LEASE)) == []
 
@@ -272,7 +274,7 @@ def test_i4_allows_it_when_its_time_was_over(reason: str) -> None:
     assert found(overlapping(silent_for=0, **{reason: taken_at + timedelta(milliseconds=1)})) == ["I4"]
 
 
-def test_i4_does_not_mind_a_run_that_was_over() -> None:
+def test_i4_allows_a_new_run_after_the_end_of_the_old_one() -> None:
     story = Story()
     story.claim()
     story.say("START")
@@ -284,7 +286,7 @@ def test_i4_does_not_mind_a_run_that_was_over() -> None:
     assert found(story) == []
 
 
-def test_i4_notices_a_claim_that_was_started_twice() -> None:
+def test_i4_finds_a_claim_that_was_started_twice() -> None:
     story = Story()
     story.claim()
     story.say("START")
@@ -294,7 +296,7 @@ def test_i4_notices_a_claim_that_was_started_twice() -> None:
 
 
 @pytest.mark.parametrize("claimed", [False, True])
-def test_i4_notices_a_run_of_what_was_never_taken_back(claimed: bool) -> None:
+def test_i4_finds_a_run_of_a_job_that_was_never_recovered(claimed: bool) -> None:
     story = Story()
     story.claim()
     story.say("START")
@@ -335,7 +337,7 @@ def test_i6_measures_how_long_a_dead_workers_job_was_held() -> None:
     assert recovered_after(RECOVERY + 0.5) == (["I6"], timedelta(seconds=RECOVERY + 0.5))
 
 
-def test_i6_notices_what_was_never_taken_back() -> None:
+def test_i6_finds_a_job_that_was_never_recovered() -> None:
     story = Story()
     story.claim()
     story.deaths.append(Death("worker", story.now()))
@@ -415,9 +417,7 @@ def start_too_often(story: Story) -> None:
         ]
     ),
 )
-def test_whatever_its_life_was_a_fault_in_it_is_noticed(
-    story: Story, fault: tuple[Callable[[Story], None], list[str]]
-) -> None:
+def test_a_fault_in_any_life_of_a_job_is_found(story: Story, fault: tuple[Callable[[Story], None], list[str]]) -> None:
     inject, violated = fault
     inject(story)
     assert found(story, *violated) == violated
@@ -431,7 +431,7 @@ def test_what_is_broken_on_purpose_is_still_there_to_be_broken(mutant: Mutant) -
 @pytest.mark.parametrize(
     "mutant", [each for each in MUTANTS if each.case in CHEAP or each.function == "enqueue_many"], ids=str
 )
-def test_a_missing_fence_is_noticed(mutant: Mutant, shared_server: Server) -> None:
+def test_a_missing_fence_is_found(mutant: Mutant, shared_server: Server) -> None:
     exposed = expose(mutant, shared_server)
-    assert exposed.is_caught, f"nothing has noticed {mutant}"
-    assert "in vain" not in exposed.asserted, f"named, and not only missed: {exposed.asserted}"
+    assert exposed.is_caught, f"no check has found {mutant}"
+    assert "in vain" not in exposed.asserted, f"found by name, and not only by an absence: {exposed.asserted}"

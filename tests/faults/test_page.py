@@ -1,4 +1,4 @@
-"""What docs/explanation/faults.md says came of a whole run, in which every case was played."""
+"""The outcomes of a whole run in docs/explanation/faults.md: every case was played."""
 
 from __future__ import annotations
 

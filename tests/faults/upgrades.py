@@ -1,4 +1,4 @@
-"""Cases in which the schema changes under those who use it."""
+"""Cases in which the schema changes while clients use it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def migrate_race(stage: Stage) -> None:
             stage.execute("UPDATE howdah.schema_version SET digest = 'of another version' RETURNING version")
             migrate_at_once(stage)
         done = stage.fleet.ledger.count("END")
-        until(lambda: stage.fleet.ledger.count("END") > done, "they go on")
+        until(lambda: stage.fleet.ledger.count("END") > done, "they continue")
     stage.fleet.await_drained()
     for worker in (*old, *newer):
         assert worker.is_running, worker.log
@@ -87,7 +87,7 @@ def start_with(stage: Stage, source: Path) -> WorkerProcess:
 
 
 def migrate_at_once(stage: Stage) -> None:
-    """All of them wait for one lock. One is killed as it waits, and the first that gets it while it migrates."""
+    """All of them wait for one lock. One is killed while it waits, and the first that gets the lock is killed while it migrates."""
     with contextlib.ExitStack() as ends:
         with psycopg.connect(stage.dsn) as holder:
             holder.execute(render(source("lock_migration"), "howdah").encode())

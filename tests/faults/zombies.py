@@ -1,4 +1,4 @@
-"""Cases in which a worker that was given up goes on as if nothing had been."""
+"""Cases in which a worker continues after it was declared dead."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ALL = "I1 I2 I3 I4 I5 I7"
 
 @case(4, "zombie-complete", checks=ALL, handlers="handlers_zombies")
 def zombie_complete(stage: Stage) -> None:
-    """A worker stands still for longer than its lease, another one has its jobs, and then it completes them."""
+    """A worker is frozen for longer than its lease, another worker gets its jobs, and then the first completes them."""
     overtaken(stage, "overtaken_completes", "overtaken_completes_by_hand")
-    # It may have noticed what has become of its lease, and write nothing. By hand it does so in any case.
+    # The worker may have found its lease lost, and write nothing. The handlers by hand write in any case.
     nothing_was_accepted(stage, "complete")
 
 
 @case(5, "zombie-fail", checks=ALL, handlers="handlers_zombies")
 def zombie_fail(stage: Stage) -> None:
-    """A worker stands still for longer than its lease, another one has its jobs, and then they fail in its hands."""
+    """A worker is frozen for longer than its lease, another worker gets its jobs, and then they fail in the first."""
     jobs = overtaken(stage, "overtaken_raises", "overtaken_gives_up")
     nothing_was_accepted(stage, "fail")
     for ended in map(stage.queue.get, jobs):
@@ -42,7 +42,7 @@ def zombie_fail(stage: Stage) -> None:
 
 @case(6, "zombie-heartbeat", checks=ALL, handlers="handlers_zombies")
 def zombie_heartbeat(stage: Stage) -> None:
-    """Stale heartbeats, progress, events, checkpoints, starts, snoozes, releases and a cancellation change nothing of the new owner's."""
+    """Stale heartbeats, progress, events, checkpoints, starts, snoozes, releases and a cancellation do not change what the new owner wrote."""
     overtakes = ["overtaken_speaks", "overtaken_by_hand"]
     jobs = [stage.enqueue(job_type) for job_type in overtakes]
     stale = stage.start(types=[*overtakes, "probe"])[0]
@@ -68,7 +68,7 @@ def zombie_heartbeat(stage: Stage) -> None:
 
 
 def a_twin_replaces(stage: Stage, stale: WorkerProcess) -> None:
-    """Another worker takes the name of one that stands still; that one's heartbeats do not keep it alive."""
+    """Another worker takes the name of a frozen one; the heartbeats of the old one do not keep the new one alive."""
     until(lambda: started(stage, "patient") == 1, "the twin's job has begun")
     stale.freeze()
     owner = stage.fleet.start(stale.name, types=["patient"]).await_ready()
@@ -78,7 +78,7 @@ def a_twin_replaces(stage: Stage, stale: WorkerProcess) -> None:
     before = beat_of(stage, owner)
     stale.thaw()
     until(lambda: not stale.is_running or beat_of(stage, owner) != before, "the stale one has tried to beat")
-    # Nobody keeps it alive: where this takes long, it may be given up meanwhile.
+    # Nothing keeps it alive: where this takes long, it may be declared dead meanwhile.
     assert beat_of(stage, owner) in (None, before), "a stale heartbeat kept another worker alive"
     owner.thaw()
 
@@ -117,7 +117,7 @@ def aba_token(stage: Stage) -> None:
     fails="by_hand ends_at_its_deadline",
 )
 def rescue_vs_complete(stage: Stage) -> None:
-    """The sweep takes a job back at the very moment at which it is completed."""
+    """The sweep recovers a job at the very moment at which it is completed."""
     for race in (sweep_wins, sweep_is_undone, completion_wins, completion_is_undone):
         for attempts in (1, 2):
             race(stage, overdue(stage, attempts))
@@ -187,7 +187,7 @@ def sweep_under_way(stage: Stage, job: Job) -> Iterator[tuple[psycopg.Connection
 
 
 def race_by_chance(stage: Stage, job: Job) -> str:
-    """Both begin at once; whoever comes first is believed, and the other one is told."""
+    """Both begin at once; the first counts, and the other is refused."""
     begin = threading.Barrier(2)
     delays = stage.chance.uniform(0, 0.002), stage.chance.uniform(0, 0.002)
 
@@ -200,7 +200,7 @@ def race_by_chance(stage: Stage, job: Job) -> str:
         rescue = pool.submit(after, delays[0], swept)
         completion = pool.submit(after, delays[1], completed_by_hand)
         took, completed = rescue.result(), completion.result()
-    assert took != completed, f"job {job.id}: taken back {took}, completed {completed}"
+    assert took != completed, f"job {job.id}: recovered {took}, completed {completed}"
     if took:
         assert_taken_back(stage, job)
     return "sweep" if took else "completion"
@@ -221,7 +221,7 @@ def completed_by_hand(stage: Stage, job: Job) -> bool:
 def assert_taken_back(stage: Stage, job: Job) -> None:
     """It is failed, or waits; then it is run again."""
     now = stage.queue.get(job)
-    assert now.status == ("failed" if job.max_attempts == 1 else "pending"), f"taken back, and {now.status}"
+    assert now.status == ("failed" if job.max_attempts == 1 else "pending"), f"recovered, and {now.status}"
     if now.status == "pending":
         stage.queue.reschedule(job.id, delay=0)
         again = stage.queue.claim(["by_hand"], 1, worker_id="by hand")[0]
@@ -273,11 +273,11 @@ def overtaken(stage: Stage, *job_types: str) -> list[uuid.UUID]:
 
 
 def let_go_on(stage: Stage, stale: WorkerProcess, jobs: int) -> None:
-    """Thaws a worker whose jobs are somebody else's, and waits until all that it has to say of them is written."""
+    """Thaws a worker that has lost its jobs, and waits until all that it writes of them is written."""
     stage.fleet.ledger.say("overtaken")
     stale.thaw()
     until(lambda: stage.fleet.ledger.count("STALE") == jobs, "the stale handlers have ended")
-    # Whatever it writes is written in the order in which it was said, and nobody else runs probes.
+    # A worker writes in the order of its reports, and only this one runs probes.
     stage.queue.wait_for(stage.enqueue("probe"), timeout=180)
 
 
@@ -290,7 +290,7 @@ def nothing_was_accepted(stage: Stage, *verbs: str) -> None:
     accepted = stage.fleet.ledger.entries(*(f"ACCEPTED {verb}" for verb in verbs))
     assert not accepted, f"accepted from a stale holder: {[entry.word for entry in accepted]}"
     for verb in verbs:
-        assert stage.fleet.ledger.count(f"REFUSED {verb}"), f"nobody has tried to {verb}"
+        assert stage.fleet.ledger.count(f"REFUSED {verb}"), f"no stale holder has tried to {verb}"
 
 
 def assert_unchanged(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:

@@ -100,11 +100,11 @@ VARIANTS = (
         "no-overlap-while-lease-valid", ONE_JOB, Rules(sweeps_only_passed_leases=False),
     ),
     Variant(
-        "disown-by-name", "a worker hands back what its name holds and it does not know, though the name is another's by now.",
+        "disown-by-name", "a worker releases unknown jobs of its name, although another process has the name by now.",
         "lease-respected", ONE_NAME, Rules(attends_by_boot=False),
     ),
     Variant(
-        "no-self-fence", "a worker that is cut off goes on.",
+        "no-self-fence", "a worker that is cut off continues.",
         "cut-off-worker-lets-go", ONE_WORKER, Rules(fences_itself=False),
     ),
     Variant(
@@ -117,15 +117,15 @@ VARIANTS = (
         _with(("worker_died", ("running",), table.refund)),
     ),
     Variant(
-        "last-attempt-stays-held", "the sweep takes back only jobs with attempts left (the seed's).",
+        "last-attempt-stays-held", "the sweep recovers only jobs with attempts left (the seed's).",
         "no-orphan", DEAD_WORKER, _with(("worker_died", ("running",), _unless_last)),
     ),
     Variant(
-        "no-reconciler", "no worker asks what it holds: a claim whose answer was lost is never found.",
+        "no-reconciler", "no worker checks what it holds: a claim whose answer was lost is never found.",
         "no-orphan", ONE_WORKER, Rules(attends=False),
     ),
     Variant(
-        "strays-overlooked", "the sweep asks workers' rows only: a claim that came after its worker was given up stays.",
+        "strays-overlooked", "the sweep reads workers' rows only: a claim that came after its worker was declared dead stays.",
         "no-orphan", dataclasses.replace(DEAD_WORKER, kinds=frozenset({"late message", "crash"})),
         Rules(sweeps_strays=False),
     ),
@@ -138,7 +138,7 @@ VARIANTS = (
         "tokens-only-grow", ONE_WORKER, dataclasses.replace(_with(("retry", ENDED, _retry_from_zero)), renumbers=False),
     ),
     Variant(
-        "sweep-keeps-token", "the sweep takes a job back and leaves its token.",
+        "sweep-keeps-token", "the sweep recovers a job and leaves its token.",
         "tokens-only-grow", ONE_JOB,
         _with(
             ("worker_died", ("claimed",), functools.partial(_keep_token, rule=table.refund)),
@@ -172,7 +172,7 @@ VARIANTS = (
         "starts-bounded", AHEAD, _with(("worker_died", ("running",), _die_for_free)),
     ),
     Variant(
-        "cancel-at-once", "cancel ends a running job, and does not ask its handler.",
+        "cancel-at-once", "cancel ends a running job, and does not wait for its handler.",
         "cancel-or-completion-wins-once", ONE_WORKER, _with(("cancel", ("running",), table.cancel)),
     ),
     Variant(

@@ -78,7 +78,7 @@ class Database:
         return jobs, tuple(writes)
 
     def begin(self, jobs: tuple[Job, ...], hold: Hold) -> tuple[Job, ...]:
-        """The handler of a job that was started ahead is called. The database does not hear of it: only ghosts change."""
+        """The handler of a job that was started ahead is called. No message goes to the database: only ghosts change."""
         job = jobs[hold.job]
         return put(jobs, hold.job, job._replace(begun=True, starts=job.starts + 1)) if job.claim == hold.claim else jobs
 
@@ -89,7 +89,7 @@ class Database:
         return name in self._scene.plain or (row is not None and row.boot == boot)
 
     def take(self, state: State, number: int, ask: Ask) -> tuple[State, tuple[Hold, ...], tuple[Write, ...]]:
-        """Hands out the first jobs that wait; or, of a flow key, those that the claim has locked, and commits."""
+        """Gives the claim the first jobs that wait; or, of a flow key, those that it has locked, and commits."""
         name = self._scene.names[number]
         row = state.rows[name]
         stray = ask.checked and not self.is_registered(state, name, ask.boot)

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from tests.model.properties import NO_ORPHAN, Property
-from tests.model.protocol import Protocol, Step, is_drained, somebody_works
+from tests.model.protocol import Protocol, Step, is_drained, some_process_receives
 from tests.model.state import State
 
 LOOK_EVERY = 20_000
@@ -86,7 +86,7 @@ class Explorer:
 
     def _expand(self, place: int) -> None:
         state = self._states[place]
-        alone = not somebody_works(state)
+        alone = not some_process_receives(state)
         for step in self._protocol.steps(state):
             self.explored.transitions += 1
             seen = len(self._states)
@@ -95,7 +95,7 @@ class Explorer:
                 self._from.append(place)
                 self._to.append(number)
             for each in list(self._open.values()):
-                # What holds of a state needs to be asked once only.
+                # A property of a state is checked once only.
                 wrong = each.look(self._protocol, state, step, number == seen)
                 if wrong:
                     self._refute(each, wrong, place, step)

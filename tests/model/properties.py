@@ -1,4 +1,4 @@
-"""What must hold, of every state and of every step. Each property can say what is wrong."""
+"""What must hold, of every state and of every step. Each property returns what is wrong."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _token_grows(protocol: Protocol, write: Write) -> str | None:
     taken = write.before.held and not write.after.held and write.verb not in OWN_ENDS
     claimed = write.verb in ("claim", "claim_and_start", "claim_ahead") and write.accepted
     if (taken or claimed) and is_now == was:
-        return f"changes hands by {write.verb} and keeps token {was}"
+        return f"changes its holder by {write.verb} and keeps token {was}"
     return None
 
 
@@ -121,12 +121,12 @@ def _claimed_as_asked(protocol: Protocol, before: State, step: Step, is_new: boo
     if step.action[0] not in CLAIMS:
         return None
     want, taken = step.action[2], len(step.writes)
-    return f"{want} asked for, {taken} handed out" if taken > want else None
+    return f"{want} asked for, {taken} returned" if taken > want else None
 
 
 def _lease_respected(protocol: Protocol, before: State, step: Step, is_new: bool) -> str | None:
     if step.action[0] == "begin":
-        return None  # Somebody has given its name to another process.
+        return None  # Another process has its name by now.
     for write in step.writes:
         still = write.after.held and write.after.claim == write.before.claim
         excused = write.verb in ("timed_out", "cancel", "cancel_overdue", "lease_passed")
@@ -240,10 +240,10 @@ PROPERTIES = (
     Property("starts-bounded", "A job is started at most max_attempts + max_interruptions times, snoozes apart.", _of_writes(_starts_bounded)),
     NO_ORPHAN,
     Property("no-acknowledged-job-lost", "A job whose producer was answered is stored, at every moment.", _of_states(_is_somewhere)),
-    Property("tokens-only-grow", "The token never falls, and grows whenever the job changes hands.", _of_writes(_token_grows)),
+    Property("tokens-only-grow", "The token never falls, and grows whenever the job changes its holder.", _of_writes(_token_grows)),
     Property("prefetched-lose-no-attempt", "A job that had not begun loses no attempt with its worker.", _of_writes(_prefetched_keeps_attempt)),
     Property("cancel-or-completion-wins-once", "What is cancelled takes no other end, and no handler with a lease runs it.", _cancel_or_completion),
-    Property("claimed-at-most-asked", "A claim hands out no more than was asked for.", _claimed_as_asked),
+    Property("claimed-at-most-asked", "A claim returns no more than was asked for.", _claimed_as_asked),
     Property("batch-members-independent", "A stale member of a batch does not keep the others from ending.", _of_writes(_members_independent)),
     Property("ended-stay-ended", "Only an operator's retry gives an ended job a new life.", _of_writes(_stays_ended)),
     Property("limit-of-key-kept", "Never are more jobs of a flow key held, or run by a lease that holds, than its limit.", _of_states(_within_limit)),

@@ -1,8 +1,8 @@
 """The protocol: everything that may happen next.
 
 The database's part of it moves jobs by the table, behind a fence. The workers' part is what ``src/howdah/worker`` does:
-claims by demand, prefetched jobs that wait, ends that gather for a batch, a heartbeat, and looks at what the database
-says of the jobs that are held here. Between them, messages arrive late, twice, or never.
+claims by demand, prefetched jobs that wait, ends that gather for a batch, a heartbeat, and checks of what the database
+has of the jobs that are held here. Between them, messages arrive late, twice, or never.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Step(NamedTuple):
     writes: tuple[Write, ...] = ()
     is_surprise: bool = False
     is_repair: bool = False
-    """Somebody outside the protocol helps: a process is started, continued, or connected again."""
+    """A repair from outside the protocol: a process is started, continued, or connected again."""
 
 
 class Protocol:
@@ -133,7 +133,7 @@ class Protocol:
     # Two timelines
 
     def _failover(self, state: State) -> Iterator[Step]:
-        """A standby falls behind, and is promoted: what happened between is lost, but not to those whom it happened to."""
+        """A standby falls behind, and is promoted: what happened between is lost in the database, and not in the processes."""
         replica = state.replica
         if replica is not None:
 
@@ -169,9 +169,13 @@ class Protocol:
                     yield Step(("sweep stray", number), state._replace(jobs=jobs), (write,))
 
     def _leases_pass(self, state: State) -> Iterator[Step]:
-        """A lease passes if its worker is dead or stopped, or is cut off: but a worker that is awake lets go before."""
+        """A lease passes if its worker is dead or stopped, or is cut off: but a running worker releases its jobs before."""
         for name, row in enumerate(state.rows):
-            if row and row.fresh and all(self._is_silent(process) for process in self._lives(state, name, row.boot)):
+            if (
+                row
+                and row.fresh
+                and all(self._is_silent(process) for process in self._processes_of(state, name, row.boot))
+            ):
                 # Also in a process that has another boot by now: a promoted standby may know it by the one before.
                 past = self._past_of(state, [n for n, its in enumerate(self.scene.names) if its == name])
                 yield Step(("lease passes", name), past._replace(rows=put(past.rows, name, Row(row.boot, False))))
@@ -185,7 +189,7 @@ class Protocol:
         let_go = process.fenced or not self.rules.fences_itself
         return process.mode == "stopped" or (process.cut and let_go)
 
-    def _lives(self, state: State, name: int, boot: int) -> Iterator[Process]:
+    def _processes_of(self, state: State, name: int, boot: int) -> Iterator[Process]:
         for number, process in enumerate(state.processes):
             if self.scene.names[number] == name and process.boot == boot and process.mode != "down":
                 yield process
@@ -252,7 +256,7 @@ class Protocol:
         )._replace(is_repair=True)
 
     def _register(self, state: State, action: Action, number: int, process: Process) -> Step:
-        """Who registers holds nothing: what an earlier life of this name holds is taken back."""
+        """A worker that registers holds nothing: jobs of an earlier life of its name are recovered."""
         name = self.scene.names[number]
         others = [n for n, other in enumerate(self.scene.names) if other == name and n != number]
         state = self._past_of(state, others)
@@ -312,16 +316,16 @@ class Protocol:
         ended = put(process.holds, place, process.holds[place]._replace(phase=verb))
         return self._with(state, action, number, process._replace(holds=ended))
 
-    # What it asks of the database, and what the database makes of it
+    # What it sends to the database, and what the database does with it
 
     def _requests(self, state: State, number: int, process: Process) -> Iterator[Step]:
         busy = sum(hold.phase in ("starting", "running") for hold in process.holds)
         room = self.scene.room - len(process.holds)
-        # To ask when nothing waits, and be heard when something does, is to ask a moment later.
+        # A claim sent when no job waits, that arrives when one does, equals a claim sent a moment later.
         waits = any(job.life.status == "pending" and not job.waits for job in state.jobs)
         if process.ask is None and room > 0 and not process.fenced and waits:
             free = 0 if busy else 1
-            # Where a worker takes one job only, none would ever wait in it if it always asked for what starts at once.
+            # Where a worker holds one job only, none would ever wait in it if every claim started its jobs at once.
             # But jobs of a flow key never wait in a worker.
             for start in {0, free} if self.scene.room == 1 and not self._keys else {free}:
                 ask = Ask(process.boot, room, start, ahead=self.scene.ahead)
@@ -373,7 +377,7 @@ class Protocol:
             )
 
     def _launched(self, process: Process, begun: Sequence[Item]) -> Process:
-        """Runs what was started, and forgets what was not."""
+        """Runs what was started, and drops what was not."""
         holds = tuple(
             hold._replace(phase="interrupt" if process.fenced else "running") if hold.phase == "starting" else hold
             for hold in process.holds
@@ -383,7 +387,7 @@ class Protocol:
 
     def _arrivals(self, state: State, number: int, process: Process) -> Iterator[Step]:
         """The database gets what was sent."""
-        hears = _hears(process)
+        receives = _receives(process)
         if isinstance(process.ask, Ask):
             yield from self._claim_arrives(state, number, process, process.ask)
         if process.sent and process.sent.verb != "started":
@@ -393,16 +397,16 @@ class Protocol:
             action = ("apply", number, message.verb, tuple(item.job for item in message.items))
             if message.verb == "start":
                 begun = tuple(item for item, write in zip(message.items, writes, strict=True) if write.accepted)
-                told = self._launched(process, begun) if hears else process._replace(sent=Message("started", begun))
-                yield self._with(state, action, number, told, writes)
-            elif hears:
+                after = self._launched(process, begun) if receives else process._replace(sent=Message("started", begun))
+                yield self._with(state, action, number, after, writes)
+            elif receives:
                 ended = set(message.items)
                 holds = tuple(hold for hold in process.holds if _item(hold) not in ended)
                 yield self._with(state, action, number, process._replace(holds=holds, sent=None), writes)
             else:
-                # What is not heard is sent again, and changes nothing then.
+                # A message without a reply is sent again, and then changes nothing.
                 yield Step(("apply unheard", *action[1:]), state, tuple(writes))
-            if hears and self._may("lost reply"):
+            if receives and self._may("lost reply"):
                 yield Step(("apply unheard", *action[1:]), state, tuple(writes), is_surprise=True)
 
     def _claim_arrives(self, state: State, number: int, process: Process, ask: Ask) -> Iterator[Step]:
@@ -430,7 +434,7 @@ class Protocol:
         taken, holds, writes = self._database.take(state, number, ask)
         does = _does(ask)
         replied = process._replace(ask=Reply(holds) if holds else None)
-        if holds and _hears(process):
+        if holds and _receives(process):
             replied = self._received(process, holds)
         yield self._with(taken, (does, number, ask.want, _handed_out(holds)), number, replied, writes)
         if holds and self._may("lost reply"):
@@ -471,7 +475,7 @@ class Protocol:
                     rows = put(state.rows, name, Row(row.boot, True)) if row and known else state.rows
                     yield Step(("late beat", number), rest._replace(rows=rows))
 
-    # Heartbeats, and what the database says of the jobs that are held here
+    # Heartbeats, and what the database has of the jobs that are held here
 
     def _liveness(self, state: State, number: int, process: Process) -> Iterator[Step]:
         name = self.scene.names[number]
@@ -503,7 +507,7 @@ class Protocol:
             yield self._with(gone, ("leave", number), number, Process(), writes, is_surprise=True)
 
     def _attend(self, state: State, number: int, process: Process, name: int) -> Iterator[Step]:
-        told = [self._told(state, name, hold) for hold in process.holds]
+        told = [self._after_answer(state, name, hold) for hold in process.holds]
         holds = tuple(hold for hold in told if hold)
         jobs, writes = state.jobs, list[Write]()
         row = state.rows[name]
@@ -519,8 +523,8 @@ class Protocol:
             action = ("attend", number, tuple(write.job for write in writes))
             yield self._with(state._replace(jobs=jobs), action, number, process._replace(holds=holds), writes)
 
-    def _told(self, state: State, name: int, hold: Hold) -> Hold | None:
-        """What a hold becomes when the worker hears what the database says of it."""
+    def _after_answer(self, state: State, name: int, hold: Hold) -> Hold | None:
+        """What a hold becomes by the answer of the database."""
         if hold.phase not in WITHOUT_END:
             return hold
         job = state.jobs[hold.job]
@@ -532,20 +536,20 @@ class Protocol:
 
 
 def _handed_back(phase: str) -> str:
-    """The verb by which a worker gives up a job that it holds."""
+    """The verb by which a worker releases a job that it holds."""
     return "release" if phase == "ready" else "interrupt"
 
 
 def is_drained(state: State) -> bool:
-    """Every job that anybody was promised has ended."""
+    """Every acknowledged job has ended."""
     return all(job.life.status in ENDED or not job.acknowledged for job in state.jobs)
 
 
-def somebody_works(state: State) -> bool:
-    return any(map(_hears, state.processes))
+def some_process_receives(state: State) -> bool:
+    return any(map(_receives, state.processes))
 
 
-def _hears(process: Process) -> bool:
+def _receives(process: Process) -> bool:
     return process.mode in ("up", "dazed") and not process.cut
 
 

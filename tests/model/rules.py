@@ -1,4 +1,4 @@
-"""How large a world is, and what the protocol says in it."""
+"""How large a world is, and the rules of the protocol in it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scene:
     room: int = 1
     """How many jobs a worker takes; one of them runs, the others are prefetched."""
     ahead: bool = False
-    """Claims start all jobs that they hand out, also those that have to wait for a slot."""
+    """Claims start all jobs that they return, also those that have to wait for a slot."""
     adrift: int = 1
     limits: Limits = LIMITS
     flow: Flow | None = None
@@ -49,7 +49,7 @@ class Scene:
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What the protocol says. A broken variant differs in one of these."""
+    """The rules of the protocol. A broken variant differs in one of these."""
 
     table: Table = dataclasses.field(default_factory=lambda: TABLE)
     unfenced: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """A moment of the whole system: the database, the workers, and what is on its way between them.
 
-Fields that are called ghosts are nobody's knowledge: properties look at them, the protocol never does.
+Fields that are called ghosts are known to no process: properties look at them, the protocol never does.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from tests.model.table import HELD, Life
 
 T = TypeVar("T")
 
-NOBODY = -1
+NO_HOLDER = -1
 
 
 class Job(NamedTuple):
     life: Life
-    holder: int = NOBODY
+    holder: int = NO_HOLDER
     """The name of the worker that the row shows."""
     leased: bool = False
     """Its holder is not registered, so that the job has a lease of its own."""
@@ -30,7 +30,7 @@ class Job(NamedTuple):
     begun: bool = False
     """Ghost: the handler of this claim has been called, or is about to be."""
     acknowledged: bool = False
-    """Ghost: its producer knows that it is stored."""
+    """Ghost: its producer has the reply that it is stored."""
     waits: bool = False
     """Pending, and not due before its retry. Only in an order, where it matters to other jobs."""
 
@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """What a worker believes to hold."""
+    """A claim, as a worker remembers it."""
 
     job: int
     fence: int
@@ -79,7 +79,7 @@ class Visit(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A claim on its way to the database; checked: the database has seen who asks, and not yet taken anything."""
+    """A claim on its way to the database; checked: the database has checked the worker, and not yet claimed anything."""
 
     boot: int
     want: int
@@ -106,7 +106,7 @@ class Process(NamedTuple):
     """A worker's process, and its two connections."""
 
     mode: str = "down"
-    """down, up, stopped (SIGSTOP), or dazed: it goes on, and has not found out yet what happened meanwhile."""
+    """down, up, stopped (SIGSTOP), or dazed: it continues, and has not found out yet what happened meanwhile."""
     boot: int = 0
     cut: bool = False
     """Nothing gets through to the database and back."""
@@ -132,7 +132,7 @@ class Adrift(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """What a standby has that hears of nothing more."""
+    """What a standby has that receives no more changes."""
 
     jobs: tuple[Job, ...]
     rows: tuple[Row | None, ...]
@@ -255,7 +255,7 @@ def canonical(state: State, names: tuple[int, ...], *, alike: bool, one_clock: b
 def _in_order(state: State) -> State:
     (a, b), (row_a, row_b) = state.processes, state.rows
     if (a, row_a) == (b, row_b):
-        # Then what they hold, or have sent, tells them apart.
+        # Then they differ by what they hold, or have sent.
         return min(
             state,
             _swapped(state),
@@ -277,7 +277,7 @@ def _swapped(state: State) -> State:
 
 
 def _held_by_the_other(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-    return tuple(job if job.holder == NOBODY else job._replace(holder=1 - job.holder) for job in jobs)
+    return tuple(job if job.holder == NO_HOLDER else job._replace(holder=1 - job.holder) for job in jobs)
 
 
 def _dense(numbers: set[int], apart: int = 1) -> bool:

@@ -16,7 +16,7 @@ ENDED = ("completed", "failed", "cancelled")
 
 
 class Life(NamedTuple):
-    """What the table knows of a job."""
+    """The columns of a job that the table uses."""
 
     status: str = "pending"
     attempts: int = 0
@@ -39,7 +39,7 @@ Table: TypeAlias = Mapping[tuple[str, str], Rule]
 
 
 def after(verb: str, life: Life, limits: Limits, table: Table | None = None) -> Life | None:
-    """The life after a verb; None if it changes nothing, and says so."""
+    """The life after a verb; None if it changes nothing."""
     rule = (TABLE if table is None else table).get((verb, life.status))
     moved = rule(life, limits) if rule else None
     return moved and (moved if moved.status == "running" else moved._replace(ahead=False))
@@ -87,7 +87,7 @@ def complete(life: Life, limits: Limits) -> Life:
 
 
 def complete_unfenced(life: Life, limits: Limits) -> Life:
-    """By a plain statement: whoever held the job is fenced."""
+    """By a plain statement: the holder of the job is fenced."""
     return _taken(life, "completed")
 
 

@@ -20,7 +20,7 @@ Verb = Callable[[Model, ModelJob, Claim], object]
 
 
 def _claim(model: Model, job: ModelJob, claim: Claim, *, start: int = 0, ahead: bool = False) -> None:
-    model.claim("somebody", ["a"], 1, start, ahead=ahead)
+    model.claim("worker", ["a"], 1, start, ahead=ahead)
 
 
 def _sweep_after(**passed: datetime) -> Verb:
@@ -65,7 +65,7 @@ def test_every_verb_of_the_table_is_one_of_the_models() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_does_what_the_table_says(verb: str) -> None:
+def test_a_verb_does_what_the_table_states(verb: str) -> None:
     for status, attempts, crashes, interruptions, asked, ahead in itertools.product(
         (*LIVE, *ENDED), (1, 2), (0, 1), (0, 1), (False, True), (False, True)
     ):

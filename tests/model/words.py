@@ -1,4 +1,4 @@
-"""A counterexample in words."""
+"""A counterexample as English text."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _WORDS = {
     "cancel": "An operator cancels job {0}.",
     "retry": "An operator retries job {0}.",
     "expire": "Job {0} expires.",
-    "timed_out": "The deadline of job {0} has passed: the sweep takes it back.",
+    "timed_out": "The deadline of job {0} has passed: the sweep recovers it.",
     "cancel_overdue": "Job {0} was asked to stop, and its grace has lapsed: the sweep ends it.",
-    "fall behind": "The standby hears of nothing more.",
-    "promote": "The standby is promoted: what it has not heard of is lost.",
+    "fall behind": "The standby receives no more changes.",
+    "promote": "The standby is promoted: what it has not received is lost.",
     "archive": "Job {0} comes into the archive.",
-    "sweep stray": "The sweep takes back job {0}, which nobody holds by a registration.",
-    "lease_passed": "The lease of job {0} has passed: the sweep takes it back.",
+    "sweep stray": "The sweep recovers job {0}, whose holder is not registered.",
+    "lease_passed": "The lease of job {0} has passed: the sweep recovers it.",
     "begin": "Worker {0} starts.",
     "crash": "Worker {0} is killed.",
     "crash late": "Worker {0} is killed; what it had sent is still on its way.",
-    "stop": "Worker {0} stands still (SIGSTOP).",
-    "resume": "Worker {0} goes on (SIGCONT), and does not know for how long it stood still.",
+    "stop": "Worker {0} is frozen (SIGSTOP).",
+    "resume": "Worker {0} continues (SIGCONT), and does not know for how long it was frozen.",
     "cut": "Worker {0} is cut off from the database.",
     "heal": "Worker {0} reaches the database again.",
-    "fence": "Worker {0} fences itself: it lets go of what it holds, before its lease passes.",
-    "leave": "Worker {0} says goodbye.",
+    "fence": "Worker {0} fences itself: it releases what it holds, before its lease passes.",
+    "leave": "Worker {0} leaves.",
     "receive": "Worker {0} gets the answer to its claim.",
-    "launch": "Worker {0} hears what it has started.",
+    "launch": "Worker {0} gets the answer to its start.",
     "refuse claim": "The claim of worker {0} is refused: it is not registered any more.",
-    "claim slowly": "The database sees that worker {0} may claim, and has not taken anything yet.",
+    "claim slowly": "The database sees that worker {0} may claim, and has not claimed anything yet.",
     "give up asking": "Worker {0} loses the connection of its claim, which goes on in the database.",
     "late claim refused": "A late claim of worker {0} arrives, and is refused.",
     "due": "The retry of job {0} is due.",
@@ -55,10 +55,10 @@ _WORDS = {
     "rejoin": "A heartbeat of worker {0} is refused: it forgets what it held, and registers anew.",
     "replaced": "A heartbeat of worker {0} is refused, because another has its name: it ends.",
     "lease passes": "The lease of {0} passes.",
-    "sweep": "The sweep gives up {0} for dead, and takes back what it holds.",
+    "sweep": "The sweep declares {0} dead, and recovers what it holds.",
     "ask": "Worker {0} asks for {1} job(s), {2} of them to start at once.",
     "finish": "Worker {0}: the handler of job {1} ends, with {2}.",
-    "hand back": "Worker {0} hands back job {1}, which has not begun.",
+    "hand back": "Worker {0} releases job {1}, which has not begun.",
     "send start": "Worker {0} asks to start job {1}.",
     "begin ready": "Worker {0} calls the handler of job {1}, which its claim has started ahead.",
     "note": "Worker {0} notes that job {1}, which its claim has started ahead, has begun.",
@@ -67,13 +67,13 @@ _WORDS = {
     "apply": "The database gets {1} from worker {0}, for {2}, and answers.",
     "apply unheard": "The database gets {1} from worker {0}, for {2}; the answer does not arrive.",
     "late write": "A late {1} of worker {0} arrives, for {2}.",
-    "attend": "Worker {0} asks what the database says of its jobs{1}.",
-    "claim": "The database gets the claim of worker {0} for {1}, and hands out {2}.",
-    "claim unheard": "The database gets the claim of worker {0} for {1}, and hands out {2}; the answer is lost.",
-    "late claim": "A late claim of worker {0} for {1} arrives, and is handed out {2}.",
-    "commit": "The claim of worker {0} for {1} commits, and hands out {2}.",
-    "commit unheard": "The claim of worker {0} for {1} commits, and hands out {2}; the answer is lost.",
-    "late commit": "A late claim of worker {0} for {1} commits, and is handed out {2}.",
+    "attend": "Worker {0} checks its jobs in the database{1}.",
+    "claim": "The database gets the claim of worker {0} for {1}, and returns {2}.",
+    "claim unheard": "The database gets the claim of worker {0} for {1}, and returns {2}; the answer is lost.",
+    "late claim": "A late claim of worker {0} for {1} arrives, and gets {2}.",
+    "commit": "The claim of worker {0} for {1} commits, and returns {2}.",
+    "commit unheard": "The claim of worker {0} for {1} commits, and returns {2}; the answer is lost.",
+    "late commit": "A late claim of worker {0} for {1} commits, and gets {2}.",
 }
 _OF_JOBS = frozenset(
     {"enqueue", "enqueue unheard", "enqueue again", "cancel", "retry", "expire", "timed_out", "cancel_overdue"}
@@ -114,7 +114,7 @@ def _rest(verb: str, rest: Sequence[Any]) -> Iterator[Any]:
     elif verb == "take":
         yield _jobs(rest) or "nothing"
     elif verb == "attend":
-        yield f", and hands back {_jobs(rest[0])}, of which it knows nothing" if rest[0] else ""
+        yield f", and releases {_jobs(rest[0])}, which it does not hold" if rest[0] else ""
     elif verb in CLAIMS:
         yield rest[0]
         yield ", ".join(f"job {job + 1} ({phase})" for job, phase in rest[1]) or "nothing"

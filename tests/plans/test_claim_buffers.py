@@ -66,7 +66,7 @@ def buffers_of_a_newcomer(db: Db, statement: str) -> int:
 
 @pytest.fixture(params=["nothing known", "drained"])
 def crowded(db: Db, request: pytest.FixtureRequest) -> Db:
-    """Once with statistics that say that there is nothing: they are of the same queue, when it had drained."""
+    """Once with the statistics of an empty table: they are of the same queue, when it had drained."""
     fill(db)
     if request.param == "drained":
         for table in ("live", "archive_open"):
@@ -127,7 +127,7 @@ def plain_index(db: Db) -> Iterator[None]:
 
 @pytest.mark.usefixtures("plain_index")
 def test_an_index_for_plain_clients_is_not_taken_for_that_of_the_lanes(db: Db, connect: Connect) -> None:
-    # While statistics say that nothing is pending, both look the same to the planner.
+    # With statistics of an empty table, both look the same to the planner.
     db.execute(
         "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts, status, attempts)"
         " SELECT new_id(), 'mine', 100, now(), now(), now(), 3, 'running', 1 FROM generate_series(1, 2000)"
@@ -188,7 +188,7 @@ def test_a_plan_made_while_the_table_was_empty_holds_when_it_is_full(db: Db, con
         db.execute("ALTER TABLE live RESET (autovacuum_enabled)")
 
 
-def test_jobs_that_are_not_handed_out_are_passed_in_few_steps(db: Db, connect: Connect) -> None:
+def test_jobs_that_a_claim_skips_cost_few_steps(db: Db, connect: Connect) -> None:
     db.execute("ALTER TABLE live SET (autovacuum_enabled = off)")
     try:
         expired = 20_000

@@ -35,7 +35,7 @@ CALLS = (
 
 @pytest.fixture
 def crowded(db: Db) -> Iterator[Db]:
-    """With the statistics of a queue that had drained: they say that there is nothing."""
+    """With the statistics of a drained queue, whose tables were empty."""
     for table in TABLES:
         db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
     crowd(db)

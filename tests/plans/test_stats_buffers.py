@@ -11,7 +11,7 @@ JOBS = 100_000 if FULL else 10_000
 FEW = 100
 
 
-def test_limits_cost_one_look_at_each_key(db: Db, connect: Connect) -> None:
+def test_limits_cost_one_lookup_of_each_key(db: Db, connect: Connect) -> None:
     db.execute("SELECT set_limit(p_job_type => 'x', p_running => 3)")
     db.execute(
         "INSERT INTO live (id, job_type, priority, run_at, first_due_at, created_at, max_attempts, flow_key, line)"

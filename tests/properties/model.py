@@ -1,7 +1,7 @@
 """The life of a job, as the design's table has it: a model in plain Python, written from the table and not from the SQL.
 
 What a verb makes of status, attempts, token, crashes and interruptions is in ``tests/model/table.py``, by which the
-protocol is explored too. Here is the rest: times, places, leases, and what is told.
+protocol is explored too. Here is the rest: times, places, leases, and events.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ModelJob:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What a worker holds in its hand: valid or, by now, stale."""
+    """A claim of a worker: valid or, by now, stale."""
 
     id: uuid.UUID
     token: int
@@ -172,7 +172,7 @@ class Model:
             job.lease_until = None if worker in self.workers else self.now + UNREGISTERED_LEASE
         return [Claim(job.id, job.token) for job in claimed]
 
-    # What a worker says of its claim; False means that it is refused
+    # What a worker writes for its claim; False means that it is refused
 
     def start(self, claim: Claim) -> bool:
         job = self._moved(claim, "start")
@@ -355,7 +355,7 @@ class Model:
                 self._settled(job, "worker_died")
 
     def _settled(self, job: ModelJob | None, verb: str, run_at: datetime | None = None) -> bool:
-        """Ends a claim without success. An attempt that counts leaves an error; one handed back unbegun is no news."""
+        """Ends a claim without success. An attempt that counts leaves an error; a release before the start records nothing."""
         before = job and job.life
         if job is None or before is None or not self._move(job, verb, run_at):
             return False

@@ -14,7 +14,7 @@ RECENTLY: Final = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """How a statement ended, how many rows it counted, and the rows. None where its form does not tell."""
+    """How a statement ended, how many rows it counted, and the rows. None where its form does not return that."""
 
     sqlstate: str | None = None
     number: int | None = None

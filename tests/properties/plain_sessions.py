@@ -86,7 +86,7 @@ class Line:
 
 @dataclasses.dataclass
 class Session:
-    """A client: a line to each table, and what the client remembers between its statements."""
+    """A client: a line to each table, and what the client keeps between its statements."""
 
     name: str
     ours: Line

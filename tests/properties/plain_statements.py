@@ -56,7 +56,7 @@ class Statement:
     returns: bool = False
     """Whether it returns rows without a RETURNING."""
     many: bool = False
-    """Whether it may write or lock several jobs, in an order that nothing promises."""
+    """Whether it may write or lock several jobs, in an undefined order."""
     on_plain: str | None = None
     """What the plain table is sent instead."""
 
@@ -180,7 +180,7 @@ FREE: Final = (
 
 @st.composite
 def guarded(draw: st.DrawFn, target: st.SearchStrategy[Target]) -> list[tuple[Any, ...]]:
-    """By the id, and perhaps by what the client believes."""
+    """By the id, and perhaps by values that the client has read."""
     beliefs: list[list[tuple[Any, ...]]] = [
         [],
         [],

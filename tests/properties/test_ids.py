@@ -46,7 +46,7 @@ DOORS = {
 
 
 def make(db: Db, first: str, id: uuid.UUID, life: str) -> None:
-    """A job under this id, that is where it says."""
+    """A job under this id, in the table that its status names."""
     if first == "a plain INSERT":
         db.execute("INSERT INTO jobs (id, job_type) VALUES (%s, 'first')", (id,))
     else:

@@ -1,4 +1,4 @@
-"""Every sequence of calls, valid or stale, leaves the database where the design's table says."""
+"""Every sequence of calls, valid or stale, leaves the database in the state of the design's table."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class LifeOfAJob(RuleBasedStateMachine):
         return multiple(*(self.enqueue(job_type, 100, now, max_attempts, None, None, None) for _ in range(count)))
 
     @rule(verb=st.sampled_from(OPERATOR_VERBS), job=jobs)
-    def somebody_does(self, verb: str, job: uuid.UUID) -> None:
+    def an_operator_does(self, verb: str, job: uuid.UUID) -> None:
         getattr(self, verb)(job)
 
     @rule(verb=st.sampled_from(WORKER_VERBS), claim=claims)

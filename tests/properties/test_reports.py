@@ -47,7 +47,7 @@ class Said:
 
 
 def records(db: Db, said: list[Said]) -> tuple[list[float], list[int], list[dict[str, Any]]]:
-    """When each was said, in which attempt, and the record after it."""
+    """The time of each report, its attempt, and the record after it."""
     ats = [timedelta(milliseconds=ms) for ms in itertools.accumulate(each.gap for each in said)]
     attempts = list(itertools.accumulate((int(each.anew) for each in said), initial=1))[1:]
     starteds = [ats[attempts.index(attempt)] - timedelta(seconds=3) for attempt in attempts]
@@ -127,7 +127,7 @@ def test_a_rate_is_never_beyond_the_slowest_and_the_fastest_that_was_seen(db: Db
 
 @settings(max_examples=examples(100))
 @given(gaps=st.lists(st.integers(100, 400_000), min_size=2, max_size=40))
-def test_a_steady_job_ends_when_it_was_said_to_however_unevenly_it_reports(db: Db, gaps: list[int]) -> None:
+def test_the_expected_end_of_a_steady_job_is_right_however_unevenly_it_reports(db: Db, gaps: list[int]) -> None:
     """The percent that one sees are rounded to hundredths, so the end is right to a few of these."""
     whole = 2 * sum(gaps)
     ats = list(itertools.accumulate(gaps))

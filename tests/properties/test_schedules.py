@@ -173,7 +173,7 @@ def upto(rhythm: Rhythm, start: datetime, end: datetime, most: int = 5_000) -> l
 
 @settings(max_examples=examples(300))
 @given(data=st.data(), clock=watched())
-def test_it_fires_when_the_clock_on_the_wall_says_so(data: st.DataObject, clock: Watched) -> None:
+def test_it_fires_by_the_local_time_of_its_zone(data: st.DataObject, clock: Watched) -> None:
     start = data.draw(moments(clock.zone))
     end = start + 2 * DAY
     assert upto(clock.rhythm, start, end) == clock.instants(start, end, MINUTE)
@@ -292,7 +292,7 @@ def test_last_and_none_are_parts_of_all(data: st.DataObject, rhythm: Rhythm, lat
     ).map(" ".join),
     zone=st.sampled_from(["UTC", "Europe/Berlin"]) | st.text(max_size=20),
 )
-def test_anything_is_a_rhythm_or_refused_in_words(expression: str, zone: Any) -> None:
+def test_any_text_is_a_rhythm_or_refused_with_a_reason(expression: str, zone: Any) -> None:
     try:
         rhythm = cron.check(expression, None, zone)
     except InvalidOption as error:

@@ -1,4 +1,4 @@
-"""Whatever a role, or a hand, writes where spans and limits are kept: the sweep, claims, failures and retention go on."""
+"""Whatever a role, or the owner, writes where spans and limits are kept: the sweep, claims, failures and retention continue."""
 
 from __future__ import annotations
 

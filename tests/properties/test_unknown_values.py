@@ -1,6 +1,6 @@
 """A value that Howdah never writes, in any column that holds JSON, spoils nothing for other jobs and workers.
 
-A newer version may have written it, a restored dump, or a hand.
+A newer version may have written it, a restored dump, or a user by SQL.
 """
 
 from __future__ import annotations

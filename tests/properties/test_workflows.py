@@ -230,7 +230,7 @@ operations: Any = st.lists(st.tuples(words, st.integers(0, 7), st.integers(0, 2)
 
 @given(shapes, operations)
 @settings(max_examples=40)
-def test_a_workflow_is_as_the_model_says(db: Db, shapes: Any, operations: Any) -> None:
+def test_a_workflow_matches_the_model(db: Db, shapes: Any, operations: Any) -> None:
     world = World(db, shapes)
     for operation in operations:
         world.do(*operation)

@@ -26,7 +26,7 @@ OF_ALL = 0.1
 
 
 class Asked:
-    """What the hub asks of the database."""
+    """The statements that the hub sends."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.statements = 0
@@ -60,7 +60,7 @@ def test_every_watcher_sees_every_event_in_order_through_a_restart(
             alone = asyncio.run(_watched(queue, asked, watchers=1, restart=None))
             many = asyncio.run(_watched(queue, asked, watchers=WATCHERS, restart=server))
     print(f"\nstatements a second: {alone:.1f} with one watcher, {many:.1f} with {WATCHERS}")
-    assert many <= 3 * alone + 20, "what is asked of the database does not grow with those who watch"
+    assert many <= 3 * alone + 20, "the number of statements does not grow with the watchers"
 
 
 async def _watched(queue: JobQueue, asked: Asked, *, watchers: int, restart: DurableServer | None) -> float:

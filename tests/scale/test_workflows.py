@@ -18,7 +18,7 @@ KILLS = 20 if FULL else 3
 
 @dataclasses.dataclass
 class Shape:
-    """A node, and what the model says of it."""
+    """A node, and its state in the model."""
 
     kind: str
     when: str
@@ -115,7 +115,7 @@ def run(fleet: Fleet, flow: Flow, kills: int) -> str:
     return flow.status()
 
 
-def test_it_ends_as_the_model_predicts_whatever_dies(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
+def test_it_ends_as_the_model_predicts_after_any_crash(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
     made = shapes(random.Random(7))
     decide(made)
     handlers_graph.queue.connect_to(dsn)

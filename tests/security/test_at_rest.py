@@ -1,4 +1,4 @@
-"""An encrypted queue, looked at with the eyes of somebody who has the whole database and all logs."""
+"""An encrypted queue, as a reader of the whole database and of all logs sees it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.security.working import without_own_words, work
 
 KEY = new_key()
 IN_CLEAR = ["job_type", "key", "meta", "current_stage", "name", "worker_id"]
-"""What stays readable by design, as docs/how-to/encryption.md says."""
+"""What stays readable by design, as listed in docs/how-to/encryption.md."""
 
 
 def cells(db: Db) -> dict[str, str]:
@@ -42,7 +42,7 @@ def sealed(dsn: str) -> JobQueue:
     return JobQueue(dsn, codec=EncryptedCodec(KEY))
 
 
-def test_nothing_that_was_said_is_in_clear_in_any_column_nor_in_any_log(dsn: str, sealed: JobQueue, db: Db) -> None:
+def test_no_value_is_in_clear_in_any_column_nor_in_any_log(dsn: str, sealed: JobQueue, db: Db) -> None:
     secret = {"secret": CANARY}
     with sealed:
         jobs = [
@@ -76,7 +76,7 @@ def test_nothing_that_was_said_is_in_clear_in_any_column_nor_in_any_log(dsn: str
     assert CANARY in done.err, "what a handler logs is its own, and is there to be found"
 
 
-def test_what_stays_in_clear_is_what_the_page_says(sealed: JobQueue, db: Db) -> None:
+def test_what_stays_in_clear_matches_the_page(sealed: JobQueue, db: Db) -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/encryption.md").read_text(encoding="utf-8")
     with sealed:
         sealed.enqueue(f"type {CANARY}", key=f"key {CANARY}", meta={"tag": CANARY})

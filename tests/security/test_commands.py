@@ -109,11 +109,11 @@ def test_a_viewer_looks_at_everything_and_sees_no_secret(tenant: Tenant) -> None
         ("top", "--json"),
     ):
         outcome = run(tenant, "viewer", *argv)
-        # It tells by its exit code that the job has failed.
+        # Its exit code shows that the job has failed.
         assert outcome.code == (1 if argv[0] == "watch" else 0), (argv, outcome)
         assert outcome.out
         assert CANARY not in outcome.out + outcome.err
-    # No worker is there, which is what it says, and not that it may not look.
+    # Its message is that no worker is there, and not that a permission is missing.
     assert "permission" not in run(tenant, "viewer", "health").err
 
 
@@ -195,7 +195,7 @@ def test_the_printed_roles_do_not_fit_another_version(dsn: str) -> None:
         assert owner == {"there": None}
 
 
-def test_it_says_what_it_made(dsn: str) -> None:
+def test_it_prints_what_it_made(dsn: str) -> None:
     with Tenant(dsn, "cli_roles_said", install=False) as tenant:
         outcome = howdah("migrate", "--roles", "--schema", tenant.schema, dsn=dsn)
         assert "its roles are cli_roles_said_owner, cli_roles_said_producer" in outcome.out

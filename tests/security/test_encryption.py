@@ -1,4 +1,4 @@
-"""The codec that encrypts: what it makes of values, and what becomes of those that it cannot read."""
+"""The codec that encrypts: how it stores values, and how unreadable ones are returned."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def with_keys(dsn: str, *keys: str, **options: Any) -> contextlib.closing[JobQue
         (b"\3" * 32, b"c2sp.org/XAES-256-GCM", "986ec1832593df5443a179437fd083bf3fdb41abd740a21f71eb769d"),
     ],
 )
-def test_it_is_the_cipher_that_it_says(secret: bytes, context: bytes, expected: str) -> None:
+def test_it_is_the_documented_cipher(secret: bytes, context: bytes, expected: str) -> None:
     """The published examples of XAES-256-GCM."""
     nonce = b"ABCDEFGHIJKLMNOPQRSTUVWX"
     assert _Key(secret)._derived(nonce).encrypt(nonce[12:], b"XAES-256-GCM", context).hex() == expected
@@ -125,7 +125,7 @@ def test_what_is_no_key_is_refused_without_being_shown(keys: Any) -> None:
     assert "short" not in str(refused.value)
 
 
-def test_without_keys_in_the_environment_it_says_which_variable() -> None:
+def test_without_keys_in_the_environment_the_error_names_the_variable() -> None:
     with pytest.raises(InvalidOption, match=ENVIRONMENT):
         EncryptedCodec.from_environment(environ={ENVIRONMENT: " "})
 
@@ -150,7 +150,7 @@ def test_the_error_of_a_missing_key_can_be_copied_and_sent() -> None:
         assert (str(copied), copied.key_id) == ("no", "abc")
 
 
-def test_without_the_library_it_says_which_extra() -> None:
+def test_without_the_library_the_error_names_the_extra() -> None:
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
         "import howdah; from howdah.encryption import EncryptedCodec, new_key\n"
@@ -246,7 +246,7 @@ def test_a_checkpoint_that_cannot_be_read_keeps_a_job_from_beginning_anew(dsn: s
     assert "cannot be read here" in (sealed.list()[0].last_error or "")
 
 
-def test_results_errors_and_events_that_cannot_be_read_say_so(dsn: str, sealed: JobQueue) -> None:
+def test_results_errors_and_events_that_cannot_be_read_are_marked(dsn: str, sealed: JobQueue) -> None:
     with with_keys(dsn, SECOND, FIRST) as other:
         done, failed = sealed.enqueue("work", {"n": 1}), sealed.enqueue("work", {"n": 2})
         first, second = other.claim(["work"])
@@ -397,7 +397,7 @@ def test_a_log_line_that_cannot_be_read_is_not_taken_for_one(dsn: str, sealed: J
     assert "KeyMissing" in line["message"]["howdah.unreadable"]["reason"]
 
 
-def test_without_keys_the_command_says_what_is_encrypted(dsn: str, sealed: JobQueue) -> None:
+def test_without_keys_the_command_shows_what_is_encrypted(dsn: str, sealed: JobQueue) -> None:
     job = sealed.enqueue("work", max_attempts=1)
     (claimed,) = sealed.claim(["work"])
     sealed.event(claimed, "told", {"n": 1})

@@ -1,4 +1,4 @@
-"""Case 37: whatever a handler does, its failure is recorded, its neighbours complete and its worker lives."""
+"""Case 37: whatever a handler does, its failure is recorded, the other jobs complete and its worker keeps running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.security.working import work
 WHERE = ["on_the_loop", "in_a_thread", "in_a_child"]
 
 
-def test_every_failure_is_recorded_and_every_neighbour_completes(dsn: str, queue: JobQueue) -> None:
+def test_every_failure_is_recorded_and_every_other_job_completes(dsn: str, queue: JobQueue) -> None:
     jobs = {
         (where, how): queue.enqueue(where, {"how": how}, max_attempts=1)
         for where in WHERE

@@ -1,4 +1,4 @@
-"""Rows that others wrote by plain SQL: what Python cannot read of one keeps nobody from the rest."""
+"""Rows that others wrote by plain SQL: an unreadable one does not block the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names are parameters: whatever they hold, they are stored and found as they are, or refused in words."""
+"""Names are parameters: whatever they hold, they are stored and found as they are, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def test_every_name_is_stored_and_found_as_it_is(
 @settings(max_examples=12)
 @given(text=ANYTHING)
 @example("\0")
-def test_what_is_no_name_is_refused_in_words_and_changes_nothing(unchanged: None, server_dsn: str, text: str) -> None:
+def test_an_invalid_name_is_refused_with_a_reason_and_changes_nothing(
+    unchanged: None, server_dsn: str, text: str
+) -> None:
     with JobQueue(server_dsn) as queue:
         calls: list[Any] = [
             lambda: queue.enqueue(text),

@@ -1,4 +1,4 @@
-"""What somebody plants in public is never called by us: not by the name of a function, an operator, a type or a relation."""
+"""Objects planted in public are never called by us: not by the name of a function, an operator, a type or a relation."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_no_command_calls_what_is_planted(field: Tenant, role: str) -> None:
         job = queue.enqueue("mail", {"to": "x"})
     for words in COMMANDS:
         outcome = howdah(*(str(job.id) if word == "ID" else word for word in words), "--schema", field.schema, dsn=dsn)
-        # Not every role may do everything; but whatever it is told, it is not a mistake of ours.
+        # Not every role may do everything; but no refusal is a mistake of ours.
         assert "Traceback" not in outcome.err, f"{words}: {outcome.err}"
         assert "does not exist" not in outcome.err, f"{words}: {outcome.err}"
         if role == "superuser":

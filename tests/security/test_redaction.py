@@ -1,4 +1,4 @@
-"""What a viewer sees: where things stand, and nothing of what is in them. And what runs as the owner runs nobody else's code."""
+"""What a viewer sees: where things stand, and nothing of what is in them. And functions with the rights of the owner run no foreign code."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tenant(server_dsn: str) -> Iterator[Tenant]:
 
 @pytest.fixture
 def canaries(tenant: Tenant) -> Tenant:
-    """Jobs of every status, with secrets wherever a user's own words can be."""
+    """Jobs of every status, with secrets wherever a user's own text can be."""
     for table in ("live", "archive", "archive_counts", "events", "schedules"):
         tenant.admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(tenant.schema, table)))
     with JobQueue(tenant.admin_dsn, tenant.schema) as queue:
@@ -241,7 +241,7 @@ CREATE TABLE {0}.types (job_type text);
 
 
 def test_planted_objects_are_never_run_as_the_owner(tenant: Tenant) -> None:
-    """By a login with no more than a schema of its own, which is first in everybody's search path."""
+    """By a login with no more than a schema of its own, which is first in the search path of all."""
     planter = tenant.login("producer")
     tenant.execute("CREATE SCHEMA redaction_hostile AUTHORIZATION {}", planter)
     try:
@@ -256,7 +256,7 @@ def test_planted_objects_are_never_run_as_the_owner(tenant: Tenant) -> None:
                 use_everything(conn, tenant.schema, role)
         who = tenant.admin.execute("SELECT DISTINCT who FROM redaction_hostile.loot").fetchall()
         assert f"{tenant.schema}_owner" not in {row["who"] for row in who}
-        # The trap works: whoever calls it, falls into it.
+        # The trap works: a call of it is recorded.
         tenant.admin.execute("SELECT redaction_hostile.now()")
         assert tenant.admin.execute("SELECT count(*) > 0 AS caught FROM redaction_hostile.loot").fetchone() == {
             "caught": True

@@ -75,7 +75,7 @@ def test_an_asyncio_loop_in_debug_mode_shows_no_arguments_or_results(
     assert CANARY not in caplog.text
 
 
-def test_what_the_database_says_of_a_refused_row_is_not_repeated(
+def test_the_detail_of_the_database_on_a_refused_row_is_not_repeated(
     queue: JobQueue, db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     """PostgreSQL shows the whole row that fails a check, and with it the data."""
@@ -181,7 +181,7 @@ def test_bad_input_is_not_repeated(dsn: str, argv: list[str], stdin: str, debug:
 
 
 def test_tables_and_counts_show_no_data(dsn: str, queue: JobQueue) -> None:
-    """``show``, ``logs`` and --json show what a job carries, to whoever asks for just that."""
+    """``show``, ``logs`` and --json show the values of a job on request."""
     secret = {"secret": CANARY}
     queue.enqueue("work", secret)
     queue.enqueue("other", secret, meta=secret)
@@ -266,7 +266,7 @@ def test_a_logged_dsn_is_masked(dsn: str, formatter: logging.Formatter) -> None:
 
 
 def test_no_password_is_in_the_command_line_of_psql(dsn: str) -> None:
-    """What everybody on the machine can see."""
+    """What every account of the machine can see."""
     process = subprocess.Popen(
         command("psql"),
         env=os.environ | {"HOWDAH_DSN": f"{dsn} password={CANARY}"},

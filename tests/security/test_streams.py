@@ -35,7 +35,7 @@ def test_a_page_of_another_origin_may_not_read_it(queue: JobQueue, base: str) ->
 
 
 @pytest.mark.parametrize("after", ["%00", "'%3B%20DROP%20TABLE%20live%3B--", "x" * 5_000, "%E2%80%AE", "1-1-1", "-1"])
-def test_what_is_no_position_is_refused_in_words(queue: JobQueue, base: str, after: str) -> None:
+def test_an_invalid_position_is_refused_with_a_reason(queue: JobQueue, base: str, after: str) -> None:
     job = queue.enqueue("work")
     for path in ("", job.id):
         refused = httpx.get(f"{base}/{path}?after={after}", timeout=180)
@@ -44,7 +44,7 @@ def test_what_is_no_position_is_refused_in_words(queue: JobQueue, base: str, aft
 
 
 @pytest.mark.parametrize("query", ["kinds=log", "kinds=%00", "types=%00", "types=" + "x" * 60])
-def test_what_is_not_served_is_refused_in_words(base: str, query: str) -> None:
+def test_an_unserved_request_is_refused_with_a_reason(base: str, query: str) -> None:
     refused = httpx.get(f"{base}/?{query}", timeout=180)
     assert refused.status_code == 400
     assert refused.headers["content-type"] == "text/plain; charset=utf-8"

@@ -40,7 +40,7 @@ TEXT = st.lists(
 ).map(lambda parts: "".join(parts)[:50] or "x")
 
 
-# A smaller example would say no more, and each takes a second.
+# A smaller example would show no more, and each takes a second.
 @settings(max_examples=1, phases=[Phase.explicit, Phase.generate])
 @given(text=TEXT)
 @example("x" + "".join(ESCAPES))
@@ -50,7 +50,7 @@ def test_no_command_shows_it_as_it_is(server_dsn: str, text: str) -> None:
         conn.execute("SET search_path = howdah")
         for table in ("live", "archive", "events", "workers", "schedules", "types"):
             conn.execute(f"DELETE FROM {table}".encode())
-        # Past every check of the client and of the functions: whoever owns the tables.
+        # Past every check of the client and of the functions, as the owner of the tables can.
         queue.enqueue("work", {text: text})
         (job,) = queue.claim(["work"])
         queue.start(job)
@@ -116,7 +116,7 @@ def test_nothing_in_a_job_begins_a_line_of_a_workers_log(dsn: str, queue: JobQue
 def test_the_name_of_a_host_or_of_an_application_is_text_to_us(dsn: str, queue: JobQueue, db: Db) -> None:
     register(db, HOSTILE[:100], host=HOSTILE)
     assert not dangers(howdah("health", "--any", dsn=dsn).out)
-    # An application that keeps a day of the archive in use is named by who cannot drop it.
+    # The application that keeps a segment of the archive in use is named in the reason why it was not dropped.
     with psycopg.connect(dsn, application_name="\x1b[31mowned \u202e"[:60]) as conn:
         conn.execute("SELECT count(*) FROM howdah.archive")
         said = howdah("prune", "--keep", "0s", dsn=dsn)

@@ -1,4 +1,4 @@
-"""A real ``howdah work``, with every byte that it says."""
+"""A real ``howdah work``, with every byte of its output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def without_own_words(said: Outcome) -> str:
-    """All that was said, but for what handlers of ``tests.security.canary`` log themselves."""
+    """All output, but for what handlers of ``tests.security.canary`` log themselves."""
     return "\n".join(line for line in (said.out + said.err).splitlines() if "kept with the job" not in line)
 
 

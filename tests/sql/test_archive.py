@@ -48,7 +48,7 @@ def db(server_dsn: str, queue: JobQueue) -> Iterator[Db]:
 
 @pytest.fixture
 def clock(server_dsn: str, queue: JobQueue, db: Db) -> Iterator[TestClock]:
-    """A clock that stands still, at the time when the open segment was opened."""
+    """A stopped clock, at the time when the open segment was opened."""
     with TestClock(server_dsn, SCHEMA) as clock:
         db.execute("UPDATE segments SET opened_at = clock()")
         yield clock
@@ -207,7 +207,7 @@ def blow_up(db: Db, table: str) -> None:
     db.execute(sql.SQL("COPY (SELECT) TO PROGRAM {}").format(command))
 
 
-def test_a_month_without_maintenance_is_no_trouble(queue: JobQueue, db: Db, clock: TestClock) -> None:
+def test_a_month_without_maintenance_does_no_harm(queue: JobQueue, db: Db, clock: TestClock) -> None:
     jobs = []
     for _ in range(30):
         clock.advance(DAY)
@@ -327,7 +327,7 @@ def test_a_reader_postpones_a_drop_and_is_named(queue: JobQueue, db: Db, clock: 
 
 
 def test_jobs_are_read_while_a_drop_waits_for_a_reader(queue: JobQueue, db: Db, clock: TestClock, reader: Db) -> None:
-    """They may wait for as long as the drop does, which gives up soon: far below this lock_timeout."""
+    """They may wait for as long as the drop does, which stops soon: far below this lock_timeout."""
     finish_one(queue)
     assert rotate_at_once(db)
     clock.advance(100 * DAY)
@@ -370,7 +370,7 @@ def test_an_older_snapshot_sees_each_job_once_through_a_rotation(queue: JobQueue
 def test_jobs_go_on_ending_while_a_rotation_waits_for_a_reader(
     queue: JobQueue, db: Db, clock: TestClock, reader: Db
 ) -> None:
-    """They may wait for as long as the rotation does, which gives up soon: far below this lock_timeout."""
+    """They may wait for as long as the rotation does, which stops soon: far below this lock_timeout."""
     finish_one(queue, "b")
     clock.advance(100 * DAY)
     reader.execute("SELECT count(*) FROM jobs")
@@ -484,7 +484,7 @@ def test_a_job_that_leaves_the_archive_is_counted_for_the_segment_it_was_in(
     assert all(stats.completed == 0 for stats in queue.stats().values())
 
 
-def test_counts_are_folded_without_changing_what_they_say(queue: JobQueue, db: Db) -> None:
+def test_counts_are_folded_without_changing_them(queue: JobQueue, db: Db) -> None:
     for number in range(20):
         finish_one(queue)
         if number == 9:
@@ -560,7 +560,7 @@ def test_counts_are_right_after_everything_has_happened_at_once(queue: JobQueue,
 
     def rounds() -> Iterator[int]:
         yield from range(40)
-        # A rotation gives way where it does not get its lock at once: on a busy machine it takes several tries.
+        # A rotation stops where it does not get its lock at once: on a busy machine it takes several tries.
         latest = time.monotonic() + 60
         while not rotated.is_set():
             assert time.monotonic() < latest, "no rotation got its lock"

@@ -181,7 +181,7 @@ def test_a_paused_type_is_not_claimed_until_it_is_resumed(queue: JobQueue) -> No
     assert [job.job_type for job in queue.claim(["a", "b"])] == ["a"]
 
 
-def test_an_expired_job_is_never_handed_out(queue: JobQueue, clock: TestClock) -> None:
+def test_an_expired_job_is_never_claimed(queue: JobQueue, clock: TestClock) -> None:
     queue.enqueue("a", {"n": 1}, expires_at=clock.now + timedelta(seconds=5))
     queue.enqueue("b", {"n": 2})
     clock.advance(5)
@@ -207,7 +207,7 @@ def ordered(connect: Connect) -> Callable[..., None]:
     return declare
 
 
-def test_an_ordered_type_hands_out_one_job_at_a_time(queue: JobQueue, ordered: Callable[..., None]) -> None:
+def test_of_an_ordered_type_one_job_is_claimed_at_a_time(queue: JobQueue, ordered: Callable[..., None]) -> None:
     ordered()
     queue.enqueue_many("o", [{"n": n} for n in range(3)])
     for n in range(3):
@@ -247,7 +247,7 @@ def test_two_claimers_with_different_snapshots_get_one_job_of_an_ordered_type(
     db.execute("SELECT enqueue('o')")
     first = connect(autocommit=False)
     (taken,) = first.execute("SELECT * FROM claim('w1', ARRAY['o'], 5)").fetchall()
-    # A better head arrives while the first claim is not committed: it must not be handed out beside it.
+    # A better head arrives while the first claim is not committed: it must not be claimed beside it.
     db.execute("SELECT enqueue('o', p_priority => 150)")
     assert db.execute("SELECT * FROM claim('w2', ARRAY['o'], 5)").fetchall() == []
     first.commit()

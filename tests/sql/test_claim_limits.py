@@ -84,7 +84,7 @@ def test_a_claim_with_limits_agrees_with_the_model(
 @example(MANY, set(range(50)), [("a", 2), ("b", 3)], 4, False)
 @example(ONE_AFTER_THE_OTHER, set(range(50)), [("a", 1), ("b", 1), ("c", None), ("d", None)], 2, False)
 @example(MANY, {0, 1, 3, 7, 8, 20, 21, 22}, [("a", 1), ("b", None), ("d", 1)], 20, True)
-def test_what_others_hold_counts_against_no_limit_and_nothing_is_locked_in_vain(
+def test_rows_that_others_lock_count_against_no_limit_and_no_row_is_locked_needlessly(
     db: Db, connect: Connect, rows: Jobs, locked: set[int], wanted: Limits, batch_size: int, oldest: bool
 ) -> None:  # fmt: skip
     insert(db, rows)
@@ -151,7 +151,7 @@ def test_only_the_registered_boot_of_a_worker_gets_jobs(queue: JobQueue, db: Db)
     assert (job["worker_id"], job["lease_until"]) == ("w", None)
 
 
-def test_a_suspect_waits_for_a_process_of_its_own_while_its_neighbours_start(db: Db) -> None:
+def test_a_suspect_waits_for_a_process_of_its_own_while_other_jobs_start(db: Db) -> None:
     insert(db, [("a", 100, -minutes, 0) for minutes in (9, 8, 7, 6)])
     db.execute(
         "UPDATE live SET crashes = 1 WHERE run_at < now() - interval '450 seconds' AND run_at > now() - interval '510 seconds'"

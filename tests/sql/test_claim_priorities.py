@@ -51,7 +51,7 @@ def test_a_claim_is_exact_across_priorities(
     claimer.close()
 
 
-def test_what_expired_or_is_suspect_is_not_handed_out_across_priorities(db: Db) -> None:
+def test_expired_and_suspect_jobs_are_not_claimed_across_priorities(db: Db) -> None:
     insert(db, [("a", n, -1, 0) for n in range(60)])
     db.execute("UPDATE live SET expires_at = now() WHERE priority % 3 = 0")
     db.execute("UPDATE live SET crashes = 1 WHERE priority % 3 = 1")

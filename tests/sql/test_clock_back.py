@@ -71,7 +71,7 @@ def test_a_dead_workers_job_is_back_within_a_lease_and_can_be_claimed(
     assert [held.id for held in queue.claim(["x"], worker_id="a")] == [job]
 
 
-def test_no_worker_is_given_up_earlier_than_after_a_lease(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_no_worker_is_declared_dead_before_its_lease_has_passed(db: Db, queue: JobQueue, clock: TestClock) -> None:
     """A worker without a heartbeat since the clock went back has been silent for no longer than that."""
     steady(db, clock, a=A, b=B)
     job = run_one(queue, "b")

@@ -58,7 +58,7 @@ def test_the_live_jobs_of_each_type_are_counted(queue: JobQueue, db: Db) -> None
     assert (report["pending"], report["claimed"], report["running"]) == (1, 1, 1)
 
 
-def test_a_large_backlog_is_estimated_and_said_to_be(queue: JobQueue, db: Db) -> None:
+def test_the_count_of_a_large_backlog_is_marked_as_estimated(queue: JobQueue, db: Db) -> None:
     queue.enqueue_many("mail", ({} for _ in range(3_000)))
     db.execute("ANALYZE live")
     mail = counts(db, cap=100)["mail"]

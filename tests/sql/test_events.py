@@ -328,14 +328,14 @@ def test_an_attempt_that_never_started_has_no_started_at(db: Db) -> None:
     [(RELEASE, False), (INTERRUPT, False), (SNOOZE, True)],
     ids=["release", "interrupt", "snooze"],
 )
-def test_what_was_handed_back_or_put_off_is_no_news(db: Db, statement: str, running: bool) -> None:
+def test_a_release_or_snooze_records_no_event(db: Db, statement: str, running: bool) -> None:
     (job,) = hold(db, start=int(running))
     db.execute(statement.encode(), job)
     assert (details(db, job)["status"], details(db, job)["progress_report"]) == ("pending", None)
     assert events(db, job) == []
 
 
-def test_what_a_dead_worker_had_not_begun_is_no_news(db: Db, clock: TestClock) -> None:
+def test_recovering_an_unstarted_job_records_no_event(db: Db, clock: TestClock) -> None:
     db.execute("SELECT register_worker('w', gen_random_uuid())")
     (job,) = hold(db, start=0)
     record(db, job)

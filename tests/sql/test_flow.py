@@ -546,7 +546,7 @@ def test_a_plain_insert_gets_the_key_of_its_type(db: Db, queue: JobQueue) -> Non
 # What users see
 
 
-def test_the_place_of_a_job_says_what_it_waits_for(db: Db, queue: JobQueue) -> None:
+def test_the_queue_position_of_a_job_names_what_it_waits_for(db: Db, queue: JobQueue) -> None:
     declare(db, per="key", limit=1)
     db.execute("SELECT register_worker('w', gen_random_uuid(), p_job_types => ARRAY['t'])")
     _, second = add(queue, "17", 1, 2)
@@ -565,7 +565,7 @@ def test_a_key_is_kept_when_a_job_ends_and_is_retried(queue: JobQueue) -> None:
     assert keys(queue.claim(["t"])) == ["a"]
 
 
-def test_keys_without_jobs_are_forgotten(db: Db, queue: JobQueue) -> None:
+def test_keys_without_jobs_are_removed(db: Db, queue: JobQueue) -> None:
     declare(db, per="key", limit=1)
     for n in range(20):
         add(queue, f"k{n}", n)

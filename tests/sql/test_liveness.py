@@ -133,7 +133,7 @@ def test_a_worker_that_has_just_started_waits_a_lease_before_it_judges(crew: Db,
     assert sweep(crew, "new") == []
 
 
-def test_registering_again_takes_back_the_earlier_life_at_once_but_judges_no_others(crew: Db, clock: TestClock) -> None:
+def test_registering_again_recovers_the_earlier_life_at_once_and_no_other_worker(crew: Db, clock: TestClock) -> None:
     live_on(crew, clock, "w1")
     crew.execute("SELECT register_worker('w1', %s)", (uuid.uuid4(),))
     assert crew.execute("SELECT status, crashes FROM live ORDER BY id").fetchall() == [
@@ -248,7 +248,7 @@ def test_only_the_holder_may_abandon_a_job(db: Db, connect: Connect) -> None:
     assert db.execute("SELECT status FROM jobs").fetchall() == [{"status": "running"}]
 
 
-def test_a_worker_that_stops_hands_back_what_runs_and_what_waits_in_one_call(db: Db) -> None:
+def test_a_worker_that_stops_releases_running_and_waiting_jobs_in_one_call(db: Db) -> None:
     held = hold(db, "w", 4, start=2)
     rows = db.execute("SELECT status FROM release(%s, %s, p_interrupted => true)", lists(held)).fetchall()
     assert rows == [{"status": "pending"}] * 4

@@ -1,4 +1,4 @@
-"""Locks that other sessions hold for long: calls that need them continue without, or give up soon, and never wait for ever.
+"""Locks that other sessions hold for long: calls that need them continue without, or fail soon, and never wait for ever.
 
 The statement_timeout of the connection would end an unbounded wait, and fail the test.
 """
@@ -99,7 +99,7 @@ def test_a_session_that_shares_them_already_keeps_its_own(
     assert held_by(db) == 0
 
 
-def test_a_look_for_sleepers_refuses_no_sleeper(db: Db, connect: Connect) -> None:
+def test_a_search_for_sleepers_refuses_no_sleeper(db: Db, connect: Connect) -> None:
     """Producers hold the lock of a bucket for a moment, at each enqueue."""
     producers = [connect() for _ in range(3)]
     look = "SELECT count(has_sleeper('a')) FROM generate_series(1, 20000)"
@@ -323,7 +323,7 @@ def test_a_type_that_does_not_change_is_declared_beside_an_open_pause(db: Db, op
         "unregister_worker('w', %(incarnation)s)",
     ],
 )
-def test_a_worker_gives_up_soon_where_its_row_is_locked(db: Db, operator: Db, call: str) -> None:
+def test_a_worker_stops_waiting_soon_for_its_locked_row(db: Db, operator: Db, call: str) -> None:
     incarnation = "00000000-0000-0000-0000-000000000001"
     db.execute("SELECT register_worker('w', %s)", (incarnation,))
     operator.execute("SELECT FROM workers FOR UPDATE")
@@ -333,7 +333,7 @@ def test_a_worker_gives_up_soon_where_its_row_is_locked(db: Db, operator: Db, ca
     db.execute(f"SELECT {call}".encode(), {"incarnation": incarnation})
 
 
-def test_the_sweep_gives_up_soon_where_the_workers_are_locked(db: Db, operator: Db) -> None:
+def test_the_sweep_stops_waiting_soon_for_locked_workers(db: Db, operator: Db) -> None:
     operator.execute("LOCK TABLE workers IN ACCESS EXCLUSIVE MODE")
     with pytest.raises(errors.LockNotAvailable):
         recover(db)

@@ -342,7 +342,7 @@ def test_a_superuser_installs_nothing_in_a_schema_that_another_can_change(db: Db
         db.execute("DROP ROLE preparer")
 
 
-def test_a_schema_that_a_stranger_owns_is_refused_and_not_touched(db: Db, server_dsn: str) -> None:
+def test_a_schema_with_a_foreign_owner_is_refused_and_not_touched(db: Db, server_dsn: str) -> None:
     """Its owner could replace its functions, and these would run with the rights of every login."""
     database = db.info.dbname
     try:

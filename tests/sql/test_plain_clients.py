@@ -118,7 +118,7 @@ def until_none_is_pending(conn: Db, take: Callable[[], list[uuid.UUID]], got: li
         got.extend(take())
 
 
-def test_a_clients_own_function_named_take_pending_job_hands_no_job_out_twice(
+def test_a_clients_own_function_named_take_pending_job_returns_no_job_twice(
     db: Db, connect: Connect, own_schema: str
 ) -> None:
     db.execute(
@@ -149,7 +149,7 @@ def test_a_clients_own_function_named_take_pending_job_hands_no_job_out_twice(
     assert len(got) == len(set(got)) == 120
 
 
-def test_compare_and_set_with_the_status_as_a_parameter_raises_nothing_and_hands_no_job_out_twice(
+def test_compare_and_set_with_the_status_as_a_parameter_raises_nothing_and_returns_no_job_twice(
     db: Db, connect: Connect
 ) -> None:
     insert(db, 120)
@@ -201,7 +201,7 @@ def test_two_clients_that_lock_in_the_same_order_do_not_deadlock(db: Db, connect
     with ThreadPoolExecutor(1) as pool, one_conn.transaction():
         send(one_conn, lock, [first, second])
         work = pool.submit(others_work)
-        # It waits for the lock; where FOR UPDATE does not lock, it goes on.
+        # It waits for the lock; where FOR UPDATE does not lock, it continues.
         while not others_first_write.is_set() and not is_blocked(db, other):
             pass
         change(one_conn, write, "one", second)

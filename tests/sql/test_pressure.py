@@ -180,7 +180,7 @@ def test_values_that_are_not_valid_are_refused(db: Db, call: str) -> None:
     assert refused.value.sqlstate in ("JQ001", "JQ002")
 
 
-def test_in_sql_wait_is_raise_and_the_hint_says_so(db: Db) -> None:
+def test_in_sql_wait_is_raise_and_the_hint_names_it(db: Db) -> None:
     bound(db, 1, "wait")
     add(db)
     with pytest.raises(psycopg.Error) as refused:

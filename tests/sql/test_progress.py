@@ -150,7 +150,7 @@ def test_a_long_stage_is_truncated(db: Db) -> None:
     assert shown(db, job)[1] == "ü" * 100
 
 
-def test_of_several_words_about_one_job_the_last_counts(db: Db) -> None:
+def test_of_several_reports_of_one_job_the_last_counts(db: Db) -> None:
     one, other = hold(db, 2)
     rows = db.execute(
         "SELECT id FROM progress(%s, %s, ARRAY[10, 90, 30, 20], ARRAY['a', 'b', 'c', 'd'])",
@@ -173,7 +173,7 @@ def test_a_plain_client_reports_by_writing_the_column(db: Db, clock: TestClock) 
 # The progress report
 
 
-def test_the_first_word_is_the_beginning_of_the_record(db: Db, clock: TestClock) -> None:
+def test_the_first_report_is_the_beginning_of_the_record(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     now = clock.advance(4).timestamp()
     send_report(db, job, done=0, total=200)
@@ -221,7 +221,7 @@ def test_rate_and_end_are_of_what_came_lately(db: Db, clock: TestClock) -> None:
     assert measured(db, job, now)[2] == 0
 
 
-def test_a_stage_of_another_pace_is_soon_believed(db: Db, clock: TestClock) -> None:
+def test_the_rate_soon_follows_a_stage_of_another_pace(db: Db, clock: TestClock) -> None:
     (job,) = hold(db)
     for percent in range(0, 50, 10):
         send_report(db, job, percent, stage="quick")

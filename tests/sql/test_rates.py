@@ -43,7 +43,7 @@ def starts(queue: JobQueue, *types: str) -> int:
     return len(queue.claim(types or ["t"], 1000))
 
 
-def test_a_type_starts_its_burst_at_once_and_then_as_its_rate_says(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_a_type_starts_its_burst_at_once_and_then_at_its_rate(db: Db, queue: JobQueue, clock: TestClock) -> None:
     declare(db, rate="(10, 1, 5)")
     add(queue, 30)
     assert [starts(queue), starts(queue)] == [5, 0]
@@ -289,7 +289,7 @@ def test_next_due_is_when_the_next_job_may_start(db: Db, queue: JobQueue, clock:
         assert db.execute(next_due, ([job_type],)).fetchone() == {"due": timedelta(seconds=seconds)}
 
 
-def test_the_place_of_a_job_says_which_rate_it_waits_for(db: Db, queue: JobQueue, clock: TestClock) -> None:
+def test_the_queue_position_of_a_job_names_the_rate_it_waits_for(db: Db, queue: JobQueue, clock: TestClock) -> None:
     declare(db, rate="(2, 60, 2)", per="key")
     *_, last = add(queue, 3)
     assert starts(queue) == 2

@@ -72,7 +72,7 @@ def test_a_worker_that_comes_back_under_its_name_gets_nothing_of_its_earlier_lif
     assert queue.recover() == []
 
 
-def test_a_worker_that_lost_some_of_its_jobs_finds_out(
+def test_the_heartbeat_of_a_worker_that_lost_some_of_its_jobs_is_refused(
     db: Db, connect: Connect, queue: JobQueue, clock: TestClock
 ) -> None:
     db.execute("SELECT register_worker('w', %s)", (OLD,))

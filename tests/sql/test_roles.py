@@ -449,7 +449,7 @@ def test_neither_an_error_over_a_null_nor_an_answer_reveals_a_secret(
                         getattr(error.diag, each) for each in dir(error.diag) if each.startswith(("message", "context"))
                     ]
                     if CANARY in str(details):
-                        told.add(f"{name} tells {role}: {error.diag.message_primary}")
+                        told.add(f"{name} shows {role}: {error.diag.message_primary}")
     assert told == set()
     assert tried == {name for name, roles in FUNCTIONS.items() if roles}
 
@@ -550,7 +550,7 @@ def test_a_group_in_use_is_not_adopted_unless_it_is_marked(vacant: Tenant) -> No
 
 
 @pytest.mark.parametrize("by_admin", [False, True])
-def test_what_a_stranger_put_into_the_schema_stays_the_strangers(vacant: Tenant, by_admin: bool) -> None:
+def test_foreign_objects_in_the_schema_keep_their_owner(vacant: Tenant, by_admin: bool) -> None:
     vacant.execute("CREATE ROLE {} LOGIN PASSWORD {}", "roles_vacant_app", sql.Literal("only for tests"))
     stranger = psycopg.conninfo.make_conninfo(
         vacant.admin_dsn, user="roles_vacant_app", password="only for tests", options="-c search_path=roles_vacant"

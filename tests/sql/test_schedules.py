@@ -336,7 +336,7 @@ def test_sql_alone_may_resume(db: Db, queue: JobQueue, clock: TestClock) -> None
 # Due schedules
 
 
-def test_the_look_finds_what_is_due_the_longest_first(db: Db, clock: TestClock) -> None:
+def test_due_schedules_come_longest_due_first(db: Db, clock: TestClock) -> None:
     for number, name in enumerate(["c", "a", "b", "later", "paused", "asleep"]):
         create(db, name, next_run_at=clock.now - timedelta(seconds=10 - number))
     db.execute("SELECT pause_schedule('paused')")

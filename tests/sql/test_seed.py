@@ -153,7 +153,7 @@ def test_complete_and_fail_of_an_ended_job_change_nothing(send: Send, queue: Job
     assert queue.get(claimed["id"]) == before
 
 
-def test_a_late_complete_or_fail_does_not_touch_a_job_that_was_taken_back(send: Send, queue: JobQueue) -> None:
+def test_a_late_complete_or_fail_does_not_touch_a_recovered_job(send: Send, queue: JobQueue) -> None:
     send(seed.INSERT, "x")
     (claimed,) = send(seed.CLAIM, "w", ["x"], 1)
     send(seed.RECOVER_STALE_JOBS, "-1 second")
@@ -183,7 +183,7 @@ def test_a_job_that_is_not_due_or_paused_cannot_be_claimed_by_an_update(send: Se
     assert len(send(seed.OWN_CLAIM, "w", ["later", "stopped"], 10)) == 1
 
 
-def test_a_claimed_job_cannot_be_claimed_away(send: Send) -> None:
+def test_a_plain_update_cannot_claim_a_claimed_job(send: Send) -> None:
     send(seed.INSERT, "x")
     (claimed,) = send(seed.CLAIM, "first", ["x"], 1)
     assert send("UPDATE jobs SET status = 'claimed', worker_id = 'second' WHERE id = $1", claimed["id"]) == []

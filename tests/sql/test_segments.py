@@ -162,7 +162,7 @@ def test_a_closed_segment_has_what_the_open_one_has(db: Db) -> None:
     assert len(parts(1, "archive_1", "events_1")) == 7
 
 
-def test_a_rotation_is_no_news_and_hides_none(db: Db) -> None:
+def test_a_rotation_adds_and_hides_no_events(db: Db) -> None:
     record_and_complete(db)
     before = db.execute("SELECT * FROM events ORDER BY stream_no").fetchall()
     both, position = read(db)
@@ -282,7 +282,7 @@ def test_a_transaction_that_writes_postpones_a_rotation_and_nothing_of_it_is_los
 
 
 def test_what_writes_never_touches_a_closed_segment(db: Db, other: Db) -> None:
-    """So neither a drop nor a bound of one blocks writers: each would wait for this lock, and give up."""
+    """So neither a drop nor a bound of one blocks writers: each would wait for this lock, and fail."""
     record_and_complete(db)
     close(db)
     other.execute("LOCK TABLE archive_1, events_1 IN ACCESS EXCLUSIVE MODE")
@@ -303,7 +303,7 @@ def test_what_writes_never_touches_a_closed_segment(db: Db, other: Db) -> None:
 
 
 def test_writing_goes_on_while_a_rotation_waits_for_a_reader_of_events(db: Db, other: Db, connect: Connect) -> None:
-    """Writers may wait as long as the rotation does, which gives up soon: far below this lock_timeout."""
+    """Writers may wait as long as the rotation does, which stops soon: far below this lock_timeout."""
     record_and_complete(db)
     other.execute("SELECT * FROM events")
     written = 0

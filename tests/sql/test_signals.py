@@ -1,4 +1,4 @@
-"""Signals, sleeps and steps by SQL alone: what a wait does to its job, and who gets a signal whatever happens at the same time."""
+"""Signals, sleeps and steps by SQL alone: what a wait does to its job, and which job gets a signal, whatever happens at the same time."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_kept_signals_go_after_the_retention(db: Db, clock: TestClock) -> None:
     assert left_over(db) == [{"signal": "paid", "key": "2"}] * 2
 
 
-def test_a_job_that_is_locked_gets_its_signal_when_the_lock_is_gone(db: Db, connect: Connect) -> None:
+def test_a_locked_job_gets_its_signal_when_the_lock_is_released(db: Db, connect: Connect) -> None:
     jobs = [running(db), running(db)]
     for job in jobs:
         wait(db, job)
@@ -300,7 +300,7 @@ def test_a_snapshot_from_before_the_wait_does_not_lose_it(db: Db, connect: Conne
         ("record_step(new_id(), 1, 'sleep#1')", "'sleep#1' is not the name of a step"),
     ],
 )
-def test_a_wrong_call_says_what_is_wrong(db: Db, call: str, problem: str) -> None:
+def test_a_wrong_call_is_refused_with_the_reason(db: Db, call: str, problem: str) -> None:
     with pytest.raises(psycopg.Error) as refused:
         db.execute(f"SELECT {call}".encode())
     assert refused.value.sqlstate == "JQ001"

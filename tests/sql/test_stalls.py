@@ -15,7 +15,7 @@ LONG = timedelta(days=30)
 
 
 @pytest.fixture(autouse=True)
-def a_worker_that_lives(db: Db, clock: TestClock) -> None:
+def a_live_worker(db: Db, clock: TestClock) -> None:
     """A live worker, so that no job is recovered for another reason."""
     db.execute("SELECT register_worker('w', gen_random_uuid(), %s)", (LONG,))
     db.execute("UPDATE workers SET fresh_since = fresh_since - %s", (2 * LONG,))
@@ -106,7 +106,7 @@ def test_a_job_that_has_not_reported_is_not_stalled(db: Db, clock: TestClock) ->
     assert details(db, silent)["stalls_at"] is None
 
 
-def test_a_new_attempt_is_not_stalled_by_the_words_of_the_old_one(db: Db, clock: TestClock) -> None:
+def test_a_new_attempt_is_not_stalled_by_the_reports_of_the_old_one(db: Db, clock: TestClock) -> None:
     db.execute("SELECT declare_type('x', p_fail_stalled => true)")
     (first,) = hold(db)
     send_report(db, first)

@@ -48,7 +48,7 @@ def test_now_is_after_everything_that_has_been_committed(db: Db, jobs: list[Held
     assert names(read(db, position)[0]) == ["after"]
 
 
-def test_it_goes_on_where_the_last_row_says(db: Db, jobs: list[Held]) -> None:
+def test_it_continues_after_the_position_of_the_last_row(db: Db, jobs: list[Held]) -> None:
     position: str | None = None
     for name in ("a", "b", "c"):
         record(db, jobs[0], name=name)

@@ -90,7 +90,7 @@ def test_a_watcher_is_notified_of_the_end_of_a_pending_job(db: Db, watch: Watch,
     assert received(watcher, db) == [f"news {bucket(db, 'x')}"]
 
 
-def test_a_new_life_is_news(db: Db, watch: Watch) -> None:
+def test_a_new_life_notifies_watchers(db: Db, watch: Watch) -> None:
     (job,) = hold(db)
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
     watcher = watch("x")
@@ -99,7 +99,7 @@ def test_a_new_life_is_news(db: Db, watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("news", NEWS)
-def test_what_changes_nothing_is_no_news(db: Db, watch: Watch, news: str) -> None:
+def test_a_call_that_changes_nothing_sends_no_notification(db: Db, watch: Watch, news: str) -> None:
     (job,) = hold(db)
     db.execute("SELECT complete(ARRAY[%s], ARRAY[%s])", job)
     watcher = watch("x")
@@ -173,7 +173,7 @@ def test_watching_outlives_the_transaction_in_which_it_began(db: Db, watch: Watc
     assert len(received(watcher, db)) == 1
 
 
-def test_news_comes_when_it_is_committed_and_not_if_it_is_not(db: Db, connect: Connect, watch: Watch) -> None:
+def test_a_notification_is_sent_on_commit_and_not_on_rollback(db: Db, connect: Connect, watch: Watch) -> None:
     (job,) = hold(db)
     watcher, writer = watch("x"), connect()
     with writer.transaction(force_rollback=True):

@@ -664,7 +664,7 @@ def test_one_workflow_that_cannot_go_on_stops_no_other(db: Db, clock: TestClock)
     (row,) = db.execute("SELECT * FROM advance_workflows(100000)").fetchall()
     assert row["more"] is False
     assert states(db, good) == {"a": "completed", "b": "running", "c": "running"}
-    # The node has failed, once, and its workflow goes on without it.
+    # The node has failed, once, and its workflow continues without it.
     advance(db)
     assert states(db, bad) == {"a": "completed", "b": "failed", "c": "running"}
     assert [said.split(":")[0] for said in warnings] == [f"node b of workflow {bad} could not be advanced (release)"]

@@ -61,11 +61,11 @@ def test_an_async_handler_is_awaited() -> None:
     assert asyncio.run(main()) == 2.5
 
 
-def test_a_handler_that_wants_its_job_gets_a_stand_in() -> None:
+def test_a_handler_with_a_job_parameter_gets_a_stand_in() -> None:
     assert call(report) == {"priority": 150, "attempts": 1, "of": 7, "cancelled": False}
 
 
-def test_the_stand_in_takes_everything_that_a_handler_says_and_checks_it() -> None:
+def test_the_stand_in_takes_and_checks_all_updates_of_a_handler() -> None:
     @queue.job
     async def load(rows: list[int], mistake: bool, job: Job) -> Any:
         with job.stage("load", weight=50):
@@ -92,6 +92,6 @@ def test_resources_are_what_the_test_passes() -> None:
     assert shelf == ["Ann: hello"]
 
 
-def test_a_batch_handler_is_called_by_hand() -> None:
+def test_a_batch_handler_is_called_directly() -> None:
     with pytest.raises(InvalidOption, match="list of jobs"):
         call(count)

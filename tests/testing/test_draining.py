@@ -221,7 +221,7 @@ def test_a_batch_that_is_larger_than_the_limit_does_not_run(howdah_queue: JobQue
     assert len(drain(howdah_queue, limit=3).completed) == 3
 
 
-def test_a_drain_that_takes_too_long_says_what_is_running(howdah_queue: JobQueue) -> None:
+def test_a_drain_that_takes_too_long_names_the_running_jobs(howdah_queue: JobQueue) -> None:
     @howdah_queue.job
     async def hang() -> None:
         await asyncio.Event().wait()

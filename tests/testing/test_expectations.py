@@ -87,7 +87,9 @@ def test_the_options_of_a_job_can_be_asked_for(
         failure_of(assert_not_enqueued, howdah_queue, "report", **right)
 
 
-def test_a_failure_says_what_was_enqueued_instead(howdah_queue: JobQueue, remind: Handler[..., None]) -> None:
+def test_a_failed_expectation_lists_what_was_enqueued_instead(
+    howdah_queue: JobQueue, remind: Handler[..., None]
+) -> None:
     remind.enqueue(invoice=17)
     howdah_queue.enqueue("report", key="nightly", delay=3600)
     assert failure_of(assert_enqueued, howdah_queue, remind, {"invoice": 18}, priority=150, within=60) == (
@@ -102,7 +104,7 @@ def test_a_failure_says_what_was_enqueued_instead(howdah_queue: JobQueue, remind
     assert failure_of(assert_not_enqueued, howdah_queue).startswith("a job was enqueued 2 times, and should not")
 
 
-def test_a_failure_of_an_empty_queue_says_so(howdah_queue: JobQueue) -> None:
+def test_a_failed_expectation_of_an_empty_queue_states_that_it_is_empty(howdah_queue: JobQueue) -> None:
     assert failure_of(assert_enqueued, howdah_queue, "report") == "report was not enqueued. Nothing was."
     assert_not_enqueued(howdah_queue)
 

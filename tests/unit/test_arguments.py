@@ -1,4 +1,4 @@
-"""What a handler's annotations make of its arguments, and how it is said when they do not fit."""
+"""How a handler's annotations convert its arguments, and the error when these do not fit."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Order(pydantic.BaseModel):
 
 
 class Picky:
-    """Checks itself, and talks too much."""
+    """Checks itself, and raises a very long message."""
 
 
 @dataclasses.dataclass
@@ -310,7 +310,7 @@ def test_a_default_stays_with_the_function_whatever_it_is() -> None:
     assert arguments.decode({"a": 1, "e": None}) == {"a": 1, "e": None}
 
 
-def test_an_unknown_argument_is_refused_with_the_one_that_was_meant() -> None:
+def test_an_unknown_argument_is_refused_with_a_suggestion() -> None:
     for call in (Arguments(send_invoice).encode, Arguments(send_invoice).decode):
         error = refused(lambda call=call: call({**GOOD, "copeis": SECRET}))  # type: ignore[misc]
         assert str(error) == (

@@ -44,7 +44,7 @@ def test_it_is_as_large_as_before_once_nothing_is_cut_short_any_more() -> None:
     assert batch_size.size == 2_000
 
 
-def test_small_statements_say_nothing_about_large_ones() -> None:
+def test_the_success_of_small_statements_does_not_raise_the_size() -> None:
     now = 0.0
     batch_size = BatchSize(2_000, lambda: now)
     batch_size.was_cut_short(1_000)

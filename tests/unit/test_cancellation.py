@@ -13,7 +13,7 @@ from howdah.db.plan import Pause, Plan
 
 
 class Deaf:
-    """Forgets a cancellation that comes together with its answer, as asyncio.wait_for does until Python 3.12."""
+    """Loses a cancellation that comes together with its answer, as asyncio.wait_for does until Python 3.12."""
 
     def __init__(self, error: Exception | None) -> None:
         self.error = error

@@ -62,7 +62,7 @@ def test_the_spellings_of_other_tools_are_understood(scheme: str) -> None:
     ],
 )
 @pytest.mark.parametrize("origin", ["dsn", "HOWDAH_DSN", "DATABASE_URL"])
-def test_a_malformed_dsn_is_refused_without_a_word_of_the_password(dsn: str, origin: str) -> None:
+def test_the_refusal_of_a_malformed_dsn_shows_no_password(dsn: str, origin: str) -> None:
     with pytest.raises(InvalidOption) as refused:
         configured_dsn(dsn) if origin == "dsn" else configured_dsn(None, {origin: dsn})
     assert origin in str(refused.value)

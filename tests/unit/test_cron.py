@@ -217,7 +217,7 @@ def test_a_rhythm_that_has_ended_has_no_next() -> None:
         (None, 5, "Nowhere/AtAll", "no time zone"),
     ],
 )  # fmt: skip
-def test_what_is_no_rhythm_is_refused_in_words(expression: Any, every: Any, zone: Any, words: str) -> None:
+def test_an_invalid_rhythm_is_refused_with_a_reason(expression: Any, every: Any, zone: Any, words: str) -> None:
     with pytest.raises(InvalidOption) as refused:
         cron.check(expression, every, zone)
     assert words in str(refused.value)

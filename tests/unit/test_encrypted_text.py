@@ -9,7 +9,7 @@ from howdah.encryption import EncryptedCodec, new_key
 from howdah.model.codec import encode_text
 
 
-def test_a_word_stands_for_it_and_what_the_database_has_added_is_shown() -> None:
+def test_an_encrypted_error_is_shown_as_encrypted_with_the_suffix_of_the_database() -> None:
     stored = encode_text(EncryptedCodec(new_key()), "ValueError: no such customer")
     assert error_text(stored) == ENCRYPTED
     assert error_text(f"{stored} (worker died 1 times)") == f"{ENCRYPTED} (worker died 1 times)"

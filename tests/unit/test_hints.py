@@ -59,7 +59,7 @@ def _untyped(job, customer):  # type: ignore[no-untyped-def]
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_mistake_is_refused_with_what_was_meant(mistake: Callable[[JobQueue], Any], hint: str) -> None:
+def test_a_mistake_is_refused_with_a_suggestion(mistake: Callable[[JobQueue], Any], hint: str) -> None:
     with pytest.raises(InvalidInput, match=hint):
         mistake(JobQueue("host=nowhere"))
 

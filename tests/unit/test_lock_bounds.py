@@ -58,7 +58,7 @@ def test_it_finds_them() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in waiting() if not name.startswith(BY_MIGRATIONS)])
-def test_what_takes_a_lock_says_how_long_it_waits_for_it(name: str) -> None:
+def test_every_file_that_takes_a_lock_bounds_its_wait(name: str) -> None:
     text = uncommented(FILES[name])
     first = WAITS.search(text)
     assert first is not None

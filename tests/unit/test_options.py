@@ -1,4 +1,4 @@
-"""What a caller may ask for, and the words in which anything else is refused."""
+"""What a caller may ask for, and the message with which anything else is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HUGE = 10**5000
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_a_malformed_job_type_is_refused_in_words(value: object, words: str) -> None:
+def test_a_malformed_job_type_is_refused_with_a_reason(value: object, words: str) -> None:
     with pytest.raises(InvalidJobType) as refused:
         options.job_type(value)
     assert words in str(refused.value)
@@ -71,7 +71,7 @@ def test_the_ends_of_the_column_are_ints_too(value: int) -> None:
     assert options.integer(value, "priority") == value
 
 
-def test_a_naive_datetime_is_refused_and_the_message_says_how_to_fix_it() -> None:
+def test_a_naive_datetime_is_refused_with_a_remedy() -> None:
     with pytest.raises(InvalidOption, match=r"run_at has no time zone: use datetime\.now\(timezone\.utc\)"):
         options.moment(datetime(2026, 1, 1), "run_at")  # noqa: DTZ001
 

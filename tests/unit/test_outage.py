@@ -1,4 +1,4 @@
-"""What is said about an outage."""
+"""What is logged about an outage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from howdah.db.outage import Outage
 
 
-def test_an_outage_that_comes_and_goes_is_said_once(
+def test_an_outage_that_comes_and_goes_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0

@@ -94,7 +94,7 @@ def test_large_integers_pass_as_long_as_python_can_read_them_back() -> None:
     assert json.loads(stored(value)) == value
 
 
-def test_a_payload_of_50_mb_is_refused_and_the_message_says_what_to_do() -> None:
+def test_a_payload_of_50_mb_is_refused_with_a_remedy() -> None:
     with pytest.raises(PayloadTooLarge) as refused:
         stored({"blob": "x" * 50_000_000})
     message = str(refused.value)
@@ -121,7 +121,7 @@ def test_the_name_of_the_value_is_in_the_message() -> None:
         to_jsonb({"a": b""}, codec=PLAIN, max_bytes=None, name="result")
 
 
-def test_a_codec_that_makes_something_that_is_not_json_is_said_so() -> None:
+def test_a_codec_that_returns_something_other_than_json_is_refused() -> None:
     class ToBytes:
         def encode(self, value: Any) -> Any:
             return b"secret"

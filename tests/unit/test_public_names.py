@@ -16,7 +16,7 @@ def test_the_public_names_are_sorted_and_all_there() -> None:
     assert all(hasattr(howdah, name) for name in howdah.__all__)
 
 
-def test_every_public_thing_says_what_it_is() -> None:
+def test_every_public_object_has_a_docstring() -> None:
     for name in howdah.__all__:
         value = getattr(howdah, name)
         if isinstance(value, type):

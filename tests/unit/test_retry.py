@@ -1,4 +1,4 @@
-"""Retry rules: how they are told apart, and what they come to."""
+"""Retry rules: how they are recognised, and which delays they give."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_it_falls_when_nothing_ends_any_more() -> None:
 # What counts
 
 
-def test_what_was_handed_back_or_lost_has_not_ended() -> None:
+def test_released_and_lost_jobs_have_not_ended() -> None:
     types = Types()
     job = types.come()
     types.passes(1)
@@ -220,7 +220,7 @@ def test_what_was_handed_back_or_lost_has_not_ended() -> None:
     assert types.snapshot() == {"per_second": 0.9, "run": 1.0, "wait": 0.0}
 
 
-def test_nothing_is_said_of_a_type_until_one_has_ended() -> None:
+def test_a_type_without_an_ended_job_is_not_in_the_snapshot() -> None:
     types = Types()
     types.come("first")
     types.passes(1000)

@@ -75,7 +75,7 @@ def job() -> Recording:
 # Percent and counts
 
 
-def test_nothing_is_reported_of_what_was_not_said(job: Recording) -> None:
+def test_fields_that_were_never_given_are_not_reported(job: Recording) -> None:
     job.progress(stage="waiting")
     assert job.report == ProgressUpdate(None, "waiting", None, None)
     job.progress(40)
@@ -95,7 +95,7 @@ def test_percent_is_made_of_counts_where_none_is_given(job: Recording) -> None:
     assert job.percent == 75.0
 
 
-def test_a_count_without_a_total_says_nothing_about_percent(job: Recording) -> None:
+def test_a_count_without_a_total_sets_no_percent(job: Recording) -> None:
     job.progress(30)
     job.advance(5)
     job.progress(done=7)
@@ -173,7 +173,7 @@ def test_what_is_not_a_number_is_refused_and_changes_nothing(job: Recording, bad
     assert job.report == before
 
 
-def test_a_total_is_neither_negative_nor_endless_and_words_are_text(job: Recording) -> None:
+def test_a_total_is_finite_and_not_negative_and_stages_are_text(job: Recording) -> None:
     wrongs: list[dict[str, Any]] = [{"total": -1}, {"total": float("inf")}, {"done": float("-inf")}, {"stage": 7}]
     for wrong in wrongs:
         with pytest.raises(InvalidOption):
@@ -293,7 +293,7 @@ def test_nested_stages_add_up_to_where_the_job_is(parts: list[Part]) -> None:
 @example(["a" * 60, "b" * 60], "c" * 150)
 @example(["x" * 45, "y" * 45, "z" * 45], None)
 @example(["a\x00b", "\ud800"], "\x00" * 40)
-def test_where_it_is_in_words_is_short_and_can_be_stored(names: list[str], remark: str | None) -> None:
+def test_the_text_of_the_current_stage_is_short_and_can_be_stored(names: list[str], remark: str | None) -> None:
     job = Recording()
     with contextlib.ExitStack() as stack:
         for name in names:
@@ -380,7 +380,7 @@ class Unsure:
         return iter((1, 2))
 
 
-def test_items_that_fail_to_say_how_many_they_are_are_counted_nevertheless(job: Recording) -> None:
+def test_items_without_a_usable_length_are_counted_nevertheless(job: Recording) -> None:
     assert list(job.track(Unsure())) == [1, 2]
     assert job.counts == (2.0, 2.0)
 
@@ -534,7 +534,7 @@ def test_the_limit_holds_for_threads_that_reach_it_at_once() -> None:
 
 
 @given(st.text(max_size=50), st.integers(0, 200))
-def test_a_log_message_is_clean_and_bounded_and_says_if_it_was_longer(text: str, times: int) -> None:
+def test_a_log_message_is_clean_and_bounded_with_a_note_if_it_was_longer(text: str, times: int) -> None:
     job = Recording(max_bytes=1)
     job.tracker.log("INFO", text, text * times)
     (told,) = job.tracker.take().events
@@ -545,7 +545,7 @@ def test_a_log_message_is_clean_and_bounded_and_says_if_it_was_longer(text: str,
         assert record["message"].endswith("characters)")
 
 
-def test_a_codec_that_can_not_tell_of_what_is_left_out_is_no_error_of_the_jobs(
+def test_a_codec_that_cannot_encode_the_count_of_left_out_updates_fails_no_job(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken:
@@ -609,7 +609,7 @@ def test_what_is_not_known_to_be_written_is_there_until_it_is(job: Recording) ->
     assert job.tracker.unwritten() == Unwritten(None, [told[1]])
 
 
-def test_what_a_child_says_is_where_the_job_stands() -> None:
+def test_progress_from_a_child_is_the_progress_of_the_job() -> None:
     child, worker = Recording(max_events=1), Recording()
     with child.stage("load", 50):
         child.progress(done=1, total=4)

@@ -1,4 +1,4 @@
-"""The version before this one, as the history of this repository has it: its clients must go on working on today's schema."""
+"""The version before this one, as the history of this repository has it: its clients must continue to work on today's schema."""
 
 from __future__ import annotations
 

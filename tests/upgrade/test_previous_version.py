@@ -1,4 +1,4 @@
-"""Migrations expand first and contract later: clients and workers of the version before go on working on today's schema."""
+"""Migrations expand first and contract later: clients and workers of the version before continue to work on today's schema."""
 
 from __future__ import annotations
 

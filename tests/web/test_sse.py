@@ -122,7 +122,7 @@ def test_a_stream_without_events_already_has_an_id_to_resume_from(queue: JobQueu
     assert json.loads(message["data"])["name"] == "meanwhile"
 
 
-def test_a_position_that_is_of_no_use_is_said_and_the_stream_goes_on(queue: JobQueue, base: str) -> None:
+def test_an_unusable_position_sends_a_reset_and_the_stream_continues(queue: JobQueue, base: str) -> None:
     job = running(queue)
     with httpx.stream("GET", f"{base}/?kinds=event", headers={"last-event-id": "99"}, timeout=120) as response:
         stream = messages(response)
@@ -139,7 +139,7 @@ def test_what_is_not_there_is_refused(base: str, path: str, status: int) -> None
     assert httpx.get(f"{base}{path}").status_code == status
 
 
-def test_a_bad_position_of_one_job_is_said_and_it_begins_anew(queue: JobQueue, base: str) -> None:
+def test_a_bad_position_of_one_job_resets_the_stream_to_its_beginning(queue: JobQueue, base: str) -> None:
     job = running(queue)
     queue.event(job, "row")
     seen = read(f"{base}/{job.id}?after=7:7:@7&kinds=event", 2)
@@ -191,7 +191,7 @@ def test_only_known_hosts_are_served_and_only_to_known_origins(
     assert answer.headers.get("access-control-allow-origin") == (headers.get("origin") if status == 200 else None)
 
 
-def test_a_refusal_says_what_to_name(queue: JobQueue) -> None:
+def test_a_refusal_names_the_option_to_set(queue: JobQueue) -> None:
     with served(EventStream(queue)) as port:
         url = f"http://127.0.0.1:{port}/"
         assert "EventStream(hosts=" in httpx.get(url, headers={"host": "jobs.example.com"}).text
@@ -204,7 +204,7 @@ def test_any_host_and_any_origin_can_be_asked_for(queue: JobQueue) -> None:
         assert httpx.head(f"http://127.0.0.1:{port}/", headers=headers).status_code == 200
 
 
-def test_a_job_that_has_nothing_to_tell_yet_is_answered_at_once(queue: JobQueue) -> None:
+def test_a_stream_without_updates_is_answered_at_once(queue: JobQueue) -> None:
     job = running(queue)
     with served(EventStream(queue, max_streams=1)) as port:
         url = f"http://127.0.0.1:{port}/{job.id}?kinds=event"

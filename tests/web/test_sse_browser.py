@@ -66,7 +66,7 @@ def test_a_browser_that_is_cut_off_comes_back_and_has_missed_nothing(
         queue.complete(job)
         becomes("standings.at(-1).status", "completed")
         becomes("ends.length", 1)
-        # It asks once more, is told that there is nothing more to come, and gives up for good.
+        # It asks once more, gets 204 because nothing more will come, and does not reconnect.
         becomes("source.readyState", 2)
         becomes("rows", list(range(15)))
         proxy.close()

@@ -56,7 +56,7 @@ def streamed(url: str, **options: Any) -> list[Message]:
         return list(messages(response))
 
 
-def told(seen: list[Message]) -> list[tuple[str, str, str | None]]:
+def without_progress(seen: list[Message]) -> list[tuple[str, str, str | None]]:
     data = [(message["event"], json.loads(message["data"])) for message in seen if message["event"] != "end"]
     return [(kind, each["job_type"], each["name"]) for kind, each in data if kind != "progress"]
 
@@ -80,7 +80,7 @@ def test_a_workflow_is_streamed_until_it_has_ended(queue: JobQueue, base: str) -
         run(queue, "fetch")
         run(queue, "merge")
         seen += stream
-    assert told(seen) == EVERYTHING
+    assert without_progress(seen) == EVERYTHING
     assert [message["event"] for message in seen][-2:] == ["progress", "end"]
     first, last = (json.loads(seen[place]["data"])["workflow"] for place in (0, -2))
     assert (first["status"], first["percent"]) == ("running", 0)
@@ -96,7 +96,7 @@ def test_a_browser_resumes_behind_any_message_and_not_behind_the_end(queue: JobQ
     seen = streamed(url)
     for place, message in enumerate(seen[:-2]):
         rest = streamed(url, headers={"Last-Event-ID": message["id"]})
-        assert told(rest) == told(seen[place + 1 :])
+        assert without_progress(rest) == without_progress(seen[place + 1 :])
         assert rest[-1]["event"] == "end"
     assert httpx.get(url, headers={"Last-Event-ID": seen[-1]["id"]}).status_code == 204
     assert flow.retry("merge") == 1
@@ -104,7 +104,7 @@ def test_a_browser_resumes_behind_any_message_and_not_behind_the_end(queue: JobQ
         stream = messages(response)
         again = [next(stream)]
         run(queue, "merge")
-        assert told([*again, *stream])[1:] == [EVERYTHING[0], *EVERYTHING[3:]]
+        assert without_progress([*again, *stream])[1:] == [EVERYTHING[0], *EVERYTHING[3:]]
 
 
 def test_kinds_and_types_of_it_may_be_wanted(queue: JobQueue, base: str) -> None:
@@ -112,13 +112,13 @@ def test_kinds_and_types_of_it_may_be_wanted(queue: JobQueue, base: str) -> None
     run(queue, "fetch")
     run(queue, "merge")
     url = f"{base}/all/workflows/{flow.id}"
-    assert told(streamed(f"{url}?kinds=event")) == [EVERYTHING[1], EVERYTHING[3]]
-    assert told(streamed(f"{url}?kinds=status&types=merge")) == [EVERYTHING[0], *EVERYTHING[4:]]
+    assert without_progress(streamed(f"{url}?kinds=event")) == [EVERYTHING[1], EVERYTHING[3]]
+    assert without_progress(streamed(f"{url}?kinds=status&types=merge")) == [EVERYTHING[0], *EVERYTHING[4:]]
     for wrong in ("?after=nonsense", "?kinds=nonsense"):
         assert httpx.get(url + wrong).status_code == 400
     # In the form of a position, but of a future that this database does not have.
     lost = streamed(f"{url}?after=1:1:@999999999")
-    assert (lost[0]["event"], told(lost[1:])) == ("reset", EVERYTHING)
+    assert (lost[0]["event"], without_progress(lost[1:])) == ("reset", EVERYTHING)
 
 
 def test_an_error_or_a_reason_is_not_shown(queue: JobQueue, base: str) -> None:
@@ -136,7 +136,7 @@ def test_only_some_workflows_may_be_served(queue: JobQueue, base: str) -> None:
     one, other = enqueued(queue), enqueued(queue, "other")
     for flow in (one, other):
         flow.cancel()
-    assert told(streamed(f"{base}/some/workflows/{one.id}"))[0] == EVERYTHING[0]
+    assert without_progress(streamed(f"{base}/some/workflows/{one.id}"))[0] == EVERYTHING[0]
     refused = [
         f"/some/workflows/{other.id}",
         f"/types/workflows/{one.id}",
@@ -173,4 +173,4 @@ def test_the_stream_of_all_has_no_status_of_workflows_that_are_not_served(
     position = queue.stream_position()
     enqueued(queue, workflow)
     run(queue, "fetch")
-    assert told(read(f"{base}/{app}/?after={position}", 1)) == [("event", "fetch", "seen")]
+    assert without_progress(read(f"{base}/{app}/?after={position}", 1)) == [("event", "fetch", "seen")]

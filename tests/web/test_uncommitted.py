@@ -28,7 +28,7 @@ Conn = psycopg.AsyncConnection[Any]
 
 
 class Watched(JobQueue):
-    """A queue that knows for which jobs a page has looked in vain."""
+    """A queue that records which jobs a page has not found."""
 
     def __init__(self, dsn: str) -> None:
         super().__init__(dsn)

@@ -155,7 +155,7 @@ def test_a_host_beyond_this_machine_needs_authentication(queue: JobQueue) -> Non
     app(queue, hosts=["jobs.example.com"], authenticate=Password(operator="long enough"))
 
 
-def test_a_stranger_sees_nothing_of_any_route(dsn: str) -> None:
+def test_every_route_refuses_missing_and_wrong_passwords(dsn: str) -> None:
     site = Site(JobQueue(dsn), authenticate=Password(**PASSWORDS))
     wrong: list[dict[str, str]] = [
         {}, basic("wrong"), basic(""), {"authorization": "Basic !!!"}, {"authorization": "Bearer wrong"},
@@ -191,7 +191,7 @@ def test_a_password_is_long_and_differs_between_the_roles() -> None:
             Password(**given)
 
 
-def test_a_header_is_believed_from_its_proxy_alone(dsn: str) -> None:
+def test_a_header_is_trusted_from_its_proxy_alone(dsn: str) -> None:
     header = ProxyHeader("X-Forwarded-User", trusted=["10.0.0.0/8"], operators=["ann"])
     site = Site(JobQueue(dsn), authenticate=header, hosts=["jobs.example.com"])
 

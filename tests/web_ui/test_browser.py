@@ -286,7 +286,7 @@ def test_jobs_are_selected_and_changed_by_a_dialog(page: Page, queue: JobQueue) 
     assert queue.stats()["mail"].cancelled == 3
 
 
-def test_a_deletion_asks_back(page: Page, queue: JobQueue) -> None:
+def test_a_deletion_needs_a_confirmation(page: Page, queue: JobQueue) -> None:
     job = queue.enqueue("mail")
     page.open(f"jobs/{job.id}")
     page.find("form[action$=delete] button").click()
@@ -341,7 +341,7 @@ def test_forms_and_links_work_without_script(one_browser: webdriver.Chrome, page
         one_browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_a_hidden_page_asks_for_nothing(one_browser: webdriver.Chrome, page: Page, server: Server) -> None:
+def test_a_hidden_page_has_no_stream(one_browser: webdriver.Chrome, page: Page, server: Server) -> None:
     page.open("")
     page.until(page.is_live)
     dashboard: Any = server._server.config.app

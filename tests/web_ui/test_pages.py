@@ -82,7 +82,7 @@ def failed(queue: JobQueue, job_type: str = "mail", error: str = "no", **options
     return job
 
 
-def test_the_pages_of_an_empty_queue_say_what_to_do(site: Site) -> None:
+def test_the_pages_of_an_empty_queue_show_the_next_step(site: Site) -> None:
     for path in SCREENS:
         assert site.get(path).status_code == 200, path
     assert "There are no jobs yet" in text_of(site, "/")
@@ -90,7 +90,7 @@ def test_the_pages_of_an_empty_queue_say_what_to_do(site: Site) -> None:
     assert "Nothing was changed here yet" in text_of(site, "/audit")
 
 
-def test_what_needs_attention_is_said_first(site: Site, queue: JobQueue) -> None:
+def test_what_needs_attention_is_shown_first(site: Site, queue: JobQueue) -> None:
     queue.enqueue_many("mail", ({} for _ in range(3)))
     failed(queue, "report")
     queue.pause("letters", "the printer is out of ink")
@@ -199,7 +199,7 @@ def test_the_filter_finds_jobs_and_stays_in_the_address(site: Site, queue: JobQu
         "type=" + "x" * 60,
     ],
 )
-def test_a_filter_that_cannot_be_meant_is_explained(site: Site, query: str) -> None:
+def test_an_invalid_filter_is_explained(site: Site, query: str) -> None:
     answer = site.get(f"/jobs?{query}")
     assert answer.status_code == 400
     assert "This cannot be meant" in answer.text
@@ -236,7 +236,7 @@ def test_a_job_has_all_that_is_known_of_it(site: Site, queue: JobQueue) -> None:
     assert "Attempt 2 of" in page
 
 
-def test_what_a_job_waits_for_is_said(site: Site, queue: JobQueue) -> None:
+def test_what_a_job_waits_for_is_shown(site: Site, queue: JobQueue) -> None:
     first, second = queue.enqueue("mail"), queue.enqueue("mail")
     assert "It is the next of its type" in text_of(site, f"/jobs/{first.id}")
     assert "1 job of its type come" in text_of(site, f"/jobs/{second.id}")
@@ -388,7 +388,7 @@ def test_a_bulk_action_on_chosen_jobs(site: Site, queue: JobQueue) -> None:
     assert site.post("/bulk", {"verb": "delete", "scope": "chosen"}).status_code == 400
 
 
-def test_every_job_needs_a_word_more(site: Site, queue: JobQueue) -> None:
+def test_deleting_every_job_needs_a_confirmation(site: Site, queue: JobQueue) -> None:
     queue.enqueue("mail")
     assert "every job of the queue" in text_of(site, "/bulk?verb=delete&scope=all")
     assert site.post("/bulk", {"verb": "delete", "scope": "all"}).status_code == 400
@@ -526,7 +526,7 @@ def test_figures_of_the_past_are_plotted_with_a_table_beside(site: Site, queue: 
     assert "3 jobs in the last hour" in site.get("/types").text
 
 
-def test_a_database_that_is_gone_is_said_and_nothing_else(queue: JobQueue) -> None:
+def test_the_page_of_an_outage_shows_no_secret(queue: JobQueue) -> None:
     site = Site(JobQueue("host=127.0.0.1 port=1 user=ann password=4711-secret connect_timeout=1", timeout=1))
     for path in ("/", "/jobs", "/api/v1/counts"):
         answer = site.get(path)
@@ -537,7 +537,7 @@ def test_a_database_that_is_gone_is_said_and_nothing_else(queue: JobQueue) -> No
     site.close()
 
 
-def test_an_open_page_asks_the_database_once_for_all(site: Site, queue: JobQueue) -> None:
+def test_pages_share_reads_of_the_database(site: Site, queue: JobQueue) -> None:
     asked = []
     data: Any = site.dashboard._site.data
     read = data.read

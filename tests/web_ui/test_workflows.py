@@ -122,7 +122,7 @@ def test_a_workflow_is_cancelled_and_goes_on_and_each_is_audited(site: Site, que
     assert f'href="/workflows/{flow.id}"' in site.get("/audit").text
 
 
-def test_a_job_says_its_place_in_its_workflow(site: Site, queue: JobQueue) -> None:
+def test_the_page_of_a_job_shows_its_place_in_its_workflow(site: Site, queue: JobQueue) -> None:
     flow = imported(queue)
     parts = queue.list(job_type="parse")
     page = text_of(site, f"/jobs/{parts[0].id}")
@@ -327,7 +327,7 @@ def test_a_signal_is_sent_and_audited_without_its_data(site: Site, queue: JobQue
         assert 'role="alert"' in answer.text
 
 
-def test_a_signal_that_another_transaction_is_sending_is_said_to_be_busy(site: Site, db: Db) -> None:
+def test_a_signal_that_another_transaction_is_sending_is_answered_with_409(site: Site, db: Db) -> None:
     with db.transaction():
         db.execute("SELECT signal('paid')")
         answer = site.post("/signals", {"name": "paid"})
@@ -361,7 +361,7 @@ def test_workflows_and_signals_as_json(site: Site, queue: JobQueue) -> None:
     assert post("/signals", {"name": "paid", "key": 7}).status_code == 400
 
 
-def test_a_worker_says_how_much_memory_it_uses(site: Site, queue: JobQueue) -> None:
+def test_the_memory_of_a_worker_is_shown(site: Site, queue: JobQueue) -> None:
     @queue.job
     def nothing() -> None: ...
 

@@ -23,7 +23,7 @@ log = logging.getLogger("child")
 
 
 class Tally:
-    """A resource that knows how often it was opened in this process."""
+    """A resource that counts how often it was opened in this process."""
 
     opened = 0
 

@@ -1,4 +1,4 @@
-"""A server of a test's own that keeps its promises when it is stopped, and can be started again."""
+"""A durable server of a test's own, which can be stopped and started again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers that are done at once, except for jobs that stay until they are told to finish, or that kill their process."""
+"""Handlers that are done at once, except for jobs that run until the test ends them, or that kill their process."""
 
 from __future__ import annotations
 

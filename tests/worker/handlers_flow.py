@@ -42,6 +42,6 @@ async def bounded(job: Job, key: str) -> None:
 
 
 @queue.job(limit=1)
-async def waits_to_be_told(job: Job) -> None:
+async def runs_for_an_hour(job: Job) -> None:
     note("START", job)
     await asyncio.sleep(3600)

@@ -1,6 +1,6 @@
-"""Handlers whose first attempt is overtaken: it continues when another worker already has its job.
+"""Handlers whose first attempt loses its claim: it continues when another worker already has its job.
 
-The second attempt, the new owner's, waits until the test says that it may end.
+The second attempt, the new owner's, waits until the test lets it end.
 """
 
 from __future__ import annotations

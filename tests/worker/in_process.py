@@ -20,7 +20,7 @@ from tests.conftest import Db
 R = TypeVar("R")
 
 PATIENCE = 120.0
-"""Seconds until a test gives up. Only failures get there."""
+"""Seconds until a test fails. Only failures get there."""
 
 
 def run(main: Coroutine[Any, Any, R]) -> R:

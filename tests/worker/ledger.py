@@ -1,6 +1,6 @@
 """The ledger: what handlers record in a file, which survives their crashes.
 
-Handlers append; tests read, and may say a word to all handlers. Times are monotonic, and comparable between the processes of one machine.
+Handlers append; tests read, and may send a word to all handlers. Times are monotonic, and comparable between the processes of one machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def note(word: str, job: Job) -> None:
 
 
 def heard(word: str) -> bool:
-    """Whether the test has given this word to all handlers."""
+    """Whether the test has sent this word to all handlers."""
     return Path(os.environ[FILE]).with_name(f"said {word}").exists()
 
 
@@ -73,7 +73,7 @@ class Ledger:
         return sorted(chosen, key=lambda entry: entry.at)
 
     def say(self, word: str) -> None:
-        """From now on ``heard`` is true for this word in handlers."""
+        """Sends this word to all handlers: ``heard`` returns true for it from now on."""
         self.path.with_name(f"said {word}").touch()
 
     def unsay(self, *words: str) -> None:

@@ -26,7 +26,7 @@ from tests.worker.ledger import Ledger
 T = TypeVar("T")
 
 PATIENCE = 1_200.0 if FULL else 120.0
-"""Seconds after which what should happen is given up: never a measure of how quick it should be."""
+"""Seconds after which a wait fails: never a measure of how quick it should be."""
 
 LEASE, SWEEP, POLL = 2.0, 1.0, 0.5
 RHYTHM = {"lease": LEASE, "heartbeat": 0.5, "sweep": SWEEP, "poll": POLL, "grace": 20}
@@ -111,7 +111,7 @@ class WorkerProcess:
         return self
 
     def await_judge(self) -> Self:
-        """Waits until it has been there for a lease, from when on it gives up others that do not beat."""
+        """Waits until it has run for a lease, from when on it may declare others without a heartbeat dead."""
         until(lambda: self._is("fresh_since <= clock_timestamp() - lease"), f"{self.name} judges others:\n{self.log}")
         return self
 
@@ -124,9 +124,9 @@ class WorkerProcess:
         self.process.send_signal(number)
 
     def freeze(self) -> None:
-        """SIGSTOP, and waits until the database has done the last of what it had been asked to."""
+        """SIGSTOP, and waits until the database has ended the last statement of the worker."""
         self.signal(signal.SIGSTOP)
-        until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, f"{self.name} stands still")
+        until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, f"{self.name} is frozen")
         active = "SELECT FROM pg_stat_activity WHERE application_name = %s AND state = 'active'"
         until(lambda: not self._fleet.rows(active, self.name), f"nothing is under way for {self.name}")
 

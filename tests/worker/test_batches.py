@@ -34,7 +34,7 @@ def batches(queue: JobQueue, answer: Callable[[list[Job]], Any], *, asynchronous
 
 
 def answers(queue: JobQueue, count: int, answer: Callable[[list[Job]], Any], **options: Any) -> list[Job]:
-    """What becomes of the jobs of one batch, in order."""
+    """The ended jobs of one batch, in order."""
     handler, calls = batches(queue, answer, **options)
     jobs = [handler.enqueue(n=n) for n in range(count)]
     drain(queue)
@@ -73,7 +73,7 @@ def test_a_batch_that_may_wait_is_called_as_soon_as_it_is_full(queue: JobQueue) 
             await until(lambda: queue.get(jobs[3]).status == "claimed")
         assert [[job.data["n"] for job in jobs] for jobs in calls] == [[1, 2, 3]]
         left = queue.get(jobs[3])
-        assert (left.status, left.attempts) == ("pending", 0), "what still waits for others is handed back"
+        assert (left.status, left.attempts) == ("pending", 0), "what still waits for others is released"
 
     run(main())
 
@@ -170,7 +170,9 @@ def test_an_exception_is_the_failure_of_all(queue: JobQueue, asynchronous: bool)
     ],
     ids=["too few", "too many", "empty", "text", "a number", "an object"],
 )
-def test_an_answer_that_does_not_fit_the_batch_fails_all_in_words(queue: JobQueue, value: Any, words: str) -> None:
+def test_results_that_do_not_fit_the_batch_fail_all_its_jobs_with_the_reason(
+    queue: JobQueue, value: Any, words: str
+) -> None:
     jobs = answers(queue, 3, lambda jobs: value)
     assert {job.status for job in jobs} == {"pending"}
     assert all("was given 3 jobs" in str(job.last_error) and words in str(job.last_error) for job in jobs)
@@ -279,7 +281,7 @@ def test_a_batch_of_which_every_job_is_cancelled_is_stopped(queue: JobQueue) -> 
     assert {job.status for job in run(main())} == {"cancelled"}
 
 
-def test_a_job_of_a_batch_that_was_taken_away_leaves_the_others_alone(queue: JobQueue, db: Db) -> None:
+def test_a_lost_claim_of_one_job_of_a_batch_leaves_the_others_alone(queue: JobQueue, db: Db) -> None:
     started, go_on = threading.Event(), asyncio.Event()
     seen: list[list[Job]] = []
 

@@ -57,15 +57,15 @@ def test_a_server_that_is_not_there_yet_is_waited_for_and_named_again(
 
     async def main() -> None:
         async with working(_nowhere()):
-            await until(lambda: len(_told(caplog, "still_waiting")) > 1)
+            await until(lambda: len(_logged(caplog, "still_waiting")) > 1)
 
     run(main())
-    assert len(_told(caplog, "database_lost")) == 1
-    assert all("Connection refused" in line for line in _told(caplog, "still_waiting"))
+    assert len(_logged(caplog, "database_lost")) == 1
+    assert all("Connection refused" in line for line in _logged(caplog, "still_waiting"))
     assert not [record for record in caplog.records if record.levelno > logging.WARNING or "\n" in record.getMessage()]
 
 
-def test_a_worker_that_drains_gives_up_on_a_server_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_ends_if_the_server_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_contact, "DRAIN_PATIENCE", 0.2)
     with pytest.raises(DatabaseUnavailable, match="Connection refused; given up after"):
         run(_nowhere().run_worker(drain=True))
@@ -84,7 +84,7 @@ def _nowhere() -> JobQueue:
     return queue
 
 
-def _told(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+def _logged(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if getattr(record, "event", None) == event]
 
 

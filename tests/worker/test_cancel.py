@@ -89,7 +89,7 @@ def test_an_async_handler_gets_cancelled_error(queue: JobQueue) -> None:
     assert seen == ["told: True"]
 
 
-def test_a_neighbour_of_a_cancelled_job_goes_on(queue: JobQueue) -> None:
+def test_a_job_beside_a_cancelled_one_continues(queue: JobQueue) -> None:
     started = asyncio.Semaphore(0)
     go_on = asyncio.Event()
 

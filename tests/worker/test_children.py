@@ -73,7 +73,7 @@ def test_a_child_that_holds_the_gil_dies_with_its_killed_worker(dsn: str, queue:
 
 
 def test_a_child_whose_worker_ended_first_ends_at_once() -> None:
-    """The parent that it was started by is not its parent any more, when it asks to die with it."""
+    """The process that started it is not its parent any more when it asks the kernel to end with its parent."""
     program = (
         "import multiprocessing, os, sys, types\n"
         "from howdah.worker.run.parent_death import die_with_worker\n"

@@ -1,4 +1,4 @@
-"""The worker's loop: what it finds, when it ends, and what becomes of what it holds."""
+"""The worker's loop: what it claims, when it ends, and what happens to the jobs that it holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_worker_that_drains_ends_when_nothing_is_due(queue: JobQueue, db: Db) 
     report = drain(queue)
     assert (report.counts, report.exit_code) == ({"completed": 300}, 0)
     assert queue.get(later).status == "pending"
-    assert queue.workers() == [], "it has said goodbye"
+    assert queue.workers() == [], "it has left"
 
 
 def test_draining_includes_what_handlers_enqueue(queue: JobQueue, db: Db) -> None:
@@ -83,7 +83,7 @@ def test_draining_does_not_wait_for_jobs_that_another_worker_holds(dsn: str, que
 # The end of a worker
 
 
-def test_a_worker_that_is_cancelled_hands_its_jobs_back(queue: JobQueue, db: Db) -> None:
+def test_a_worker_that_is_cancelled_releases_its_jobs(queue: JobQueue, db: Db) -> None:
     started = asyncio.Semaphore(0)
     told: list[bool] = []
 
@@ -296,7 +296,7 @@ def test_a_worker_whose_connections_are_cut_again_and_again_drains_the_queue(dsn
     run(main())
 
 
-def test_a_claim_whose_answer_was_lost_is_handed_back(queue: JobQueue, db: Db) -> None:
+def test_a_claim_whose_answer_was_lost_is_released(queue: JobQueue, db: Db) -> None:
     @queue.job
     async def work() -> None: ...
 
@@ -353,7 +353,7 @@ def test_a_job_that_comes_back_to_its_worker_while_its_old_handler_still_runs_ha
     assert len(calls) == 2
 
 
-def test_a_worker_that_is_given_up_for_dead_lets_go_and_starts_anew(queue: JobQueue, db: Db) -> None:
+def test_a_worker_that_is_declared_dead_releases_its_jobs_and_starts_anew(queue: JobQueue, db: Db) -> None:
     started = asyncio.Semaphore(0)
     told: list[uuid.UUID] = []
     tokens: list[int] = []

@@ -143,19 +143,19 @@ def test_limits_and_rates_of_key_type_and_group_hold_together(dsn: str, queue: J
     check_rate([at for of_key in claims.values() for at in of_key], 50, 10)
 
 
-def test_workers_learn_at_once_that_a_limit_was_raised(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
+def test_a_raised_limit_wakes_workers_at_once(dsn: str, queue: JobQueue, tmp_path: Path) -> None:
     with Fleet(dsn, tmp_path, "handlers_flow") as fleet:
         # They would not look again for an hour: they are woken.
         fleet.start_all("one", "two", poll=3600)
-        queue.enqueue_many("waits_to_be_told", ({} for _ in range(6)))
+        queue.enqueue_many("runs_for_an_hour", ({} for _ in range(6)))
         for limit in (1, 3, 5):
             if limit > 1:
-                queue.limits.set(limit, job_type="waits_to_be_told")
+                queue.limits.set(limit, job_type="runs_for_an_hour")
             until(lambda limit=limit: fleet.ledger.count("START") == limit, "as many run as may")  # type: ignore[misc]
         # A lower one holds for the next jobs.
-        queue.limits.set(4, job_type="waits_to_be_told")
+        queue.limits.set(4, job_type="runs_for_an_hour")
         for job in queue.list(status="running")[:1]:
             queue.cancel(job)
         until(lambda: len(fleet.jobs("status = 'cancelled'")) == 1, "one has ended")
-        assert queue.claim(["waits_to_be_told"], 5) == []
+        assert queue.claim(["runs_for_an_hour"], 5) == []
         assert fleet.ledger.count("START") == 5

@@ -107,14 +107,14 @@ def test_a_child_that_died_while_it_waited_is_replaced(dsn: str) -> None:
         async with working(queue, types=["echo", "awaited_in_process"], children=1):
             child = (await ended(queue, await child_handlers.awaited_in_process.aenqueue())).result
             os.kill(child, signal.SIGKILL)
-            await until(lambda: not _lives(child))
+            await until(lambda: not _is_alive(child))
             done = await ended(queue, await child_handlers.echo.aenqueue(value="again"))
             assert (done.status, done.result, done.crashes) == ("completed", "again", 0)
 
     run(main())
 
 
-def test_a_job_is_not_blamed_for_a_child_that_died_before_it_began(dsn: str) -> None:
+def test_a_child_that_died_before_the_job_began_counts_as_no_crash(dsn: str) -> None:
     queue = child_handlers.connected(dsn)
 
     async def main() -> None:
@@ -130,7 +130,7 @@ def test_a_job_is_not_blamed_for_a_child_that_died_before_it_began(dsn: str) -> 
     run(main())
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -363,7 +363,7 @@ def test_a_worker_can_take_some_of_the_types(queue: JobQueue, db: Db, send: Any)
     assert (statuses(db, "send"), statuses(db, "other")) == ({"pending": 1}, {"completed": 1})
 
 
-def test_a_worker_without_handlers_is_refused_in_words(queue: JobQueue, send: Any) -> None:
+def test_a_worker_without_handlers_is_refused_with_a_reason(queue: JobQueue, send: Any) -> None:
     with JobQueue("host=/nowhere") as empty, pytest.raises(InvalidOption, match=r"@queue\.job"):
         empty.worker()
     with pytest.raises(InvalidOption, match="no handler for sendd: there are send"):

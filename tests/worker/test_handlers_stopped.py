@@ -21,7 +21,7 @@ def test_cancelling_reaches_handlers_of_every_kind_at_once(dsn: str, queue: JobQ
         until(lambda: fleet.ledger.count("START") == 3, "all have begun")
         for job in jobs:
             queue.cancel(job)
-        until(lambda: fleet.ledger.count("TOLD") == 3, "all were told")
+        until(lambda: fleet.ledger.count("TOLD") == 3, "all were cancelled")
         fleet.await_drained()
         assert {job["status"] for job in fleet.jobs()} == {"cancelled"}
         assert fleet.ledger.count("START") == 3

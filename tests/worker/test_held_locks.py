@@ -21,7 +21,7 @@ def said(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
 
 
 @pytest.mark.parametrize("application", ["by hand", ""])
-def test_a_worker_that_cannot_say_that_it_sleeps_polls_and_asks_again(
+def test_a_worker_that_cannot_register_as_asleep_polls_and_tries_again(
     queue: JobQueue,
     db: Db,
     dsn: str,

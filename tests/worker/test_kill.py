@@ -52,7 +52,7 @@ def taken_back_at(queue: JobQueue, id: uuid.UUID) -> datetime:
 
 
 def frozen_with_both_kinds(fleet: Fleet, victim: WorkerProcess) -> list[dict[str, Any]]:
-    """What the worker holds, as it stands still in the middle of its work with prefetched jobs in hand."""
+    """The jobs of a worker that is frozen in the middle of its work, with prefetched jobs."""
 
     def look() -> list[dict[str, Any]]:
         if fleet.ledger.count("END", where=lambda entry: entry.worker == victim.name) < 10:

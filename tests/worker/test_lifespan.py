@@ -147,7 +147,7 @@ def test_one_that_cannot_be_opened_is_the_workers_error_and_takes_no_job(dsn: st
         assert (queue.get(job).status, queue.workers()) == ("pending", [])
 
 
-def test_it_is_left_when_the_worker_is_cancelled_after_the_jobs_were_handed_back(queue: JobQueue, lived: Lived) -> None:
+def test_it_is_left_when_the_worker_is_cancelled_after_the_jobs_were_released(queue: JobQueue, lived: Lived) -> None:
     @queue.job
     async def work(pool: Pool = resource("main")) -> None:
         started.set()

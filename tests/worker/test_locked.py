@@ -80,7 +80,7 @@ def test_an_end_that_cannot_be_written_before_the_worker_ends_is_named_and_chang
     monkeypatch: pytest.MonkeyPatch,
     count: int,
 ) -> None:
-    # Otherwise it waits for a lease, which must be long: a worker without heartbeats lets go of its jobs.
+    # Otherwise it waits for a lease, which must be long: a worker without heartbeats releases its jobs.
     patient = Worker._within
     monkeypatch.setattr(Worker, "_within", lambda worker, _, *awaited: patient(worker, 1, *awaited))
     begun: list[Job] = []

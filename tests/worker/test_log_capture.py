@@ -88,7 +88,7 @@ def test_a_child_keeps_what_its_loop_and_its_threads_log(dsn: str, db: Db) -> No
 
 
 @pytest.mark.parametrize(("level", "kept"), [("DEBUG", 3), ("info", 2), (logging.WARNING, 1), (35, 0)], ids=str)
-def test_the_handler_says_from_which_level_on(queue: JobQueue, db: Db, level: Any, kept: int) -> None:
+def test_the_handler_sets_the_lowest_level_kept(queue: JobQueue, db: Db, level: Any, kept: int) -> None:
     @queue.job(log_level=level)
     async def work() -> None:
         log.debug("quiet")
@@ -203,7 +203,9 @@ class Chatty:
         return "chatty"
 
 
-def test_a_message_that_cannot_be_formatted_does_not_fail_the_job(queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_cannot_be_formatted_does_not_fail_the_job(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # pytest's own handler would raise.
     monkeypatch.setattr(logging, "raiseExceptions", False)
 
@@ -268,7 +270,7 @@ def test_logs_go_through_the_codec_which_may_refuse_them(dsn: str, db: Db) -> No
 # The process that it runs in
 
 
-def test_it_is_there_for_as_long_as_any_worker_wants_it(queue: JobQueue, dsn: str) -> None:
+def test_it_exists_as_long_as_any_worker_uses_it(queue: JobQueue, dsn: str) -> None:
     root = logging.getLogger()
 
     @queue.job

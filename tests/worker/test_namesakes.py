@@ -9,7 +9,7 @@ from tests.conftest import Db
 from tests.worker.in_process import beats, ended, happened, run, until, working
 
 
-def test_a_worker_that_lost_its_name_does_not_hand_back_the_jobs_of_the_one_that_has_it(
+def test_a_worker_that_lost_its_name_does_not_release_the_jobs_of_the_new_one(
     dsn: str, queue: JobQueue, db: Db
 ) -> None:
     stuck, both_may_end, runs = threading.Event(), threading.Event(), list[Job]()
@@ -32,7 +32,7 @@ def test_a_worker_that_lost_its_name_does_not_hand_back_the_jobs_of_the_one_that
                 async with working(queue, name="namesake") as second:
                     job = await patient.aenqueue()
                     await until(lambda: runs and first.summary.replaced)
-                    # Long enough for the first to ask many times what it holds.
+                    # Long enough for the first to check its jobs many times.
                     await beats(db, second, 5)
                     both_may_end.set()
                     done = await ended(queue, job)

@@ -73,7 +73,7 @@ def test_a_job_that_becomes_due_in_a_moment_starts_then(
     run(main())
 
 
-def test_a_job_that_another_worker_hands_back_starts_here(
+def test_a_job_that_another_worker_releases_starts_here(
     queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -245,7 +245,7 @@ def deaf(db: Db) -> Iterator[None]:
     db.execute(render(source("functions/channel"), "howdah").encode())
 
 
-def test_a_worker_that_is_woken_as_soon_as_it_sleeps_looks_for_a_while_instead(
+def test_a_worker_that_is_woken_as_soon_as_it_sleeps_polls_for_a_while_instead(
     queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -263,7 +263,7 @@ def test_a_worker_that_is_woken_as_soon_as_it_sleeps_looks_for_a_while_instead(
     run(scenario())
 
 
-def test_a_worker_that_is_woken_while_it_falls_asleep_looks_for_a_while_instead(
+def test_a_worker_that_is_woken_while_it_registers_as_asleep_polls_for_a_while_instead(
     queue: JobQueue, db: Db, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record_sleep = claimer.Claimer._record_sleep
@@ -316,7 +316,7 @@ def test_a_worker_that_is_woken_now_and_then_sleeps_on(
     run(scenario())
 
 
-def test_a_worker_that_was_woken_soon_looks_again(
+def test_a_worker_that_was_woken_soon_polls_again(
     queue: JobQueue, db: Db, connect: Connect, work: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:

@@ -50,7 +50,7 @@ def test_the_other_handler_gets_the_job_that_failed(dsn: str, codec: Any, clock:
 
 
 def test_a_value_of_another_key_is_not_read_as_plain(dsn: str) -> None:
-    """The record around it is plain JSON. The data inside is not, and must not be believed without the key."""
+    """The record around it is plain JSON. The data inside is not, and must not be trusted without the key."""
     queue = JobQueue(dsn, codec=EncryptedCodec(new_key()))
     called: list[FailedJob] = []
 

@@ -164,7 +164,7 @@ def test_a_changed_option_holds_for_jobs_to_come(dsn: str, queue: JobQueue) -> N
         assert producer.enqueue("work").priority == 50
 
 
-def test_attempts_are_used_up_as_the_handler_says(queue: JobQueue) -> None:
+def test_attempts_are_limited_by_the_option_of_the_handler(queue: JobQueue) -> None:
     work = chooses(queue, max_attempts=2, retry={"kind": "none"})
     twice, once = work.enqueue(), work.using(max_attempts=1).enqueue()
     drain(queue)

@@ -52,7 +52,7 @@ def test_workers_outlive_the_database_and_lose_nothing(tmp_path: Path) -> None:
             quiet = [entry for entry in starts if gone_at + LEASE < entry.at < back_at]
             assert quiet == [], "a worker that is cut off starts nothing"
             for worker in workers:
-                assert worker.log.count("trying again until it is back") == 1, "an outage is said once"
-                until(lambda: "the database is back" in worker.log, "it says so")  # noqa: B023
+                assert worker.log.count("trying again until it is back") == 1, "an outage is logged once"
+                until(lambda: "the database is back" in worker.log, "it is logged")  # noqa: B023
                 assert worker.log.count("the database is back") == 1
                 assert worker.stop() == 0

@@ -47,7 +47,7 @@ def says(queue: JobQueue, way: Way, make: Callable[[], Outcome], *, times: int =
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_retry_spends_an_attempt_and_comes_when_it_says(queue: JobQueue, clock: TestClock, way: Way) -> None:
+def test_retry_spends_an_attempt_and_is_due_after_its_delay(queue: JobQueue, clock: TestClock, way: Way) -> None:
     job = says(queue, way, lambda: Retry("later", delay=90), times=2).enqueue()
     drain(queue)
     waiting = queue.get(job)
@@ -213,7 +213,7 @@ THROWN: list[tuple[BaseException, str]] = [
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop", "in a thread"])
-def test_whatever_is_raised_is_recorded_and_neighbours_complete(queue: JobQueue, db: Db, asynchronous: bool) -> None:
+def test_whatever_is_raised_is_recorded_and_other_jobs_complete(queue: JobQueue, db: Db, asynchronous: bool) -> None:
     def throw(number: int) -> str:
         if number < len(THROWN):
             raise THROWN[number][0]
@@ -300,7 +300,7 @@ def test_a_result_that_cannot_be_stored_fails_its_job_alone(queue: JobQueue, db:
         assert failed.status == "failed", type(result)
         assert "result" in str(failed.last_error)
     assert failed.last_error is not None
-    assert "larger" in failed.last_error or "bytes" in failed.last_error, "the last one is too large, and says so"
+    assert "larger" in failed.last_error or "bytes" in failed.last_error, "the last one is too large, with a reason"
     assert statuses(db, "give") == {"failed": len(results), "completed": 10}
     # So that nothing recurses through it when it is freed.
     while deep:

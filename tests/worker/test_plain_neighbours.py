@@ -57,7 +57,9 @@ def test_workers_and_plain_clients_share_a_type(dsn: str, queue: JobQueue, db: D
         assert {job["status"] for job in archived} == {"completed"}
         by_plain = sum((client.ended for client in done), Counter[uuid.UUID]())
         names = {worker.name for worker in workers}
-        assert by_plain == Counter(job["id"] for job in archived if job["worker_id"] not in names), "as they were told"
+        assert by_plain == Counter(job["id"] for job in archived if job["worker_id"] not in names), (
+            "as reported to them"
+        )
         assert {kind_of(entry) for entry in entries} == names | {kind.__name__ for kind in KINDS}, (
             "all of them had some"
         )
@@ -102,7 +104,7 @@ def kill(fleet: Fleet, worker: WorkerProcess, killed: list[tuple[str, float]]) -
 
 
 def recover(db: Db, number: int) -> None:
-    """The seed's statement and our function take turns. What a living worker holds is safe from both."""
+    """The seed's statement and our function take turns. What a live worker holds is safe from both."""
     if number % 2:
         db.execute("SELECT recover_stale_jobs('0')")
     else:
@@ -114,7 +116,7 @@ def kind_of(entry: Entry) -> str:
 
 
 def overlaps(entries: list[Entry], killed: list[tuple[str, float]]) -> list[tuple[Entry, Entry]]:
-    """Pairs of runs of one job, the second of which began while the first went on, or before its worker was killed."""
+    """Pairs of runs of one job, the second of which began while the first ran, or before its worker was killed."""
     found: list[tuple[Entry, Entry]] = []
     for runs in by_job(entries).values():
         going_on: list[Entry] = []

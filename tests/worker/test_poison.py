@@ -16,7 +16,7 @@ WORKER = {"concurrency": SLOTS, "threads": SLOTS, "children": 4}
 
 
 @pytest.mark.parametrize("place", ["on_the_loop", "in_a_thread"])
-def test_a_job_that_kills_its_worker_fails_and_takes_no_neighbour_with_it(
+def test_a_job_that_kills_its_worker_fails_and_no_other_job_fails_with_it(
     place: str, dsn: str, queue: JobQueue, tmp_path: Path
 ) -> None:
     with Fleet(dsn, tmp_path, "handlers_poison") as fleet:

@@ -21,7 +21,7 @@ def pooled_dsn(dsn: str) -> Iterator[str]:
         yield pooled
 
 
-def test_a_worker_behind_a_pooler_polls_says_so_once_and_leaves_no_lock_behind(
+def test_a_worker_behind_a_pooler_polls_logs_it_once_and_leaves_no_lock_behind(
     pooled_dsn: str, dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "howdah.worker")
@@ -42,7 +42,7 @@ def test_a_worker_behind_a_pooler_polls_says_so_once_and_leaves_no_lock_behind(
                 assert sorted([await done.get() for _ in range(500)]) == list(range(500))
                 while not _polling_warnings(caplog):
                     await asyncio.sleep(0.05)
-                # Once more, now that it knows.
+                # Once more, after it has found the pooler.
                 await count.aenqueue(n=500)
                 assert await done.get() == 500
                 worker.stop()

@@ -42,7 +42,7 @@ def events(db: Db, job: Job, *kinds: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["kind"] in (kinds or ("event", "log"))]
 
 
-def told(db: Db, job: Job, *kinds: str) -> list[tuple[str, Any]]:
+def recorded(db: Db, job: Job, *kinds: str) -> list[tuple[str, Any]]:
     return [(row["name"], row["data"]) for row in events(db, job, *kinds)]
 
 
@@ -50,7 +50,7 @@ def told(db: Db, job: Job, *kinds: str) -> list[tuple[str, Any]]:
 
 
 @ALL_KINDS
-def test_what_a_handler_said_last_is_there_when_its_job_has_ended(dsn: str, db: Db, kind: str) -> None:
+def test_the_last_updates_of_a_handler_are_stored_when_its_job_has_ended(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
     job = handler("everything", kind).enqueue()
     drain(queue, children=1)
@@ -60,7 +60,7 @@ def test_what_a_handler_said_last_is_there_when_its_job_has_ended(dsn: str, db: 
     assert done.record is not None
     assert (done.record.percent, done.record.attempt) == (75.0, 1)
     assert done.resumed == {"at": [1, 2]}
-    assert told(db, job) == [
+    assert recorded(db, job) == [
         ("began", {"who": "handler"}),
         ("ten", {"n": 0}),
         ("ten", {"n": 10}),
@@ -109,7 +109,7 @@ def test_a_job_that_completes_is_at_its_end_and_shows_what_it_was_in_last(queue:
     assert done.record.percent == 100
 
 
-def test_every_job_of_a_batch_has_a_say_of_its_own(queue: JobQueue, db: Db) -> None:
+def test_every_job_of_a_batch_has_progress_and_events_of_its_own(queue: JobQueue, db: Db) -> None:
     @queue.job(batch_size=10, max_attempts=1)
     def work(jobs: list[Job]) -> None:
         for n, job in enumerate(jobs):
@@ -122,7 +122,7 @@ def test_every_job_of_a_batch_has_a_say_of_its_own(queue: JobQueue, db: Db) -> N
     assert [(queue.get(job).percent, queue.get(job).current_stage) for job in jobs] == [
         (10 * n, f"job {n}") for n in range(4)
     ]
-    assert [told(db, job) for job in jobs] == [[("seen", {"n": n})] for n in range(4)]
+    assert [recorded(db, job) for job in jobs] == [[("seen", {"n": n})] for n in range(4)]
 
 
 def test_progress_and_events_are_seen_while_the_job_runs(queue: JobQueue, db: Db) -> None:
@@ -138,7 +138,7 @@ def test_progress_and_events_are_seen_while_the_job_runs(queue: JobQueue, db: Db
         job = await work.aenqueue()
         async with working(queue):
             await until(lambda: queue.get(job).percent == 25)
-            await until(lambda: told(db, job) == [("early", {})])
+            await until(lambda: recorded(db, job) == [("early", {})])
             assert queue.get(job).status == "running"
             go_on.set()
             await ended(queue, job)
@@ -199,7 +199,7 @@ class Writes:
 
 
 @ALL_KINDS
-def test_a_tight_loop_makes_few_writes_and_its_last_word_is_exact(
+def test_a_tight_loop_makes_few_writes_and_its_last_update_is_exact(
     dsn: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     queue = handlers_reporting.connected(dsn)
@@ -259,7 +259,7 @@ def test_many_events_keep_their_order_and_are_written_in_pieces(
     writes = Writes(monkeypatch)
     job = work.enqueue()
     drain(queue)
-    assert [data["n"] for _, data in told(db, job)] == list(range(1_050))
+    assert [data["n"] for _, data in recorded(db, job)] == list(range(1_050))
     assert max(writes.sizes["record_events"]) == 100
     assert queue.get(job).events_count == 1_050
 
@@ -271,7 +271,7 @@ def test_large_events_are_written_in_pieces_too(dsn: str, db: Db, monkeypatch: p
     writes = Writes(monkeypatch)
     job = handler("tells_much", kind).enqueue()
     drain(queue, children=1)
-    assert [data["n"] for _, data in told(db, job)] == list(range(300))
+    assert [data["n"] for _, data in recorded(db, job)] == list(range(300))
     assert max(writes.sizes["record_events"]) < 20
 
 
@@ -280,7 +280,7 @@ def test_events_beyond_the_limit_are_counted_and_recorded(dsn: str, db: Db, kind
     queue = handlers_reporting.connected(dsn)
     job = handler("floods", kind).enqueue()
     drain(queue, children=1)
-    assert told(db, job) == [
+    assert recorded(db, job) == [
         ("step", {"n": 0}),
         ("step", {"n": 1}),
         ("step", {"n": 2}),
@@ -314,13 +314,15 @@ def test_a_checkpoint_is_committed_when_it_returns_also_on_the_loop(dsn: str) ->
 
 
 @ALL_KINDS
-def test_a_checkpoint_does_not_overtake_what_was_said_before_it(dsn: str, db: Db, kind: str) -> None:
+def test_a_checkpoint_does_not_overtake_earlier_events(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
     job = handler("keeps", kind).enqueue()
     drain(queue, children=1)
     three = [f"file {n}" for n in range(3)]
     assert queue.get(job).result == [three[:1], three[:2], three, three]
-    assert [name for name, _ in told(db, job)] == [*three, "howdah.left_out"], "left out is told once, at the end"
+    assert [name for name, _ in recorded(db, job)] == [*three, "howdah.left_out"], (
+        "left out is recorded once, at the end"
+    )
 
 
 def test_also_a_checkpoint_that_is_awaited(queue: JobQueue) -> None:
@@ -340,18 +342,18 @@ def test_a_checkpoint_outlives_the_worker_that_was_killed(dsn: str, queue: JobQu
         first = fleet.start("first", types=["survives"]).await_ready()
         job = queue.enqueue("survives")
         waited(lambda: fleet.ledger.count("KEPT"), "the checkpoint is kept")
-        waited(lambda: told(db, job), "its event is written")
+        waited(lambda: recorded(db, job), "its event is written")
         first.kill()
         fleet.start("second", types=["survives"])
         done = queue.wait_for(job, timeout=180)
     assert (done.status, done.result, done.crashes) == ("completed", {"chapter": 3}, 1)
-    assert told(db, job) == [("first life", {})]
+    assert recorded(db, job) == [("first life", {})]
 
 
 # An attempt that is over
 
 
-def test_a_stale_attempt_changes_nothing_and_its_checkpoint_says_so(queue: JobQueue, db: Db) -> None:
+def test_a_stale_attempt_changes_nothing_and_its_checkpoint_raises(queue: JobQueue, db: Db) -> None:
     started, go_on, over = threading.Event(), threading.Event(), threading.Event()
     raised: list[BaseException] = []
 
@@ -385,7 +387,7 @@ def test_a_stale_attempt_changes_nothing_and_its_checkpoint_says_so(queue: JobQu
     job = run(main())
     done = queue.get(job)
     assert (done.result, done.current_stage, done.resumed, done.percent) == ("new", None, None, 100)
-    assert told(db, job) == []
+    assert recorded(db, job) == []
     assert len(raised) == 1
 
 
@@ -406,14 +408,14 @@ def test_a_first_update_after_the_end_is_dropped(queue: JobQueue) -> None:
 
 
 @ALL_KINDS
-def test_what_was_said_before_a_completion_in_a_transaction_is_there(dsn: str, db: Db, kind: str) -> None:
+def test_updates_before_a_completion_in_a_transaction_are_stored(dsn: str, db: Db, kind: str) -> None:
     queue = handlers_reporting.connected(dsn)
     job = handler("pays", kind).enqueue(dsn=dsn)
     drain(queue, children=1)
     done = queue.get(job)
     assert (done.status, done.result, done.current_stage) == ("completed", {"paid": True}, "paying")
     left_out = ("howdah.left_out", {"events": 2, "logs": 0})
-    assert told(db, job) == [*(("paid", {"n": n}) for n in range(3)), left_out]
+    assert recorded(db, job) == [*(("paid", {"n": n}) for n in range(3)), left_out]
 
 
 def test_also_when_it_is_awaited(queue: JobQueue, db: Db, dsn: str) -> None:
@@ -428,7 +430,7 @@ def test_also_when_it_is_awaited(queue: JobQueue, db: Db, dsn: str) -> None:
     drain(queue)
     done = queue.get(job)
     assert (done.status, done.result, done.current_stage) == ("completed", 7, "paying")
-    assert told(db, job) == [("paid", {})]
+    assert recorded(db, job) == [("paid", {})]
 
 
 @pytest.mark.parametrize("on_its_way", ["not yet sent", "not yet answered"])
@@ -468,7 +470,7 @@ def test_what_is_on_its_way_when_the_loop_is_held_up_is_kept_once_and_in_order(
     done = queue.get(job)
     assert (done.status, done.current_stage) == ("completed", "last")
     names = ["a", "b", "c"] if end == "completes" else ["a", "b", "c", "d"]
-    assert [name for name, _ in told(db, job)] == names
+    assert [name for name, _ in recorded(db, job)] == names
 
 
 def test_what_is_written_with_a_completion_that_is_rolled_back_is_written_nevertheless(
@@ -484,11 +486,11 @@ def test_what_is_written_with_a_completion_that_is_rolled_back_is_written_nevert
 
     job = work.enqueue()
     drain(queue)
-    assert told(db, job) == [("paid", {})]
+    assert recorded(db, job) == [("paid", {})]
 
 
 @pytest.mark.parametrize("kind", ["awaited", "thread"])
-def test_what_was_said_of_a_job_that_its_handler_has_locked_is_written_with_its_completion(
+def test_updates_of_a_job_locked_by_its_handler_are_written_with_its_completion(
     queue: JobQueue, db: Db, dsn: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(completer, "PATIENCE", 0.5)
@@ -511,23 +513,23 @@ def test_what_was_said_of_a_job_that_its_handler_has_locked_is_written_with_its_
     drain(queue)
     assert queue.get(job).status == "completed"
     # Only events: under load the driver may log that it has closed a connection, while the handler waits for it.
-    assert told(db, job, "event") == [("important", {})]
+    assert recorded(db, job, "event") == [("important", {})]
 
 
-def test_a_child_that_is_killed_takes_nothing_with_it_that_was_said_before(dsn: str, db: Db, tmp_path: Path) -> None:
+def test_updates_sent_before_a_child_is_killed_are_kept(dsn: str, db: Db, tmp_path: Path) -> None:
     queue = handlers_reporting.connected(dsn)
     go_on = tmp_path / "go on"
 
     async def main() -> Job:
         job = await handlers_reporting.is_killed.using(max_attempts=1).aenqueue(go_on=str(go_on))
         async with working(queue, types=["is_killed"], children=1):
-            await until(lambda: queue.get(job).current_stage == "before" and told(db, job))
+            await until(lambda: queue.get(job).current_stage == "before" and recorded(db, job))
             go_on.touch()
             return await ended(queue, job)
 
     done = run(main())
     assert (done.status, done.percent, done.current_stage) == ("failed", 30, "before")
-    assert told(db, done) == [("before", {})]
+    assert recorded(db, done) == [("before", {})]
 
 
 # What cannot be written
@@ -563,7 +565,7 @@ def test_one_event_that_can_not_be_stored_loses_no_other(
         drain(queue)
     for n, job in enumerate(jobs):
         assert queue.get(job).status == "completed"
-        assert [data["step"] for _, data in told(db, job)] == [step for step in range(20) if (n, step) != (3, 7)]
+        assert [data["step"] for _, data in recorded(db, job)] == [step for step in range(20) if (n, step) != (3, 7)]
     refused = [
         record
         for record in caplog.records
@@ -621,12 +623,12 @@ def test_a_job_does_not_end_while_its_events_have_to_wait_and_they_are_not_lost_
 
     job = run(main())
     assert job.status == "completed"
-    assert told(db, job) == [("kept", {})]
+    assert recorded(db, job) == [("kept", {})]
     assert "lost" not in caplog.text
 
 
 @pytest.mark.usefixtures("closed_segments_go")
-def test_an_end_is_not_given_up_for_a_rotation(queue: JobQueue, db: Db, dsn: str) -> None:
+def test_an_end_is_not_lost_to_a_rotation(queue: JobQueue, db: Db, dsn: str) -> None:
     runs, go_on = threading.Event(), threading.Event()
 
     @queue.job(max_attempts=1)
@@ -690,7 +692,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 LOCK = "SELECT FROM howdah.live WHERE id = %s FOR UPDATE"
 
 
-def test_what_is_said_of_a_locked_job_waits_for_it_and_others_do_not(
+def test_updates_of_a_locked_job_wait_for_it_and_others_do_not(
     queue: JobQueue, db: Db, dsn: str, waits: list[object]
 ) -> None:
     said, go_on = threading.Event(), threading.Event()
@@ -717,13 +719,13 @@ def test_what_is_said_of_a_locked_job_waits_for_it_and_others_do_not(
             await until(lambda: waits)
             second = await work.aenqueue(role="other")
             assert (await ended(queue, second)).status == "completed"
-            assert told(db, second) == [("other", {})]
+            assert recorded(db, second) == [("other", {})]
             go_on.set()
             return await ended(queue, first)
 
     first = run(main())
     assert (first.status, first.current_stage) == ("completed", "locked")
-    assert told(db, first) == [("locked", {"n": 0}), ("locked", {"n": 1}), ("locked", {"n": 2}), ("last", {})]
+    assert recorded(db, first) == [("locked", {"n": 0}), ("locked", {"n": 1}), ("locked", {"n": 2}), ("last", {})]
 
 
 def test_a_locked_job_does_not_hold_up_the_others(
@@ -764,7 +766,7 @@ def test_a_locked_job_does_not_hold_up_the_others(
     assert held_up == []
 
 
-def test_a_locked_job_does_not_end_before_its_last_words_are_written(
+def test_a_locked_job_does_not_end_before_its_last_updates_are_written(
     queue: JobQueue, db: Db, dsn: str, waits: list[object]
 ) -> None:
     started, locked = threading.Event(), threading.Event()
@@ -790,7 +792,7 @@ def test_a_locked_job_does_not_end_before_its_last_words_are_written(
 
     done = run(main())
     assert (done.status, done.current_stage) == ("completed", "last")
-    assert told(db, done) == [("last", {"n": n}) for n in range(3)]
+    assert recorded(db, done) == [("last", {"n": n}) for n in range(3)]
 
 
 def test_events_whose_writing_was_not_answered_are_not_written_twice(
@@ -818,10 +820,10 @@ def test_events_whose_writing_was_not_answered_are_not_written_twice(
     drain(queue)
     assert len(lost) == 2
     for job in jobs:
-        assert [data["n"] for _, data in told(db, job)] == list(range(30))
+        assert [data["n"] for _, data in recorded(db, job)] == list(range(30))
 
 
-def test_what_was_said_while_the_database_was_gone_is_there_when_it_is_back() -> None:
+def test_updates_made_during_an_outage_are_stored_after_it() -> None:
     binaries = servers.find(servers.MAJORS[0])
     if binaries is None:
         pytest.skip(f"PostgreSQL {servers.MAJORS[0]} is not installed here")

@@ -51,7 +51,9 @@ POLICIES = [
 
 
 @pytest.mark.parametrize(("policy", "expected"), POLICIES, ids=lambda value: str(value))
-def test_a_policy_says_how_long_it_takes(queue: JobQueue, clock: TestClock, policy: Any, expected: list[float]) -> None:
+def test_a_policy_sets_the_delays_between_attempts(
+    queue: JobQueue, clock: TestClock, policy: Any, expected: list[float]
+) -> None:
     job = failing(queue, retry=policy, max_attempts=9).enqueue()
     assert delays(queue, clock, job, 3) == expected
 
@@ -149,7 +151,7 @@ def test_a_function_is_asked_with_the_job_and_the_exception(queue: JobQueue, clo
 
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["on the loop", "in a thread"])
-def test_a_function_that_answers_none_gives_up(queue: JobQueue, asynchronous: bool) -> None:
+def test_a_function_that_returns_none_ends_the_retries(queue: JobQueue, asynchronous: bool) -> None:
     def breaks() -> None:
         raise ValueError("broken")
 
@@ -199,7 +201,7 @@ def test_a_broken_retry_function_falls_back_to_the_default_policy(
     assert queue.get(neighbour).status == "completed"
 
 
-def test_a_function_that_answers_a_time_in_the_past_means_at_once(queue: JobQueue) -> None:
+def test_a_function_that_returns_a_time_in_the_past_means_at_once(queue: JobQueue) -> None:
     job = failing(queue, retry=lambda job, error: -50.0).enqueue()
     drain(queue)
     assert (queue.get(job).status, queue.get(job).attempts) == ("failed", 3)
@@ -250,9 +252,7 @@ def test_others_are_tried_again(queue: JobQueue) -> None:
     assert queue.get(job).attempts == 3
 
 
-def test_a_list_of_delays_means_one_attempt_more_unless_max_attempts_says_otherwise(
-    queue: JobQueue, clock: TestClock
-) -> None:
+def test_a_list_of_delays_sets_one_attempt_more_without_max_attempts(queue: JobQueue, clock: TestClock) -> None:
     handler = failing(queue, retry=[5, 60])
     jobs = {
         "the handler's": handler.enqueue(),

@@ -140,7 +140,7 @@ def test_quick_jobs_that_turn_slow_are_not_hoarded_and_an_urgent_one_gets_throug
     run(main())
 
 
-def test_a_call_that_was_given_up_before_a_thread_took_it_never_runs(queue: JobQueue) -> None:
+def test_a_call_abandoned_before_a_thread_took_it_never_runs(queue: JobQueue) -> None:
     from howdah.worker.run.threads import ThreadCall, Threads
 
     ran: list[str] = []
@@ -182,7 +182,7 @@ def test_a_handler_that_has_completed_its_job_itself_may_take_its_time(queue: Jo
         async with await psycopg.AsyncConnection.connect(dsn) as conn:
             await job.acomplete("mine", conn=conn)
         await beats(db, workers[0], 5)
-        story.append("went on undisturbed")
+        story.append("continued undisturbed")
 
     async def main() -> Job:
         job = await work.aenqueue()
@@ -192,7 +192,7 @@ def test_a_handler_that_has_completed_its_job_itself_may_take_its_time(queue: Jo
             return await ended(queue, job)
 
     done = run(main())
-    assert (done.status, done.result, story) == ("completed", "mine", ["went on undisturbed"])
+    assert (done.status, done.result, story) == ("completed", "mine", ["continued undisturbed"])
 
 
 @pytest.fixture

@@ -41,12 +41,12 @@ def test_an_urgent_job_starts_before_the_backlog(dsn: str, queue: JobQueue, tmp_
     with Fleet(dsn, tmp_path, "handlers_load") as fleet:
         fleet.start("worker", concurrency=slots)
         queue.enqueue_many("work", ({"seconds": seconds} for _ in range(600)))
-        until(lambda: fleet.ledger.count("END") >= 20, "the worker knows how long its jobs take")
+        until(lambda: fleet.ledger.count("END") >= 20, "the worker has measured its jobs")
         urgent = queue.enqueue("work", {"seconds": seconds}, priority=150)
         enqueued = time.monotonic()
         until(lambda: fleet.ledger.count("START", where=lambda entry: entry.id == urgent.id), "it has started")
         starts = [entry for entry in fleet.ledger.entries("START") if entry.at > enqueued]
         before = [entry.id for entry in starts].index(urgent.id)
-        # A tenth of a second of work is in the worker's hands already, and a claim may be on its way.
+        # The worker has prefetched a tenth of a second of work, and a claim may be on its way.
         assert before <= slots * 0.1 / seconds + slots
         assert fleet.rows("SELECT FROM howdah.live WHERE status = 'pending' LIMIT 1"), "the backlog is not done yet"

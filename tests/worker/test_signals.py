@@ -388,7 +388,7 @@ def test_a_kill_at_any_moment_of_any_round_trip_leaves_each_effect_of_a_step_onc
         points = int(killed.stdout)
         types = [killed_steps.type_of(n, moment) for n in range(points) for moment in killed_steps.MOMENTS]
         while db.execute("SELECT FROM live").rowcount:
-            # The server may not have noticed yet that the client is gone, whose transaction holds the job.
+            # The server may not have found yet that the client is gone, whose transaction holds the job.
             queue.recover_stale_jobs(0)
             for job in queue.claim(types, 100):
                 queue.start(job)

@@ -353,7 +353,7 @@ class Gate:
             await self.opened.wait()
 
 
-def test_quick_jobs_are_claimed_ahead_and_handed_back_when_the_worker_stops(queue: JobQueue, db: Db) -> None:
+def test_quick_jobs_are_prefetched_and_released_when_the_worker_stops(queue: JobQueue, db: Db) -> None:
     gate = Gate()
 
     @queue.job
@@ -371,7 +371,7 @@ def test_quick_jobs_are_claimed_ahead_and_handed_back_when_the_worker_stops(queu
             # Claimed, or started ahead: that depends on how quick they are.
             await until(lambda: statuses(db, "quick").get("pending", 0) < 10)
             worker.stop()
-            # The first still runs. A claim that was under way may take the others once more, and hands them back.
+            # The first still runs. A claim that was under way may get the others once more, and releases them.
             await until(lambda: statuses(db, "quick") == {"completed": 20, "pending": 10, "running": 1})
             gate.opened.set()
         assert (await queue.aget(first)).status == "completed"

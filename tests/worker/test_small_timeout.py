@@ -94,7 +94,7 @@ def test_reports_are_halved_until_they_pass(hurried: JobQueue, db: Db) -> None:
     assert told == {"n": 180}
 
 
-def test_one_that_can_never_be_written_in_time_keeps_only_itself_and_says_what_to_do(
+def test_an_end_too_slow_to_write_blocks_only_itself_and_logs_a_remedy(
     hurried: JobQueue, db: Db, caplog: pytest.LogCaptureFixture
 ) -> None:
     @hurried.job
@@ -115,7 +115,7 @@ def test_one_that_can_never_be_written_in_time_keeps_only_itself_and_says_what_t
         ended = await hurried.aget(jobs[7])
         assert (ended.result, ended.attempts) == (7, 1)
         assert len([each for each in caplog.records if each.levelno >= logging.ERROR]) < 5, (
-            "it does not say so for ever"
+            "it does not log it for ever"
         )
 
     run(main())
@@ -152,7 +152,7 @@ def test_chunks_of_a_bulk_are_halved_until_they_pass(hurried: JobQueue, db: Db) 
     assert keyed == 40
 
 
-def test_a_bulk_in_one_transaction_enqueues_nothing_and_says_what_to_do(hurried: JobQueue, db: Db) -> None:
+def test_a_bulk_in_one_transaction_enqueues_nothing_and_names_the_remedy(hurried: JobQueue, db: Db) -> None:
     with slow(db, "live", "INSERT"), pytest.raises(psycopg.errors.QueryCanceled) as refused:
         hurried.enqueue_many("work", ({} for _ in range(70)))
     assert "chunk_size" in "".join(refused.value.__notes__)

@@ -22,14 +22,14 @@ from tests.worker.processes import until as until_seen
 
 SLOTS = 50
 LEARNED = 300
-"""Jobs after which a worker knows that a type is quick."""
+"""Jobs after which a worker has measured that a type is quick."""
 WAITING = 900
 
 # A worker is killed
 
 
 @pytest.mark.parametrize("place", ["on_the_loop", "in_a_thread"])
-def test_a_killed_worker_with_hundreds_in_hand_costs_those_that_had_not_begun_nothing(
+def test_prefetched_jobs_of_a_killed_worker_lose_no_attempt(
     place: str, dsn: str, queue: JobQueue, db: Db, tmp_path: Path
 ) -> None:
     name = f"quick_{place}"
@@ -98,7 +98,7 @@ def test_a_worker_that_stood_still_begins_nothing_that_has_a_new_owner(
 
         before = begun()
         frozen.thaw()
-        until_seen(lambda: "declared dead" in frozen.log, "it learns that it was declared dead")
+        until_seen(lambda: "declared dead" in frozen.log, "it has found that it was declared dead")
         assert frozen.stop() == 0
         assert begun() == before
 
@@ -218,14 +218,14 @@ def test_a_worker_that_stops_gives_its_line_back_at_once(place: str, queue: JobQ
     run(main())
 
 
-# What the database is told
+# What is written to the database
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_job_that_takes_longer_than_its_type_used_to_is_noted_as_begun(
     place: str, queue: JobQueue, db: Db, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then its worker's death counts against it, and the sweep knows its deadline."""
+    """Then its worker's death counts against it, and the sweep has its deadline."""
     handlers(queue, gate)
     monkeypatch.setattr(slot_group, "MOST_NOTED", 0)
 

@@ -200,7 +200,7 @@ def test_hangup_spares_the_others_if_the_first_does_not_come_back(tmp_path: Path
         run.await_words("ready", 1, 2)
         run.behave("leave", 2, child=1)
         run.signal(signal.SIGHUP)
-        run.await_line("the restart is given up")
+        run.await_line("the restart is cancelled")
         run.behave("polite", child=1)
         run.await_words("ready", 1)
         run.signal(signal.SIGTERM)
@@ -283,6 +283,6 @@ def test_a_source_tree_watches_only_its_own_files(tmp_path: Path) -> None:
     assert tree.changed() is None
 
 
-def test_a_line_of_a_child_is_read_as_it_was_said() -> None:
+def test_a_line_of_a_child_is_parsed_into_its_fields() -> None:
     said = Line("ready 2 name.2 100 200")
     assert (said.word, said.number, said.name, said.pid, said.group) == ("ready", 2, "name.2", 100, 200)

@@ -93,7 +93,7 @@ def test_slow_calls_run_side_by_side_and_quick_ones_need_few_threads() -> None:
     assert all_of_them == 20
 
 
-def test_a_thread_that_is_given_up_is_replaced() -> None:
+def test_an_abandoned_thread_is_replaced() -> None:
     async def main() -> list[int]:
         calls = Calls(1)
         stuck, go_on = await calls.stuck()
@@ -163,7 +163,7 @@ def test_a_call_for_which_no_thread_can_be_had_is_refused_and_never_made(monkeyp
     assert run(main()) == ["later"]
 
 
-def test_a_thread_that_was_given_up_goes_on_where_none_could_take_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abandoned_thread_is_used_again_where_it_could_not_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> list[object]:
         calls = Calls(1)
         stuck, go_on = await calls.stuck()

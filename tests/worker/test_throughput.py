@@ -26,7 +26,7 @@ def place(db: Db, job: Job) -> dict[str, Any]:
     return row
 
 
-def test_a_worker_tells_how_fast_it_goes(queue: JobQueue, db: Db) -> None:
+def test_a_worker_reports_its_throughput(queue: JobQueue, db: Db) -> None:
     go_on = threading.Event()
     own: list[float] = []
 

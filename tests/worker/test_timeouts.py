@@ -40,7 +40,7 @@ def test_an_async_handler_is_cancelled_and_its_attempt_has_failed(queue: JobQueu
     done = queue.get(job)
     assert (done.status, done.attempts) == ("failed", 2)
     assert [error.error for error in done.errors] == ["timed out after 0.1 s"] * 2
-    assert "in work" in str(done.errors[0].traceback), "it says where the handler was"
+    assert "in work" in str(done.errors[0].traceback), "it names where the handler was"
     assert len(cancelled) == 2
     assert report.exit_code == 0
 
@@ -125,7 +125,7 @@ def test_a_thread_that_takes_too_long_is_left_behind_and_its_slot_is_free(queue:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_worker_that_leaves_a_thread_behind_says_so(queue: JobQueue) -> None:
+def test_a_worker_that_leaves_a_thread_behind_logs_it(queue: JobQueue) -> None:
     go_on = threading.Event()
 
     @queue.job(timeout=0.1, max_attempts=1)

@@ -140,7 +140,7 @@ def test_a_checkpoint_commits_with_the_work_or_not_at_all(
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_what_the_handler_says_when_it_rolls_back_holds(
+def test_the_outcome_of_a_handler_that_rolls_back_counts(
     dsn: str, queue: JobQueue, db: Db, clock: TestClock, error: BaseException, expected: tuple[Any, ...]
 ) -> None:
     job = handler(queue, dsn, True, raises(error), retry={KeyError: Fixed(70)}, give_up=[PermissionError]).enqueue()

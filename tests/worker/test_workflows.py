@@ -218,7 +218,7 @@ def test_a_pruned_result_fails_the_job_that_needs_it(made: Handlers, db: Db) -> 
     assert flow.status() == "failed"
 
 
-def test_a_job_that_is_unique_elsewhere_may_run_beside_others_if_that_is_said(made: Handlers) -> None:
+def test_nodes_of_a_unique_type_may_run_together_with_unique_off(made: Handlers) -> None:
     with made.queue.workflow("w") as flow:
         flow.map(made.only_once, [7, 7], options={"unique": False})
         flow.add(made.only_once.using(unique=False), of=8)

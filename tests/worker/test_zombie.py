@@ -27,14 +27,14 @@ def test_no_write_of_a_stale_worker_counts_and_its_handlers_get_the_error(
         owner = fleet.start("owner", children=4, types=[*OVERTAKEN, "waits_in_a_child"]).await_judge()
         stale.freeze()
         until(lambda: fleet.ledger.count("OWNER") == 4, "the others have an owner")
-        until(lambda: owners(fleet) == as_the_new_owner_left_them(), "the new owner's word is written")
+        until(lambda: owners(fleet) == as_the_new_owner_left_them(), "the new owner's report is written")
         stale_boot = boot(fleet, stale)
         owner_boot = boot(fleet, owner)
 
         fleet.ledger.say("overtaken")
         stale.thaw()
         until(lambda: fleet.ledger.count("STALE") == 2, "the stale handlers have ended")
-        until(lambda: fleet.ledger.count("TOLD") == 3, "the others were told")
+        until(lambda: fleet.ledger.count("TOLD") == 3, "the others have found their claims lost")
         until(lambda: boot(fleet, stale) not in (None, stale_boot), "the stale worker begins a new life")
         queue.wait_for(queue.enqueue("probe"), timeout=30)
         assert owners(fleet) == as_the_new_owner_left_them()
@@ -60,7 +60,7 @@ def test_a_stale_worker_does_not_take_its_name_back_from_the_one_that_replaced_i
         replacement = fleet.start("worker").await_ready()
         until(lambda: fleet.ledger.count("START") == 2, "it runs again, under a worker of the same name")
         stale.thaw()
-        until(lambda: fleet.ledger.count("TOLD"), "the stale handler was told")
+        until(lambda: fleet.ledger.count("TOLD"), "the stale handler has found its claim lost")
         thawed = fleet.rows("SELECT clock_timestamp() AS now")[0]["now"]
         until(
             lambda: fleet.rows("SELECT FROM howdah.workers WHERE heartbeat_at > %s::timestamptz + lease", thawed),

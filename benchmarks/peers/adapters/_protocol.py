@@ -103,7 +103,7 @@ class Tally:
         self.handled += count
 
     def ready(self) -> None:
-        """Say that the worker polls, and report from now on. A forked child that handles jobs calls `report` itself."""
+        """Print that the worker polls, and report from now on. A forked child that handles jobs calls `report` itself."""
         say("READY")
         self.report()
 

@@ -79,7 +79,7 @@ async def work(handler: str, tally: protocol.Tally) -> None:
 
     if handler == "batch":
         raise protocol.Unsupported("it has no batch handlers")
-    # Jobs name their function by its path; the queue says how it runs.
+    # Jobs name their function by its path; the queue sets how it runs.
     globals()["noop"] = noop if handler == "async" else noop_in_thread
     executor = Chancy.Executor.Async if handler == "async" else Chancy.Executor.Threaded
     concurrency = CONCURRENCY if handler == "async" else THREADS

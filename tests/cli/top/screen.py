@@ -23,7 +23,7 @@ EVERY = timedelta(milliseconds=200)
 
 
 class Seen:
-    """What a user sees, and the user's hands."""
+    """What a user sees, and what a user presses."""
 
     def __init__(self, app: Top, pilot: Pilot[int]) -> None:
         self.app = app

@@ -24,7 +24,7 @@ def test_cancel_asks_and_then_cancels(queue: JobQueue) -> None:
                 await seen.press("c")
                 await seen.until_seen(f"Cancel mail {short_id(job.id)}?  y/n")
                 await seen.press(refusal)
-                await seen.until(lambda: seen.status == "not done", "the refusal is heard")
+                await seen.until(lambda: seen.status == "not done", "the refusal is shown")
                 assert queue.get(job).status == "pending"
             await seen.press("c", "y")
             await seen.until(lambda: "is cancelled" in seen.status, "the outcome")
@@ -61,7 +61,7 @@ def test_a_failed_job_gets_a_new_life(queue: JobQueue) -> None:
     asyncio.run(act())
 
 
-def test_a_retry_that_cannot_be_says_why(queue: JobQueue) -> None:
+def test_a_retry_that_is_not_possible_shows_the_reason(queue: JobQueue) -> None:
     running_job(queue, "mail")
 
     async def act() -> None:
@@ -133,7 +133,7 @@ def test_readonly_refuses_and_changes_nothing(queue: JobQueue, keys: list[str]) 
     assert not queue.stats()["mail"].paused
 
 
-def test_a_key_without_a_job_says_what_to_do(queue: JobQueue) -> None:
+def test_a_key_without_a_job_shows_a_hint(queue: JobQueue) -> None:
     async def act() -> None:
         async with opened(queue) as seen:
             await seen.press("c")
@@ -144,7 +144,7 @@ def test_a_key_without_a_job_says_what_to_do(queue: JobQueue) -> None:
     asyncio.run(act())
 
 
-def test_an_action_that_fails_says_so_and_the_screen_goes_on(queue: JobQueue) -> None:
+def test_an_action_that_fails_shows_the_error_and_the_screen_stays(queue: JobQueue) -> None:
     queue.enqueue("mail", priority=2**31 - 1)
 
     async def act() -> None:

@@ -93,7 +93,7 @@ def test_the_address_has_no_secret(dsn: str, shown: str) -> None:
         ({"record": record(0)}, ("········   0%", "", "")),
         ({}, ("", "", "")),
     ],
-    ids=["it goes on", "it is late", "it has stalled", "it has begun", "it says nothing"],
+    ids=["it goes on", "it is late", "it has stalled", "it has begun", "it shows nothing"],
 )
 def test_of_a_job_only_what_is_known_is_shown(changes: dict[str, Any], shown: tuple[str, ...]) -> None:
     row = jobs.Row(job(**changes), moment())

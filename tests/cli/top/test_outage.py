@@ -1,4 +1,4 @@
-"""The database goes, and the screen says so; it comes back, and the screen goes on by itself."""
+"""During an outage the screen shows it; afterwards the screen continues by itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_an_outage_is_shown_and_survived() -> None:
         async with opened(queue) as seen:
             await seen.until_seen("1 pending")
             await asyncio.to_thread(server.halt, "immediate")
-            await seen.until(lambda: "no answer" in seen.remarks, "the outage is told")
+            await seen.until(lambda: "no answer" in seen.remarks, "the outage is shown")
             assert re.search(r"no answer since \d\d:\d\d:\d\d, trying again", seen.text)
             assert "1 pending" in seen.text
             await seen.press("p", "y")
@@ -54,7 +54,7 @@ def test_a_database_that_does_not_answer_is_shown_and_does_not_block_the_screen(
     async def look() -> None:
         async with opened(queue) as seen:
             blocker.execute("LOCK TABLE howdah.workers IN ACCESS EXCLUSIVE MODE")
-            await seen.until(lambda: "no answer since" in seen.remarks, "it is told")
+            await seen.until(lambda: "no answer since" in seen.remarks, "the outage is shown")
             await seen.press("question_mark")
             await seen.until_seen("sort by the next column")
             await seen.press("escape")

@@ -41,7 +41,7 @@ def test_a_narrow_terminal_gets_the_first_columns_whole(dsn: str, queue: JobQueu
     assert all("a_type_with_a_long_name" in line for line in tables[1::2])
 
 
-def test_an_empty_queue_says_so(dsn: str) -> None:
+def test_an_empty_queue_is_shown_with_a_hint(dsn: str) -> None:
     outcome = howdah("top", dsn=dsn)
     assert outcome.code == 0
     for expected in ("0 pending", "no types", "no running jobs", "no workers"):

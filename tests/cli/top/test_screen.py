@@ -216,7 +216,7 @@ def test_details_read_the_last_events_only(queue: JobQueue, db: Db) -> None:
     assert len(read) == 31
 
 
-def test_details_tell_the_place_of_a_waiting_job_and_the_result_of_an_ended_one(queue: JobQueue) -> None:
+def test_details_show_the_place_of_a_waiting_job_and_the_result_of_an_ended_one(queue: JobQueue) -> None:
     queue.enqueue("import", priority=150)
     waiting = queue.enqueue("import")
 

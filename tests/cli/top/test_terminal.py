@@ -147,9 +147,7 @@ def test_the_screen_is_drawn_follows_and_is_left_by_q(terminal: Open, queue: Job
 @pytest.mark.parametrize(
     ("number", "code"), [(None, 130), (signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGINT", "SIGTERM"]
 )
-def test_an_interruption_restores_the_terminal(
-    terminal: Open, number: signal.Signals | None, code: int
-) -> None:
+def test_an_interruption_restores_the_terminal(terminal: Open, number: signal.Signals | None, code: int) -> None:
     top = terminal()
     top.wait_for(lambda text: "types" in text)
     if number is None:
@@ -169,7 +167,7 @@ def test_a_crash_restores_the_terminal_and_shows_no_variables(terminal: Open) ->
     assert "s3cret" not in top.out.replace('canary = "s3cret-in-a-variable"', "")
 
 
-def test_without_textual_it_says_what_to_install(terminal: Open) -> None:
+def test_without_textual_the_error_names_what_to_install(terminal: Open) -> None:
     top = terminal(prelude=WITHOUT_TEXTUAL)
     assert top.end() == 1
     assert "pip install 'howdah[top]'" in top.out
