@@ -18,8 +18,7 @@ from howdah.db.database import Database, SyncConnection
 from howdah.db.plan import Begin, Plan, Row, read
 from howdah.doctor import jobs, server, sessions, storage, workers
 from howdah.doctor.catalogue import CATALOGUE
-from howdah.doctor.finding import Diagnosis, Finding, Unseen
-from howdah.doctor.patient import Judge, Patient
+from howdah.doctor.finding import Diagnosis, Finding, Judge, Patient, Unseen
 from howdah.doctor.words import quoted
 from howdah.errors import DatabaseUnavailable, InvalidOption
 

@@ -12,8 +12,7 @@ from howdah.db import statements
 from howdah.db.migrate import INVALID, MISSING, SCHEMA_VERSION, Difference
 from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
-from howdah.doctor.finding import Finding
-from howdah.doctor.patient import Patient
+from howdah.doctor.finding import Finding, Patient
 from howdah.doctor.words import count, listed, quoted, size, span
 
 MANY_DEAD: Final = 10_000

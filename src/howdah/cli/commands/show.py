@@ -16,7 +16,6 @@ from howdah.cli.arguments.datetimes import full, relative
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.arguments.priority import describe_priority
 from howdah.cli.command import Command
-from howdah.cli.render.encrypted import error_text, first_line
 from howdah.cli.render.event_text import level_number
 from howdah.cli.render.output import (
     STATUS_STYLES,
@@ -28,9 +27,8 @@ from howdah.cli.render.output import (
     readable_json,
     text,
 )
-from howdah.cli.render.progress_bar import bar, sparkline
-from howdah.cli.render.progress_text import amount, describe_waiting, is_progressing, silence, speed
-from howdah.cli.render.terminal_escape import escape_lines
+from howdah.cli.render.progress import amount, bar, describe_waiting, is_progressing, silence, sparkline, speed
+from howdah.cli.render.terminal_escape import error_text, escape_lines, first_line
 from howdah.cli.render.timeline import EDGE, print_timeline, timeline
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job

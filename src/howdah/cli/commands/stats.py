@@ -11,8 +11,7 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import now
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.command import Command, no_arguments
-from howdah.cli.render import type_text
-from howdah.cli.render.output import STATUS_STYLES, answers, print_json, remark, table, text
+from howdah.cli.render.output import STATUS_STYLES, answers, print_json, remark, running_count, table, text, type_name
 from howdah.model.job import STATUSES
 from howdah.model.results import Stats, TypeStats
 
@@ -39,7 +38,7 @@ def _print_table(stats: Stats) -> None:
     made = table("type", *columns, right=columns, flexible=("type",))
     made.padding = (0, 1, 0, 0)
     for job_type, counts in stats.items():
-        made.add_row(type_text.name(job_type, counts), *_cells(counts)[: len(columns)])
+        made.add_row(type_name(job_type, counts), *_cells(counts)[: len(columns)])
     made.add_section()
     made.add_row(Text("total", "bold"), *_cells(stats.total)[: len(columns)], style="bold")
     console.print(made)
@@ -50,7 +49,7 @@ def _print_table(stats: Stats) -> None:
 
 def _cells(counts: TypeStats) -> list[Text]:
     by_status = [
-        type_text.running(counts) if status == "running" else _count(getattr(counts, status), STATUS_STYLES[status])
+        running_count(counts) if status == "running" else _count(getattr(counts, status), STATUS_STYLES[status])
         for status in STATUSES
     ]
     oldest = "" if counts.oldest_due is None else format_duration(now() - counts.oldest_due)

@@ -10,8 +10,7 @@ import re
 import sys
 from typing import Any, Final
 
-from howdah.cli.arguments.connect import open_queue
-from howdah.cli.arguments.target import load_queue
+from howdah.cli.arguments.connect import load_queue, open_queue
 from howdah.cli.command import Command
 from howdah.cli.render.output import print_json, say
 from howdah.errors import HowdahError, InvalidInput

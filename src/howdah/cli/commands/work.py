@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from psycopg.conninfo import conninfo_to_dict
 
+from howdah.cli.arguments.connect import load_queue
 from howdah.cli.arguments.duration import parse_duration
-from howdah.cli.arguments.target import load_queue
 from howdah.cli.command import Command
 from howdah.cli.process.log_format import LEVELS, flush_logs, keep_logs, set_up_logs
 from howdah.cli.process.supervisor import TIME_TO_KILL, SourceTree, Supervisor

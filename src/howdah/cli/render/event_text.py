@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from howdah.cli.arguments.duration import format_duration
-from howdah.cli.render.encrypted import ENCRYPTED, first_line, is_encrypted
 from howdah.cli.render.output import STATUS_STYLES, plural, readable_json
+from howdah.cli.render.terminal_escape import ENCRYPTED, first_line, is_encrypted
 from howdah.model.job import FINAL_STATUSES, moment_in
 
 LEFT_OUT: Final = "howdah.left_out"

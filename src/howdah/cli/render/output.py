@@ -24,6 +24,7 @@ from howdah.cli.arguments.datetimes import iso
 from howdah.cli.render.terminal_escape import presentable, terminal_escape
 from howdah.model.codec import Unreadable
 from howdah.model.job import Job, Status
+from howdah.model.results import TypeStats
 
 _PIPE_WIDTH: Final = 200
 """In a pipe or a file a table may be wide: no terminal wraps it."""
@@ -108,6 +109,22 @@ def facts(known: Iterable[tuple[str, object]]) -> Table:
 
 def plural(count: int, noun: str) -> str:
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def type_name(job_type: str, counts: TypeStats) -> Text:
+    """A type, with its pauses."""
+    shown = text(job_type, "bold")
+    if counts.paused:
+        shown.append(" (paused)", "yellow")
+    elif counts.paused_keys:
+        shown.append(f" ({plural(counts.paused_keys, 'key')} paused)", "yellow")
+    return shown
+
+
+def running_count(counts: TypeStats) -> Text:
+    """How many run, and of how many at most if the type has a limit over all workers."""
+    most = "" if counts.limit is None else f" of {counts.limit:,}"
+    return Text(f"{counts.running:,}{most}", STATUS_STYLES["running"] if counts.running else "dim")
 
 
 def print_json(value: Any) -> None:

@@ -14,9 +14,9 @@ from rich.padding import Padding
 
 from howdah.cli.arguments.datetimes import is_endless, stamp
 from howdah.cli.arguments.duration import format_duration
-from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.event_text import brief, in_words, style_of
 from howdah.cli.render.output import STATUS_STYLES, table, text
+from howdah.cli.render.terminal_escape import first_line
 from howdah.model.event import Event
 from howdah.model.job import Job, moment_in
 

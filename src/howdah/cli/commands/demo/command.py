@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command, help_with_schema
-from howdah.cli.commands.demo import dashboard, stage, view
+from howdah.cli.commands.demo import stage, view
 from howdah.cli.commands.demo.handlers import SCHEMA
 from howdah.cli.commands.demo.show import ARGUMENTS, LEASE, SLOTS, WORKERS, Board, Show
 from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
@@ -45,13 +46,13 @@ def _run(args: argparse.Namespace) -> int:
         queue.connect_to(queue._database.dsn())
         stage.set_up(queue)
         with (
-            dashboard.shown(queue, args.web, args.json) as address,
+            _dashboard(queue, args.web, args.json) as address,
             _cleared_if_interrupted(queue),
             WorkerGroup("howdah.cli.commands.demo.handlers:queue", queue.dsn, queue.schema, *ARGUMENTS) as workers,
         ):
             code = _perform(queue, workers, args)
             if address is not None:
-                dashboard.wait(address)
+                _keep_dashboard(address)
             return code
 
 
@@ -107,6 +108,32 @@ def _cleared_if_interrupted(queue: JobQueue) -> Iterator[None]:
         with contextlib.suppress(HowdahError, psycopg.Error):
             stage.clear_away(queue)
         raise
+
+
+# The dashboard, beside the board in the terminal and after it
+
+
+@contextlib.contextmanager
+def _dashboard(queue: JobQueue, is_wanted: bool, is_quiet: bool) -> Iterator[str | None]:
+    """Serves it, and yields its address; None if it is not wanted."""
+    if not is_wanted:
+        yield None
+        return
+    try:
+        from howdah.web import app, serve
+    except ImportError as error:
+        raise HowdahError(f"the dashboard needs more packages ({error.name}): pip install 'howdah[web]'") from None
+    with serve(app(queue, title="Howdah demo")) as address:
+        if not is_quiet:
+            say(f"The dashboard is at {address}")
+        yield address
+
+
+def _keep_dashboard(address: str) -> None:
+    """Until it is interrupted. The workers go on meanwhile, and the jobs stay."""
+    say(f"The dashboard stays at {address} until Ctrl-C.")
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 COMMAND = Command(

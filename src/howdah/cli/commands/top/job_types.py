@@ -11,8 +11,7 @@ from rich.text import Text
 from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Rates, Snapshot
-from howdah.cli.render import type_text
-from howdah.cli.render.output import STATUS_STYLES
+from howdah.cli.render.output import STATUS_STYLES, running_count, type_name
 from howdah.model.results import TypeStats
 from howdah.model.worker_info import Throughput, WorkerInfo
 
@@ -101,7 +100,7 @@ def _workers(row: Row) -> Text:
 
 
 COLUMNS: Final[tuple[Column[Row], ...]] = (
-    Column("type", lambda row: type_text.name(row.job_type, row.counts), lambda row: row.job_type),
+    Column("type", lambda row: type_name(row.job_type, row.counts), lambda row: row.job_type),
     Column(
         "pending",
         lambda row: cells.count(row.counts.pending, STATUS_STYLES["pending"]),
@@ -109,7 +108,7 @@ COLUMNS: Final[tuple[Column[Row], ...]] = (
         number=True,
     ),
     Column("later", lambda row: cells.count(row.counts.scheduled), lambda row: row.counts.scheduled, number=True),
-    Column("running", lambda row: type_text.running(row.counts), lambda row: row.counts.running, number=True),
+    Column("running", lambda row: running_count(row.counts), lambda row: row.counts.running, number=True),
     Column(
         "stalled",
         lambda row: cells.count(row.counts.stalled, "bold yellow"),

@@ -13,10 +13,9 @@ from howdah.cli.arguments.datetimes import is_endless
 from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Snapshot
-from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.output import STATUS_STYLES, text
-from howdah.cli.render.progress_bar import style_of
-from howdah.cli.render.progress_text import counted, is_progressing, percent, short_id, speed
+from howdah.cli.render.progress import counted, is_progressing, percent, short_id, speed, style_of
+from howdah.cli.render.terminal_escape import first_line
 from howdah.model.job import Job
 
 _STAGE_WIDTH: Final = 32

@@ -16,19 +16,19 @@ from howdah.cli.arguments.datetimes import stamp
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.commands.watch.watcher import Wanted
 from howdah.cli.render import event_text
-from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.event_text import brief, in_words, is_an_end
 from howdah.cli.render.output import STATUS_STYLES, answers, job_as_json, plain, plural, print_json, remark, text
-from howdah.cli.render.progress_bar import style_of
-from howdah.cli.render.progress_text import (
+from howdah.cli.render.progress import (
     counted,
     describe_running,
     describe_waiting,
     percent,
     short_id,
     speed,
+    style_of,
     time_left,
 )
+from howdah.cli.render.terminal_escape import first_line
 from howdah.model.job import Job
 from howdah.model.results import QueuePosition
 from howdah.model.workflow import Workflow

@@ -18,15 +18,15 @@ from howdah.cli.commands.watch.lines import Bar, Board, line_above, whole_text
 from howdah.cli.commands.watch.watcher import Wanted
 from howdah.cli.render.event_text import brief, is_an_end
 from howdah.cli.render.output import STATUS_STYLES, cut
-from howdah.cli.render.progress_bar import bar as bar_of
-from howdah.cli.render.progress_bar import style_of
-from howdah.cli.render.progress_text import (
+from howdah.cli.render.progress import bar as bar_of
+from howdah.cli.render.progress import (
     counted,
     describe_running,
     describe_waiting,
     percent,
     short_id,
     speed,
+    style_of,
     time_left,
 )
 from howdah.cli.render.terminal_escape import presentable
