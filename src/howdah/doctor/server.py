@@ -61,7 +61,7 @@ def settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             yield from _judged(name, _as_written(name, row["setting"]), f"{whose} settings ({source})", remedy)
 
 
-def role_settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def role_settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         role, database, name = row["role"], row["database"], row["name"]
         if name in SWITCHES or row["works"]:
@@ -151,7 +151,7 @@ def clock(before: datetime, there: datetime, after: datetime) -> Iterator[Findin
         )
 
 
-def connections(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def connections(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         if row["used"] < CONNECTIONS_USED * row["most"]:
             continue

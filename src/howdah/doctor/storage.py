@@ -130,7 +130,7 @@ def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Findi
 
 def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
     if all(each.ends_by_reinstalling for each in differences):
-        return f"{patient.command('migrate', '--reinstall')}  # old workers go on meanwhile"
+        return f"{patient.command('migrate', '--reinstall')}  # old workers continue meanwhile"
     made = {name: statement for name, statement in _index_statements().items() if "CONCURRENTLY" in statement}
     if all(each.kind == "index" and each.name in made for each in differences):
         return " ".join(_exchanged(patient, each.name, made[each.name]) for each in differences)
