@@ -10,7 +10,7 @@ from rich.text import Text
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import now
 from howdah.cli.arguments.duration import format_duration
-from howdah.cli.command import Command, no_arguments
+from howdah.cli.command import Command
 from howdah.cli.render.output import STATUS_STYLES, answers, print_json, remark, running_count, table, text, type_name
 from howdah.model.job import STATUSES
 from howdah.model.results import Stats, TypeStats
@@ -19,7 +19,7 @@ _WIDE: Final = 100
 """The least width that has room for one more column."""
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         stats = queue.stats()
     if args.json:
@@ -28,7 +28,6 @@ def _run(args: argparse.Namespace) -> int:
         _print_table(stats)
     else:
         remark("there are no jobs yet")
-    return 0
 
 
 def _print_table(stats: Stats) -> None:
@@ -72,6 +71,5 @@ COMMAND = Command(
         ("howdah stats", "a table"),
         ("howdah stats --json | jq .total.pending", "one number, for a monitor"),
     ),
-    add_arguments=no_arguments,
     run=_run,
 )

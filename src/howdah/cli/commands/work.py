@@ -278,7 +278,7 @@ COMMAND = Command(
     story="""
         Imports the modules from the current directory and runs jobs of the types that they have handlers for, until it
         is stopped. SIGTERM or Ctrl-C: it claims no more jobs, releases those that have not started, and lets running ones
-        end within the grace period; a second signal hurries. SIGHUP: the same, and then it restarts with new code. With
+        end within the grace period; a second signal ends that period at once. SIGHUP: the same, and then it restarts with new code. With
         --processes, workers that end are restarted. With --json, logs are JSON on stdout. Exits with 0 if no job was
         interrupted, with 6 if the grace period ran out. A worker with too many stuck handlers restarts.
     """,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import json
@@ -13,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NoReturn, TextIO
 
-from rich.console import Console, JustifyMethod
+from rich.console import Console, JustifyMethod, RenderableType
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.segment import Segment
 from rich.table import Table
@@ -21,7 +23,7 @@ from rich.text import Text
 
 from howdah.checks.values import unreadable_mark
 from howdah.cli.arguments.datetimes import iso
-from howdah.cli.render.terminal_escape import presentable, terminal_escape
+from howdah.cli.render.terminal_escape import escape_lines, presentable, terminal_escape
 from howdah.model.codec import Unreadable
 from howdah.model.job import Job, Status
 from howdah.model.results import TypeStats
@@ -62,6 +64,11 @@ def answers() -> Console:
 def remarks() -> Console:
     """The console for remarks."""
     return _console(to_stderr=True)
+
+
+def can_be_redrawn(console: Console) -> bool:
+    """Whether it is a terminal that can move its cursor."""
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 def say(message: str | Text) -> None:
@@ -107,6 +114,16 @@ def facts(known: Iterable[tuple[str, object]]) -> Table:
     return made
 
 
+def indented(content: RenderableType) -> Padding:
+    return Padding(content, (0, 0, 0, 2), expand=False)
+
+
+def print_indented(console: Console, written: str, style: str = "") -> None:
+    """Foreign text, line by line and not wrapped, so that the indentation stays and the text can be copied."""
+    for line in escape_lines(written).split("\n"):
+        console.print(Text("    ") + Text(line, style), soft_wrap=True)
+
+
 def plural(count: int, noun: str) -> str:
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
@@ -125,6 +142,14 @@ def running_count(counts: TypeStats) -> Text:
     """How many run, and of how many at most if the type has a limit over all workers."""
     most = "" if counts.limit is None else f" of {counts.limit:,}"
     return Text(f"{counts.running:,}{most}", STATUS_STYLES["running"] if counts.running else "dim")
+
+
+def answer(args: argparse.Namespace, data: Any, said: str | Text) -> None:
+    """The result of a command: ``data`` for a program that wants JSON, or a line for people."""
+    if args.json:
+        print_json(data)
+    else:
+        say(said)
 
 
 def print_json(value: Any) -> None:

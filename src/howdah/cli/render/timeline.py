@@ -10,12 +10,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from rich.console import Console
-from rich.padding import Padding
 
 from howdah.cli.arguments.datetimes import is_endless, stamp
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.render.event_text import brief, in_words, style_of
-from howdah.cli.render.output import STATUS_STYLES, table, text
+from howdah.cli.render.output import STATUS_STYLES, indented, table, text
 from howdah.cli.render.terminal_escape import first_line
 from howdah.model.event import Event
 from howdah.model.job import Job, moment_in
@@ -63,7 +62,7 @@ def print_timeline(console: Console, line: Timeline, since: datetime, how_to_see
         made.add_row("", "", "", text(f"… {line.left_out:,} more: {how_to_see_all}", "bold"))
     for entry in line.last:
         made.add_row(*_cells(entry, since, day))
-    console.print(Padding(made, (0, 0, 0, 2), expand=False))
+    console.print(indented(made))
 
 
 def _only_day(line: Timeline) -> str | None:

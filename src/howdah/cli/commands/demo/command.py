@@ -16,14 +16,15 @@ import psycopg
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
-from howdah.cli.command import Command, help_with_schema
+from howdah.cli.command import Command
 from howdah.cli.commands.demo import stage, view
 from howdah.cli.commands.demo.handlers import SCHEMA
 from howdah.cli.commands.demo.show import ARGUMENTS, LEASE, SLOTS, WORKERS, Board, Show
 from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
+from howdah.cli.commands.web import imported
 from howdah.cli.process.interruption import interrupted_once
 from howdah.cli.process.worker_group import WorkerGroup
-from howdah.cli.render.output import answers, plain, print_json, remark, say
+from howdah.cli.render.output import answers, print_json, remark, say
 from howdah.errors import HowdahError, InvalidInput
 from howdah.queue import JobQueue
 
@@ -31,7 +32,6 @@ _NOT_FINISHED: Final = 1
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = help_with_schema(f"a schema of its own, cleared each time (default: {SCHEMA})")
     parser.add_argument(
         "--jobs", metavar="N", type=int, default=USUAL, help=f"how many jobs of the three priorities (default: {USUAL})"
     )
@@ -73,8 +73,8 @@ def _perform(queue: JobQueue, workers: WorkerGroup, args: argparse.Namespace) ->
                 "seconds": round(board.elapsed, 1),
                 "finished": has_finished,
                 "summary": sentence,
-                "types": [plain(each) for each in made],
-                "story": [plain(event) for event in board.story],
+                "types": made,
+                "story": board.story,
             }
         )
     else:
@@ -119,18 +119,15 @@ def _dashboard(queue: JobQueue, is_wanted: bool, is_quiet: bool) -> Iterator[str
     if not is_wanted:
         yield None
         return
-    try:
-        from howdah.web import app, serve
-    except ImportError as error:
-        raise HowdahError(f"the dashboard needs more packages ({error.name}): pip install 'howdah[web]'") from None
-    with serve(app(queue, title="Howdah demo")) as address:
+    web, _ = imported()
+    with web.serve(web.app(queue, title="Howdah demo")) as address:
         if not is_quiet:
             say(f"The dashboard is at {address}")
         yield address
 
 
 def _keep_dashboard(address: str) -> None:
-    """Until it is interrupted. The workers go on meanwhile, and the jobs stay."""
+    """Until it is interrupted. The workers continue meanwhile, and the jobs stay."""
     say(f"The dashboard stays at {address} until Ctrl-C.")
     with contextlib.suppress(KeyboardInterrupt):
         threading.Event().wait()
@@ -154,4 +151,5 @@ COMMAND = Command(
     ),
     add_arguments=_add_arguments,
     run=_run,
+    schema=f"a schema of its own, cleared each time (default: {SCHEMA})",
 )
