@@ -65,13 +65,7 @@ def _enqueue_many(queue: JobQueue, args: argparse.Namespace) -> None:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "priority": args.priority,
-        "delay": args.delay,
-        "run_at": args.run_at,
-        "max_attempts": args.max_attempts,
-        "timeout": args.timeout,
-    }
+    return {name: getattr(args, name) for name in ("priority", "delay", "run_at", "max_attempts", "timeout")}
 
 
 def _counted(items: Iterator[Any], status: Status) -> Iterator[Any]:

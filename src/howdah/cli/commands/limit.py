@@ -30,7 +30,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--burst", metavar="N", type=int, help="with --rate: how many may start at once")
     parser.add_argument(
-        "--weight", metavar="N", type=int, help="with --per: how many jobs this key gives for each one of the others"
+        "--weight",
+        metavar="N",
+        type=int,
+        help="with --per: how many jobs of this key start for each one of another key",
     )
     parser.add_argument(
         "--max-pending", metavar="N", help="how many jobs of the type may wait; none: reset to the handler's bound"

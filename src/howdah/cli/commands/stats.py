@@ -63,9 +63,10 @@ COMMAND = Command(
     name="stats",
     summary="count the jobs of each type in each status",
     story="""
-        Where a type has a limit over all workers, the column running says so: 3 of 3. The column later counts the pending jobs that are not due yet. The column oldest says for how long the oldest due
-        job has waited: if that grows, there are too few workers. Running jobs that have stopped reporting are counted as
-        stalled, if there are any. Ended jobs are counted for as long as they are kept (see howdah prune).
+        Where a type has a limit over all workers, the column running shows it: 3 of 3. The column later counts the pending
+        jobs that are not due yet. The column oldest shows for how long the oldest due job has waited: if that grows, there are
+        too few workers. Running jobs that have stopped reporting are counted as stalled, if there are any. Ended jobs are
+        counted for as long as they are kept (see howdah prune).
     """,
     examples=(
         ("howdah stats", "a table"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import functools
 import logging
 import os
@@ -11,7 +12,7 @@ import secrets
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
@@ -31,23 +32,6 @@ from howdah.worker import Worker, WorkerOptions, WorkerSummary
 from howdah.worker.event_loop import loop_factory
 
 log = logging.getLogger("howdah.work")
-
-_SETTINGS: Final = (
-    "concurrency",
-    "threads",
-    "children",
-    "drain",
-    "grace",
-    "lease",
-    "heartbeat",
-    "sweep",
-    "poll",
-    "fair_share",
-    "lazy_claims",
-    "max_leaked",
-    "capture_logs",
-    "name",
-)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +137,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """The given options; the worker has defaults for the others."""
-    chosen = {name: value for name in _SETTINGS if (value := getattr(args, name)) is not None}
+    names = (field.name for field in dataclasses.fields(WorkerOptions))
+    chosen = {name: value for name in names if (value := getattr(args, name)) is not None}
     if args.types:
         chosen["types"] = [name for part in args.types for each in part.split(",") if (name := each.strip())]
     return chosen

@@ -46,6 +46,11 @@ _FILLING: Final = re.compile(" +(?=\n)")
 
 
 class _PlainConsole(Console):
+    def __init__(self, *, stderr: bool) -> None:
+        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = _PIPE_WIDTH
+
     def on_broken_pipe(self) -> NoReturn:
         # Rich would end the process here; main() decides that.
         raise BrokenPipeError
@@ -58,12 +63,12 @@ class _PlainConsole(Console):
 
 def answers() -> Console:
     """The console for results."""
-    return _console(to_stderr=False)
+    return _PlainConsole(stderr=False)
 
 
 def remarks() -> Console:
     """The console for remarks."""
-    return _console(to_stderr=True)
+    return _PlainConsole(stderr=True)
 
 
 def can_be_redrawn(console: Console) -> bool:
@@ -196,13 +201,6 @@ def forget(stream: TextIO) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
-
-
-def _console(*, to_stderr: bool) -> Console:
-    console = _PlainConsole(stderr=to_stderr, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPE_WIDTH
-    return console
 
 
 def _text(message: str | Text) -> Text:

@@ -49,7 +49,10 @@ def timeline(job: Job, events: Iterable[Event], edge: int | None = EDGE) -> Time
     history = _History(edge)
     for event in events:
         history.add(event)
-    return _cut(_in_order([*_marks(job, history.ends), *map(_entry, history.events)]), history.dropped, edge)
+    happened = (Entry(event.at, in_words(event), event.attempt, style_of(event)) for event in history.events)
+    # A stable sort: entries of the same time stay in the order in which they were given.
+    entries = sorted([*_marks(job, history.ends), *happened], key=lambda entry: entry.at)
+    return _cut(entries, history.dropped, edge)
 
 
 def print_timeline(console: Console, line: Timeline, since: datetime, how_to_see_all: str) -> None:
@@ -108,15 +111,6 @@ def _cut(entries: list[Entry], dropped: int, edge: int | None) -> Timeline:
     if edge is None or len(entries) + dropped <= 2 * edge:
         return Timeline(tuple(entries), 0, ())
     return Timeline(tuple(entries[:edge]), len(entries) + dropped - 2 * edge, tuple(entries[-edge:]))
-
-
-def _in_order(entries: list[Entry]) -> list[Entry]:
-    # A stable sort: entries of the same time stay in the order in which they were given.
-    return sorted(entries, key=lambda entry: entry.at)
-
-
-def _entry(event: Event) -> Entry:
-    return Entry(event.at, in_words(event), event.attempt, style_of(event))
 
 
 def _marks(job: Job, ends: list[Event]) -> Iterator[Entry]:

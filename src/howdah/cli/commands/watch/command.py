@@ -83,8 +83,9 @@ COMMAND = Command(
         In a terminal, a bar for each running job, with its stage, its rate and the time left, and above the bars events, log
         lines and ends of jobs. Elsewhere a line for each of these, or with --json an object. For a waiting job it shows how
         many come before it. Given ids, it ends when all of these jobs have ended: with 0 if all have completed, and with 1 if
-        one has failed or was cancelled. Of a workflow it shows the whole and its running jobs, and ends with it in the same way. Given types, it runs until Ctrl-C, or with --until-done until they have no live
-        jobs. It survives a restart of the database.
+        one has failed or was cancelled. Of a workflow it shows the whole and its running jobs, and ends with it in the same
+        way. Given types, it runs until Ctrl-C, or with --until-done until they have no live jobs. It survives a restart of the
+        database.
     """,
     examples=(
         (
