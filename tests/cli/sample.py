@@ -31,7 +31,7 @@ def moment(seconds: float = 0) -> datetime:
 @pytest.fixture
 def still() -> Iterator[None]:
     """Makes it so, where jobs are described."""
-    with mock.patch("howdah.cli.render.progress_text.now", return_value=NOW):
+    with mock.patch("howdah.cli.render.progress.now", return_value=NOW):
         yield
 
 

@@ -175,7 +175,7 @@ def test_a_schema_of_a_bench_in_which_others_have_jobs_is_not_touched(dsn: str) 
 def test_two_benches_at_once_are_kept_apart(dsn: str) -> None:
     with JobQueue(dsn, SCHEMA) as queue, BenchSchema(queue, JOB_TYPES) as schema:
         schema.renew()
-        refused(dsn, "enqueue", *SMALL, because="another bench is at work in schema howdah_bench")
+        refused(dsn, "enqueue", *SMALL, because="another bench runs in schema howdah_bench")
         assert SCHEMA in schemas(dsn)
         with schema_of_its_own(dsn, "howdah_other_bench") as other:
             assert howdah("bench", "enqueue", *SMALL, "--schema", other, dsn=dsn).code == 0

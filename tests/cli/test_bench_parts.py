@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import signal
+import subprocess
 import sys
 import types
 from importlib import metadata
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.cli.commands.bench.scenarios import SCENARIOS, Options, Round, chosen, jobs_of_a_round
+from howdah.cli.process.worker_group import WorkerGroup, WorkerProcess
 from howdah.worker import event_loop
 
 SIZED = next(each for each in SCENARIOS if each.usual is None)
 FIXED = next(each for each in SCENARIOS if each.usual is not None)
+
+
+# The workers
+
+
+def test_each_worker_gets_one_signal_to_stop_since_a_second_one_would_end_its_grace_period(tmp_path: Path) -> None:
+    with WorkerGroup("app:queue", "", "howdah") as workers:
+        processes = [mock.Mock(spec=subprocess.Popen) for _ in range(2)]
+        workers.workers += [WorkerProcess(f"worker-{n}", each, tmp_path) for n, each in enumerate(processes)]
+        for process in processes:
+            process.wait.return_value = 0
+        assert workers.stop() == {"worker-0": 0, "worker-1": 0}
+        assert [process.send_signal.call_args_list for process in processes] == [[mock.call(signal.SIGTERM)]] * 2
 
 
 # What is chosen

@@ -8,14 +8,15 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from howdah.cli.render.progress_bar import bar, sparkline
-from howdah.cli.render.progress_text import (
+from howdah.cli.render.progress import (
     amount,
+    bar,
     counted,
     describe_place,
     describe_running,
     describe_waiting,
     percent,
+    sparkline,
     speed,
     time_left,
 )

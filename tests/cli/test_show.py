@@ -266,7 +266,7 @@ def test_few_events_are_held_at_once(dsn: str, queue: JobQueue) -> None:
     job = running(queue)
     for n in range(5):
         queue.event(job, f"e{n}")
-    with mock.patch("howdah.cli.commands.show._PAGE", 2):
+    with mock.patch("howdah.cli.commands.logs._PAGE", 2):
         assert timeline_of(howdah("show", str(job.id), dsn=dsn).out)[3:] == [f"1  e{n}" for n in range(5)]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from howdah import InvalidInput, InvalidOption, JobQueue
-from howdah.cli.arguments.target import load_queue
+from howdah.cli.arguments.connect import load_queue
 
 GOOD = "from howdah import JobQueue\nqueue = JobQueue('host=nowhere')\n"
 

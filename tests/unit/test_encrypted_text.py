@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.cli.render.encrypted import ENCRYPTED, error_text
+from howdah.cli.render.terminal_escape import ENCRYPTED, error_text
 from howdah.encryption import EncryptedCodec, new_key
 from howdah.model.codec import encode_text
 

@@ -8,8 +8,10 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 HELP_WIDTH = 88
+SCHEMA = "the schema that holds the queue (default: HOWDAH_SCHEMA, else howdah)"
 
-Action = Callable[[argparse.Namespace], int]
+Action = Callable[[argparse.Namespace], int | None]
+"""Returns the exit code; None is 0."""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -19,26 +21,18 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
 
 
-def help_with_schema(meaning: str) -> type[HelpFormatter]:
-    """For a command that runs in a schema of its own: the same help, except for what --schema means."""
-
-    class WithSchema(HelpFormatter):
-        def _get_help_string(self, action: argparse.Action) -> str | None:
-            return meaning if action.dest == "schema" else action.help
-
-    return WithSchema
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command; ``examples`` are pairs of a command line and what it is for."""
+    """A command; ``examples`` are pairs of a command line and what it is for. Its actions, if it has some, are run instead of it."""
 
     name: str
     summary: str
     story: str
     examples: Sequence[tuple[str, str]]
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
+    run: Action | None = None
+    schema: str = SCHEMA
+    """What --schema means."""
 
     @property
     def description(self) -> str:
@@ -51,7 +45,7 @@ class Command:
 
 
 def action_adder(parser: argparse.ArgumentParser) -> Callable[[str, str, Action], argparse.ArgumentParser]:
-    """For a command that has actions: returns the function that adds one. ``run_action`` runs it."""
+    """For a command that has actions: returns the function that adds one."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     def add(name: str, summary: str, act: Action) -> argparse.ArgumentParser:
@@ -62,15 +56,7 @@ def action_adder(parser: argparse.ArgumentParser) -> Callable[[str, str, Action]
             formatter_class=parser.formatter_class,
             allow_abbrev=False,
         )
-        action.set_defaults(act=act)
+        action.set_defaults(run=act)
         return action
 
     return add
-
-
-def run_action(args: argparse.Namespace) -> int:
-    return int(args.act(args))
-
-
-def no_arguments(parser: argparse.ArgumentParser) -> None:
-    """For a command that takes only the options of every command."""

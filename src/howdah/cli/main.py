@@ -55,11 +55,11 @@ def _run(argv: Sequence[str] | None) -> int:
     if args.run is None:
         say(grammar.format_help().rstrip())
         return 0
-    code: int = args.run(args)
+    code: int | None = args.run(args)
     # Here, where a closed pipe can still be handled, and not when Python exits.
     with contextlib.suppress(ValueError):  # already closed by a handler
         sys.stdout.flush()
-    return code
+    return code or 0
 
 
 def _report(error: HowdahError | psycopg.Error) -> int:

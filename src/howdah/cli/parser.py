@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from howdah import __about__
 from howdah.checks.options import nearest
-from howdah.cli.command import Command, HelpFormatter
+from howdah.cli.command import SCHEMA, Command, HelpFormatter
 from howdah.cli.render.terminal_escape import presentable
 
 GROUPS: Final[dict[str, dict[str, str]]] = {
@@ -99,11 +99,10 @@ class Parser(argparse.ArgumentParser):
 
 def _option_names(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Of a parser, and of its commands and actions."""
-    for action in parser._actions:
-        yield from action.option_strings
-        if isinstance(action, argparse._SubParsersAction):
-            for below in action.choices.values():
-                yield from _option_names(below)
+    for option in parser._actions:
+        yield from option.option_strings
+    for below in _below(parser):
+        yield from _option_names(below)
 
 
 def all_commands() -> list[Command]:
@@ -127,8 +126,8 @@ def build(argv: Sequence[str] = ()) -> Parser:
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    _add_shared_options(parser, {"dsn": None, "schema": None, "json": False})
-    parser.set_defaults(run=None)
+    parser.set_defaults(dsn=None, schema=None, json=False, run=None)
+    _add_shared_options(parser, SCHEMA)
     choices = parser.add_subparsers(prog="howdah", metavar="COMMAND", help=argparse.SUPPRESS)
     for command in commands:
         added = choices.add_parser(
@@ -139,9 +138,8 @@ def build(argv: Sequence[str] = ()) -> Parser:
             allow_abbrev=False,
         )
         command.add_arguments(added)
-        for each in (added, *_actions_of(added)):
-            # Without defaults, because those would replace options given before the command.
-            _add_shared_options(each, dict.fromkeys(("dsn", "schema", "json"), argparse.SUPPRESS))
+        for each in (added, *_below(added)):
+            _add_shared_options(each, command.schema)
         added.set_defaults(run=command.run)
     return parser
 
@@ -157,27 +155,20 @@ def _called(argv: Sequence[str]) -> str | None:
     return None
 
 
-def _actions_of(command: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """The parsers of the actions of a command, if it has actions."""
-    groups = [each for each in command._actions if isinstance(each, argparse._SubParsersAction)]
+def _below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The parsers of its commands, or of the actions of a command."""
+    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     return [action for group in groups for action in group.choices.values()]
 
 
-def _add_shared_options(parser: argparse.ArgumentParser, defaults: dict[str, object]) -> None:
+def _add_shared_options(parser: argparse.ArgumentParser, schema: str) -> None:
     group = parser.add_argument_group("options of every command, before it or after it")
-    group.add_argument(
-        "--dsn",
-        metavar="DSN",
-        default=defaults["dsn"],
-        help="the database; put a password into HOWDAH_DSN, where a process list does not show it",
-    )
-    group.add_argument(
-        "--schema",
-        metavar="NAME",
-        default=defaults["schema"],
-        help="the schema that holds the queue (default: HOWDAH_SCHEMA, else howdah)",
-    )
-    group.add_argument("--json", action="store_true", default=defaults["json"], help="print JSON, for programs")
+    # Without defaults, because those of a command would replace options that are given before it.
+    without = argparse.SUPPRESS
+    dsn = "the database; put a password into HOWDAH_DSN, where a process list does not show it"
+    group.add_argument("--dsn", metavar="DSN", default=without, help=dsn)
+    group.add_argument("--schema", metavar="NAME", default=without, help=schema)
+    group.add_argument("--json", action="store_true", default=without, help="print JSON, for programs")
     group.add_argument("--version", action="version", version=f"howdah {__about__.__version__}")
 
 

@@ -164,7 +164,7 @@ _ENTRIES: Final = (
         "workflow-stuck",
         "error",
         "a workflow waits for jobs that are gone",
-        "cancel it, and let it go on from there",
+        "cancel it, and retry it",
     ),
     Entry("workflow-behind", "warning", "no worker does what is left to do for a workflow", "start a worker"),
     Entry(

@@ -18,8 +18,7 @@ from howdah.db.database import Database, SyncConnection
 from howdah.db.plan import Begin, Plan, Row, read
 from howdah.doctor import jobs, server, sessions, storage, workers
 from howdah.doctor.catalogue import CATALOGUE
-from howdah.doctor.finding import Diagnosis, Finding, Unseen
-from howdah.doctor.patient import Judge, Patient
+from howdah.doctor.finding import Diagnosis, Finding, Judge, Patient, Unseen
 from howdah.doctor.words import quoted
 from howdah.errors import DatabaseUnavailable, InvalidOption
 
@@ -45,6 +44,10 @@ def _patience(patient: Patient) -> dict[str, Any]:
     return {"patience": patient.patience}
 
 
+def _locked_for(patient: Patient) -> dict[str, Any]:
+    return {"seconds": min(patient.patience, sessions.LOCKED_FOR)}
+
+
 def _settings(_: Patient) -> dict[str, Any]:
     return {"names": list(server.SETTINGS)}
 
@@ -65,20 +68,8 @@ OF_THE_SERVER: Final = (
 )
 
 OF_THE_QUEUE: Final = (
-    Check(
-        "locks",
-        ("table-locked",),
-        sessions.locks,
-        lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
-        of_sessions=True,
-    ),
-    Check(
-        "advisory_locks",
-        ("advisory-lock-held",),
-        sessions.advisory_locks,
-        lambda patient: {"seconds": min(patient.patience, sessions.LOCKED_FOR)},
-        of_sessions=True,
-    ),
+    Check("locks", ("table-locked",), sessions.locks, _locked_for, of_sessions=True),
+    Check("advisory_locks", ("advisory-lock-held",), sessions.advisory_locks, _locked_for, of_sessions=True),
     Check("role_settings", _OF_SETTINGS, server.role_settings, _settings),
     Check("replication", ("xmin-held",), sessions.replication, of_sessions=True),
     Check("budget", ("connections-overcommitted",), server.budget),
@@ -112,12 +103,7 @@ _VERSION: Final = Check(
     storage.version,
     lambda _: migrate.digests(),
 )
-_OBJECTS: Final = Check(
-    "objects",
-    ("schema-drift",),
-    storage.objects,
-    _ours,
-)
+_OBJECTS: Final = Check("objects", ("schema-drift",), storage.objects, _ours)
 _RIGHTS: Final = Check("rights", ("open-to-public",), storage.rights, _ours)
 
 
@@ -196,13 +182,9 @@ class _Examination:
     def _compare(self) -> None:
         """Compare the schema with a fresh installation; where none can be made, compare names alone."""
         rows = self._run(_VERSION)
-        if (
-            rows is None
-            or not storage.is_as_installed(rows, self._patient.schema)
-            or "schema-drift" not in self._wanted
-        ):
-            return
         patient = self._patient
+        if rows is None or not storage.is_as_installed(rows, patient.schema) or "schema-drift" not in self._wanted:
+            return
         to_compare = (
             f"GRANT CREATE ON DATABASE {quoted(patient.database)} TO {quoted(patient.role)}; or run this as the owner now and then:"
             f" {patient.command('doctor', '--only', 'schema-drift')}. Until then only names are compared"

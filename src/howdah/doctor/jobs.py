@@ -7,8 +7,7 @@ from typing import Final
 
 from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
-from howdah.doctor.finding import Finding
-from howdah.doctor.patient import Patient
+from howdah.doctor.finding import Finding, Patient
 from howdah.doctor.words import count, listed, span
 from howdah.errors import InvalidOption
 from howdah.verbs import cron
@@ -169,7 +168,7 @@ def workflows(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
                 "workflow-stuck",
                 what=f"{about} {'waits' if one else 'wait'} for {count(row['jobs'], 'job')} that {'is' if row['jobs'] == 1 else 'are'} gone",
                 cause="jobs that were removed from the tables below jobs, or were not restored",
-                remedy=f"SELECT {patient.schema}.cancel_workflow('{row['first_id']}'); -- retry_workflow lets it go on from there",
+                remedy=f"SELECT {patient.schema}.cancel_workflow('{row['first_id']}'); -- retry_workflow continues it from there",
                 workflow=row["first_id"],
             )
         else:
@@ -177,7 +176,7 @@ def workflows(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             yield finding(
                 "workflow-behind",
                 what=f"{about} {'has' if one else 'have'} had nothing left to wait for, for a minute, and {why}",
-                cause="workers, which go on with what a commit has left to do",
+                cause="workers, which advance workflows after each commit",
                 remedy=patient.command("work", "MODULE:QUEUE")
                 if not row["living"]
                 else "read the logs of the workers: look for service_failed",

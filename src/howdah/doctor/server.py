@@ -9,8 +9,7 @@ from typing import Final
 
 from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
-from howdah.doctor.finding import Finding
-from howdah.doctor.patient import Patient
+from howdah.doctor.finding import Finding, Patient
 from howdah.doctor.words import count, literal, quoted, span
 
 SWITCHES: Final = {
@@ -62,7 +61,7 @@ def settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
             yield from _judged(name, _as_written(name, row["setting"]), f"{whose} settings ({source})", remedy)
 
 
-def role_settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def role_settings(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         role, database, name = row["role"], row["database"], row["name"]
         if name in SWITCHES or row["works"]:
@@ -152,7 +151,7 @@ def clock(before: datetime, there: datetime, after: datetime) -> Iterator[Findin
         )
 
 
-def connections(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def connections(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         if row["used"] < CONNECTIONS_USED * row["most"]:
             continue

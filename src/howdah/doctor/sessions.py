@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
-from howdah.doctor.finding import Finding
-from howdah.doctor.patient import Patient
+from howdah.doctor.finding import Finding, Patient
 from howdah.doctor.words import count, listed, literal, quoted, size, span, statement
 
 OLD_TRANSACTIONS: Final = 10_000_000
@@ -18,7 +17,7 @@ LOCKED_FOR: Final = 5.0
 """Seconds. Migrations take less."""
 
 
-def old_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def old_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     if not rows:
         return
     oldest, others = rows[0], rows[1:]
@@ -40,7 +39,7 @@ def old_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]
     )
 
 
-def prepared_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def prepared_transactions(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         yield finding(
             "xmin-held",
@@ -73,7 +72,7 @@ def replication(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         )
 
 
-def slots(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def slots(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         retained = "" if row["retained"] is None else f" of {size(row['retained'])}"
         yield finding(
@@ -105,7 +104,7 @@ def locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
         )
 
 
-def advisory_locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def advisory_locks(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         since = "" if row["seconds"] is None else f", for {span(row['seconds'])} at least"
         yield finding(
@@ -123,7 +122,7 @@ def _alternatives(purposes: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def notifications(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:  # noqa: ARG001
+def notifications(patient: Patient, rows: Sequence[Row]) -> Iterator[Finding]:
     for row in rows:
         if row["usage"] < QUEUE_IN_USE:
             continue

@@ -12,8 +12,7 @@ from howdah.db import statements
 from howdah.db.migrate import INVALID, MISSING, SCHEMA_VERSION, Difference
 from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
-from howdah.doctor.finding import Finding
-from howdah.doctor.patient import Patient
+from howdah.doctor.finding import Finding, Patient
 from howdah.doctor.words import count, listed, quoted, size, span
 
 MANY_DEAD: Final = 10_000
@@ -131,7 +130,7 @@ def drift(patient: Patient, differences: Sequence[Difference]) -> Iterator[Findi
 
 def _mended(patient: Patient, differences: Sequence[Difference]) -> str:
     if all(each.ends_by_reinstalling for each in differences):
-        return f"{patient.command('migrate', '--reinstall')}  # old workers go on meanwhile"
+        return f"{patient.command('migrate', '--reinstall')}  # old workers continue meanwhile"
     made = {name: statement for name, statement in _index_statements().items() if "CONCURRENTLY" in statement}
     if all(each.kind == "index" and each.name in made for each in differences):
         return " ".join(_exchanged(patient, each.name, made[each.name]) for each in differences)

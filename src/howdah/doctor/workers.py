@@ -7,8 +7,7 @@ from typing import Final
 
 from howdah.db.plan import Row
 from howdah.doctor.catalogue import finding
-from howdah.doctor.finding import Finding
-from howdah.doctor.patient import Patient
+from howdah.doctor.finding import Finding, Patient
 from howdah.doctor.words import count, listed, span
 
 UNSWEPT: Final = 60.0

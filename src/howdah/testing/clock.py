@@ -1,4 +1,4 @@
-"""A clock of the database that only a test moves."""
+"""A clock of the database that only a test moves; and the SQL statements of the testing helpers, ``sql/testing``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from howdah.checks.options import Seconds
 from howdah.config import DEFAULT_SCHEMA
 from howdah.db.statements import check_schema_name, render, source
 from howdah.errors import InvalidOption
-from howdah.testing.statement import only_value, statement
 
 
 class Clock:
@@ -62,3 +61,14 @@ class Clock:
         if self._conn is None:
             raise InvalidOption("this clock has not been stopped, so it cannot be moved: use it in a with block")
         return self._conn
+
+
+def statement(name: str, schema: str) -> sql.SQL:
+    return sql.SQL(render(source(f"testing/{name}"), schema))
+
+
+def only_value(conn: psycopg.Connection[Any], name: str, schema: str) -> Any:
+    """The value of a statement that returns a single one."""
+    row = conn.execute(statement(name, schema)).fetchone()
+    assert row is not None
+    return row[0]

@@ -12,8 +12,7 @@ import psycopg
 from howdah.db.database import Database
 from howdah.errors import HowdahError
 from howdah.queue import JobQueue
-from howdah.testing.clock import Clock
-from howdah.testing.statement import only_value, statement
+from howdah.testing.clock import Clock, only_value, statement
 
 
 class TestDatabase:

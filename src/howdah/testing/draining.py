@@ -24,8 +24,7 @@ from howdah.errors import InvalidOption
 from howdah.handlers.outcome import Snooze
 from howdah.model.job import FINAL_STATUSES, Job, Status
 from howdah.queue import JobQueue
-from howdah.testing.jobs import JobType, all_jobs, name_of
-from howdah.testing.shown import MOST, failure, printable
+from howdah.testing.jobs import MOST, JobType, all_jobs, failure, name_of, printable
 from howdah.verbs.schedules import fire_due
 from howdah.worker import Worker
 from howdah.worker.options import WorkerSettings

@@ -11,8 +11,7 @@ from howdah.checks.options import Seconds
 from howdah.errors import InvalidArguments
 from howdah.model.job import Job
 from howdah.queue import JobQueue
-from howdah.testing.jobs import JobType, all_jobs, name_of
-from howdah.testing.shown import delay_of, listed, printable, shortened, times
+from howdah.testing.jobs import JobType, all_jobs, delay_of, listed, name_of, printable, shortened, times
 
 
 def enqueued(queue: JobQueue, job_type: JobType | None = None, data: Any = None) -> list[Job]:

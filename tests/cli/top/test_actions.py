@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from howdah import JobQueue
-from howdah.cli.render.progress_text import short_id
+from howdah.cli.render.progress import short_id
 from tests.cli.runner import failed_job
 from tests.cli.top.screen import opened
 from tests.cli.top.test_screen import running_job

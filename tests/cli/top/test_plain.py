@@ -11,7 +11,7 @@ import pytest
 
 from howdah import JobQueue
 from howdah.cli.commands.top.snapshot import FAILED, RUNNING, STALLED, WAITING, View, take
-from howdah.cli.render.progress_text import short_id
+from howdah.cli.render.progress import short_id
 from tests.cli.runner import command, howdah, howdah_process
 from tests.cli.test_health import register
 from tests.cli.top.test_screen import running_job

@@ -10,7 +10,7 @@ import pytest
 
 from howdah import Event, Job, JobQueue
 from howdah.cli.commands.top.details import Reader
-from howdah.cli.render.progress_text import short_id
+from howdah.cli.render.progress import short_id
 from tests.cli.runner import failed_job, tell_many
 from tests.cli.test_health import register
 from tests.cli.top.screen import Seen, opened

@@ -51,6 +51,17 @@ def read_data(given: Sequence[str]) -> Any:
     return data
 
 
+def add_data(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """The arguments that ``data_of`` reads. ``meaning``: what the data is."""
+    parser.add_argument("json_data", metavar="JSON", nargs="?", help=meaning)
+    parser.add_argument(
+        "--data",
+        metavar="KEY=VALUE",
+        action="append",
+        help="one entry of the data, instead of JSON; repeat it for more. 17 is a number, '\"17\"' is text",
+    )
+
+
 def data_of(args: argparse.Namespace) -> Any:
     """The data of a job, from the arguments JSON and --data."""
     if args.data and args.json_data is not None:
@@ -80,13 +91,8 @@ def _json_or_string(value: str) -> Any:
         return value
 
 
-@contextlib.contextmanager
-def _opened(path: str | None) -> Iterator[TextIO]:
-    if path is None or path == "-":
-        yield sys.stdin
-    else:
-        with Path(path).open(encoding="utf-8") as file:
-            yield file
+def _opened(path: str | None) -> contextlib.AbstractContextManager[TextIO]:
+    return contextlib.nullcontext(sys.stdin) if path is None or path == "-" else Path(path).open(encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -14,23 +14,27 @@ from howdah.verbs.selection import Selection
 _FILTERS: Final = ("type", "status", "key", "per", "error", "older_than")
 
 
-def add_filters(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("instead of ids, the jobs that match all of these")
-    group.add_argument(
+def add_common_filters(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
         "--type",
         metavar="TYPE",
         action="append",
         help="jobs of this type, 'mail.*' for all that begin so; repeat it for more types",
     )
-    group.add_argument(
+    parser.add_argument(
         "--status",
         action="append",
         choices=STATUSES,
         metavar="STATUS",
         help=f"{', '.join(STATUSES)}; repeat it for more",
     )
+    parser.add_argument("--per", metavar="KEY", help="jobs with exactly this flow key, such as a customer")
+
+
+def add_filters(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("instead of ids, the jobs that match all of these")
+    add_common_filters(group)
     group.add_argument("--key", metavar="KEY", help="jobs with exactly this key")
-    group.add_argument("--per", metavar="KEY", help="jobs with exactly this flow key, such as a customer")
     group.add_argument("--error", metavar="TEXT", help="jobs whose last error contains this, in the same case")
     group.add_argument(
         "--older-than",

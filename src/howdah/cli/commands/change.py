@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -15,11 +15,12 @@ from howdah.checks import options
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import LOCAL, full, parse_datetime
 from howdah.cli.arguments.duration import parse_duration
+from howdah.cli.arguments.json_input import read_stdin
 from howdah.cli.arguments.priority import CHOICES, describe_priority, parse_priority
 from howdah.cli.arguments.selection import add_filters, check_choice, selection_of
 from howdah.cli.command import Command
-from howdah.cli.render.output import answers, plain, plural, print_json, remark, remarks, say, table, text
-from howdah.errors import InvalidInput, JobNotFound, NotPermitted
+from howdah.cli.render.output import answer, answers, plural, print_json, remark, remarks, say, table, text
+from howdah.errors import JobNotFound, NotPermitted
 from howdah.model.job import Job, Status
 from howdah.model.results import ChangedCount
 from howdah.queue import JobQueue
@@ -38,18 +39,32 @@ class Change:
     outcome: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Verb:
-    """A verb with its arguments, for one job and for many."""
+    """A verb of the queue, which a selection of jobs has, too.
+
+    options: what both take. outcome: what it has done, or not done, to one job. done: what has become of the jobs, such as
+    "cancelled". why_not: why jobs that match may be unchanged.
+    """
 
     name: SelectionVerb
-    change: Callable[[JobQueue, uuid.UUID], bool]
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     outcome: Callable[[Job, bool], str]
-    change_all: Callable[[Selection, OnChanged], ChangedCount]
     done: str
-    """What has become of the jobs: "cancelled"."""
     why_not: str = ""
-    """Why jobs that match may be unchanged."""
+
+    def change(self, queue: JobQueue, job_id: uuid.UUID) -> bool:
+        return bool(getattr(queue, self.name)(job_id, **self.options))
+
+    def change_all(self, selection: Selection, on_progress: OnChanged) -> ChangedCount:
+        changed: ChangedCount = getattr(selection, self.name)(**self.options, on_progress=on_progress)
+        return changed
+
+
+_BATCHES: Final = """
+    With filters instead of ids, jobs are changed a thousand at a time, each thousand in a transaction of its own; a job that
+    another transaction has locked is skipped. Exits with 1 and the reason if a job was not changed.
+"""
 
 
 def _add_ids_and_filters(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +78,10 @@ def _run(args: argparse.Namespace, verb: Verb) -> int:
         if args.ids:
             return _change_each(args, queue, verb)
         selection = selection_of(queue, args)
-        return _count(args, selection, verb) if args.dry_run else _change_selected(args, selection, verb)
+        if args.dry_run:
+            _count(args, selection, verb)
+            return 0
+        return _change_selected(args, selection, verb)
 
 
 # By their ids
@@ -76,7 +94,7 @@ def _change_each(args: argparse.Namespace, queue: JobQueue, verb: Verb) -> int:
     for job_id in wanted:
         result = _change_one(queue, job_id, verb)
         all_changed &= result.changed
-        _print_change(result, as_json=args.json)
+        _print_change(args, result)
     return 0 if all_changed else 1
 
 
@@ -91,45 +109,35 @@ def _change_one(queue: JobQueue, job_id: uuid.UUID, verb: Verb) -> Change:
     return Change(job_id, changed, job.status, verb.outcome(job, changed))
 
 
-def _print_change(change: Change, *, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(change))
-    else:
-        say(text(change.id) + Text("  ") + text(change.outcome, "green" if change.changed else "yellow"))
+def _print_change(args: argparse.Namespace, change: Change) -> None:
+    said = text(change.id) + Text("  ") + text(change.outcome, "green" if change.changed else "yellow")
+    answer(args, change, said)
 
 
 def _ids(given: Sequence[str]) -> Iterator[str]:
     for each in given:
         if each == "-":
-            yield from _ids_from_stdin()
+            yield from read_stdin().split()
         else:
             yield each
-
-
-def _ids_from_stdin() -> list[str]:
-    try:
-        return sys.stdin.read().split()
-    except UnicodeDecodeError as error:
-        raise InvalidInput("standard input is not text in UTF-8") from error
 
 
 # By filters
 
 
-def _count(args: argparse.Namespace, selection: Selection, verb: Verb) -> int:
+def _count(args: argparse.Namespace, selection: Selection, verb: Verb) -> None:
     count = selection.count(verb.name)
     groups = sorted(count.groups.items())
     if args.json:
         listed = [{"type": job_type, "status": status, "jobs": jobs} for (job_type, status), jobs in groups]
         print_json({"verb": verb.name, "dry_run": True, "jobs": count, "groups": listed})
-        return 0
+        return
     if groups:
         made = table("type", "status", "jobs", right=("jobs",))
         for (job_type, status), jobs in groups:
             made.add_row(text(job_type, "bold"), text(status), text(f"{jobs:,}"))
         answers().print(made)
     say(f"{plural(count, 'job')} would be {verb.done}; nothing was changed")
-    return 0
 
 
 def _change_selected(args: argparse.Namespace, selection: Selection, verb: Verb) -> int:
@@ -161,17 +169,14 @@ def _add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _cancel(args: argparse.Namespace) -> int:
-    return _run(
-        args,
-        Verb(
-            "cancel",
-            lambda queue, job_id: queue.cancel(job_id, args.reason),
-            _cancel_outcome,
-            lambda selection, on_progress: selection.cancel(args.reason, on_progress=on_progress),
-            "cancelled",
-            "they were asked to stop before",
-        ),
+    verb = Verb(
+        name="cancel",
+        options={"reason": args.reason},
+        outcome=_cancel_outcome,
+        done="cancelled",
+        why_not="they were asked to stop before",
     )
+    return _run(args, verb)
 
 
 def _cancel_outcome(job: Job, changed: bool) -> str:
@@ -183,11 +188,9 @@ def _cancel_outcome(job: Job, changed: bool) -> str:
 CANCEL = Command(
     name="cancel",
     summary="cancel jobs",
-    story="""
+    story=f"""
         A waiting job is cancelled at once. A running job is asked to stop, and is cancelled when its handler has ended; if
-        it completes first, it stays completed. With filters instead of ids, jobs are changed a thousand at a time, each thousand
-        in a transaction of its own; a job that another transaction has locked is skipped. Exits with 1 and the reason if
-        a job was not changed.
+        it completes first, it stays completed. {_BATCHES}
     """,
     examples=(
         ("howdah cancel 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
@@ -213,17 +216,14 @@ def _add_retry_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _retry(args: argparse.Namespace) -> int:
-    return _run(
-        args,
-        Verb(
-            "retry",
-            lambda queue, job_id: queue.retry(job_id, fresh=args.fresh),
-            _retry_outcome,
-            lambda selection, on_progress: selection.retry(fresh=args.fresh, on_progress=on_progress),
-            "made pending again",
-            "live jobs have their keys",
-        ),
+    verb = Verb(
+        name="retry",
+        options={"fresh": args.fresh},
+        outcome=_retry_outcome,
+        done="made pending again",
+        why_not="live jobs have their keys",
     )
+    return _run(args, verb)
 
 
 def _retry_outcome(job: Job, changed: bool) -> str:
@@ -237,12 +237,10 @@ def _retry_outcome(job: Job, changed: bool) -> str:
 RETRY = Command(
     name="retry",
     summary="retry ended jobs",
-    story="""
+    story=f"""
         A failed, cancelled or completed job becomes pending again under the same id, with all its attempts. Its earlier
-        errors are kept, and so are its steps and its checkpoint: it goes on after them, unless --fresh is given. With filters
-        instead of ids, these are the failed jobs, unless --status names others; they are changed
-        a thousand at a time, each thousand in a transaction of its own, and a job that another transaction has locked is
-        skipped. Exits with 1 and the reason if a job was not changed.
+        errors are kept, and so are its steps and its checkpoint: it continues after them, unless --fresh is given. Filters
+        select failed jobs, unless --status names others. {_BATCHES}
     """,
     examples=(
         ("howdah retry 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
@@ -259,30 +257,15 @@ RETRY = Command(
 
 
 def _delete(args: argparse.Namespace) -> int:
-    return _run(
-        args,
-        Verb(
-            "delete",
-            lambda queue, job_id: queue.delete(job_id),
-            _delete_outcome,
-            lambda selection, on_progress: selection.delete(on_progress=on_progress),
-            "deleted",
-        ),
-    )
-
-
-def _delete_outcome(job: Job, changed: bool) -> str:
-    return "deleted" if changed else f"is {job.status}: cancel it first"
+    return _run(args, Verb(name="delete", outcome=lambda job, _: f"is {job.status}: cancel it first", done="deleted"))
 
 
 DELETE = Command(
     name="delete",
     summary="delete jobs that wait or have ended",
-    story="""
+    story=f"""
         A job is deleted with its events, and cannot be brought back. A running job is not deleted: cancel it first. Ended jobs
-        are deleted by themselves after the retention time, at no cost; this is for jobs that must go earlier. With filters
-        instead of ids, jobs are deleted a thousand at a time, each thousand in a transaction of its own; a job that another
-        transaction has locked is skipped. Exits with 1 and the reason if a job was not deleted.
+        are deleted by themselves after the retention time, at no cost; this is for jobs that must go earlier. {_BATCHES}
     """,
     examples=(
         ("howdah delete 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
@@ -312,26 +295,19 @@ def _add_reprioritise_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _reprioritise(args: argparse.Namespace) -> int:
-    return _run(
-        args,
-        Verb(
-            "reprioritise",
-            lambda queue, job_id: queue.reprioritise(job_id, args.priority),
-            _pending_outcome(lambda job: f"has priority {describe_priority(job.priority)}"),
-            lambda selection, on_progress: selection.reprioritise(args.priority, on_progress=on_progress),
-            f"set to priority {describe_priority(args.priority)}",
-        ),
+    verb = Verb(
+        name="reprioritise",
+        options={"priority": args.priority},
+        outcome=_pending_outcome(lambda job: f"has priority {describe_priority(job.priority)}"),
+        done=f"set to priority {describe_priority(args.priority)}",
     )
+    return _run(args, verb)
 
 
 REPRIORITISE = Command(
     name="reprioritise",
     summary="set the priority of pending jobs",
-    story="""
-        The higher priority is claimed first. With filters instead of ids, jobs are changed a thousand at a time, each thousand in a
-        transaction of its own; a job that another transaction has locked is skipped. Exits with 1 and the reason if a job was
-        not changed.
-    """,
+    story=f"The higher priority is claimed first. {_BATCHES}",
     examples=(
         ("howdah reprioritise 150 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "one job"),
         ("howdah reprioritise backfill --type reindex_page", "all pending jobs of a type"),
@@ -349,28 +325,20 @@ def _add_reschedule_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _reschedule(args: argparse.Namespace) -> int:
-    due = {"run_at": args.run_at, "delay": args.delay}
-    return _run(
-        args,
-        Verb(
-            "reschedule",
-            lambda queue, job_id: queue.reschedule(job_id, **due),
-            _pending_outcome(lambda job: f"is due {full(job.run_at)}"),
-            lambda selection, on_progress: selection.reschedule(**due, on_progress=on_progress),
-            "rescheduled",
-            "they wait for signals, or sleep",
-        ),
+    verb = Verb(
+        name="reschedule",
+        options={"run_at": args.run_at, "delay": args.delay},
+        outcome=_pending_outcome(lambda job: f"is due {full(job.run_at)}"),
+        done="rescheduled",
+        why_not="they wait for signals, or sleep",
     )
+    return _run(args, verb)
 
 
 RESCHEDULE = Command(
     name="reschedule",
     summary="set when pending jobs are due",
-    story="""
-        Without --run-at or --delay, jobs are due now. With filters instead of ids, jobs are changed a thousand at a time, each
-        thousand in a transaction of its own; a job that another transaction has locked is skipped. Exits with 1 and the reason if
-        a job was not changed.
-    """,
+    story=f"Without --run-at or --delay, jobs are due now. {_BATCHES}",
     examples=(
         ("howdah reschedule 019a7c1e-5f0b-7c3d-9f43-0c6a4d7f2b11", "run one job now"),
         ("howdah reschedule --type report --delay 2h", "postpone all pending jobs of a type"),
@@ -393,7 +361,7 @@ def _add_pause_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--because", metavar="TEXT", help="the reason, shown beside the paused type")
 
 
-def _pause(args: argparse.Namespace) -> int:
+def _pause(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         if not _is_known(queue, args.type):
             remark(
@@ -401,7 +369,7 @@ def _pause(args: argparse.Namespace) -> int:
                 " when there are"
             )
         changed = queue.pause(args.type, args.because, per=args.per)
-    return _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
+    _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
 
 
 def _is_known(queue: JobQueue, job_type: str) -> bool:
@@ -411,18 +379,15 @@ def _is_known(queue: JobQueue, job_type: str) -> bool:
         return True  # as far as this login can see
 
 
-def _resume(args: argparse.Namespace) -> int:
+def _resume(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         changed = queue.resume(args.type, per=args.per)
-    return _answer(args, changed, paused=False, outcome="resumed" if changed else "was not paused")
+    _answer(args, changed, paused=False, outcome="resumed" if changed else "was not paused")
 
 
-def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> int:
-    if args.json:
-        print_json({"type": args.type, "per": args.per, "paused": paused, "changed": changed})
-    else:
-        say(f"{args.type}{'' if args.per is None else f' of {args.per}'} {outcome}")
-    return 0
+def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> None:
+    which = args.type if args.per is None else f"{args.type} of {args.per}"
+    answer(args, {"type": args.type, "per": args.per, "paused": paused, "changed": changed}, f"{which} {outcome}")
 
 
 PAUSE = Command(

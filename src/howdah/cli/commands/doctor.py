@@ -11,7 +11,7 @@ from rich.text import Text
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.duration import parse_duration
 from howdah.cli.command import Command
-from howdah.cli.render.output import answers, plain, print_json, remark, say, table, text
+from howdah.cli.render.output import answers, print_json, remark, say, table, text
 from howdah.doctor import CATALOGUE, Diagnosis, Finding, Unseen
 
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow"}
@@ -35,7 +35,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     if args.list:
-        return _list(args)
+        _list(args)
+        return 0
     with open_queue(args) as queue:
         diagnosis = queue.doctor(only=args.only, ignore=args.ignore, patience=args.patience)
     if args.json:
@@ -45,16 +46,15 @@ def _run(args: argparse.Namespace) -> int:
     return _EXIT_CODES[diagnosis.healthy]
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace) -> None:
     if args.json:
         for entry in CATALOGUE.values():
-            print_json(plain(entry))
-        return 0
+            print_json(entry)
+        return
     made = table("code", "severity", "meaning", flexible=("meaning",))
     for entry in CATALOGUE.values():
         made.add_row(text(entry.code, "bold"), text(entry.severity, _STYLES[entry.severity]), text(entry.meaning))
     answers().print(made)
-    return 0
 
 
 def _show(diagnosis: Diagnosis) -> None:

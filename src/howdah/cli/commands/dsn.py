@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
-from howdah.cli.render.output import print_json, remark, say, text
+from howdah.cli.render.output import answer, remark, text
 from howdah.config import configured_dsn, is_secret
 from howdah.errors import InvalidInput
 
@@ -21,7 +21,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", action="store_true", help="keep the embedded PostgreSQL running until Ctrl-C")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     if args.keep and configured_dsn(args.dsn) is not None:
         raise InvalidInput("--keep is for the embedded PostgreSQL only: your own server keeps running anyway")
     if args.user is not None and args.with_password:
@@ -30,17 +30,13 @@ def _run(args: argparse.Namespace) -> int:
         )
     with open_queue(args) as queue:
         dsn, without = _shown(queue.dsn, args.user, with_password=args.with_password)
-    if args.json:
-        print_json({"dsn": dsn})
-    else:
-        # As foreign text: a message would have its password masked.
-        say(text(dsn))
+    # As foreign text: a message would have its password masked.
+    answer(args, {"dsn": dsn}, text(dsn))
     if without:
         remark("howdah: the password is left out; --with-password prints it, too")
     if args.keep:
         sys.stdout.flush()
         threading.Event().wait()
-    return 0
 
 
 def _shown(dsn: str, user: str | None, *, with_password: bool) -> tuple[str, bool]:

@@ -11,10 +11,10 @@ from rich.status import Status
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import LOCAL, parse_datetime
 from howdah.cli.arguments.duration import parse_duration
-from howdah.cli.arguments.json_input import data_of, read_json_lines
+from howdah.cli.arguments.json_input import add_data, data_of, read_json_lines
 from howdah.cli.arguments.priority import CHOICES, parse_priority
 from howdah.cli.command import Command
-from howdah.cli.render.output import job_as_json, plural, print_json, remark, remarks, say
+from howdah.cli.render.output import answer, job_as_json, plural, remark, remarks
 from howdah.errors import InvalidInput
 from howdah.model.job import STATUSES
 from howdah.queue import JobQueue
@@ -24,18 +24,7 @@ _COUNT_EVERY: Final = 1_000
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("type", metavar="TYPE", help="the type of the job: the name of a worker's handler")
-    parser.add_argument(
-        "json_data",
-        metavar="JSON",
-        nargs="?",
-        help="the job's data; - reads it from standard input; with --many, a file of JSON lines",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="KEY=VALUE",
-        action="append",
-        help="one entry of the data; repeat it for more. 17 is a number, '\"17\"' is text",
-    )
+    add_data(parser, "the job's data; - reads it from standard input; with --many, a file of JSON lines")
     parser.add_argument("--many", action="store_true", help="a job for each line of JSON: all of them, or none")
     parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="higher priorities are claimed first")
     when = parser.add_mutually_exclusive_group()
@@ -52,45 +41,31 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="DURATION", type=parse_duration, help="how long one attempt may run")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     if args.many and (args.key is not None or args.data):
         raise InvalidInput("--key and --data are for one job; --many adds a job for each line of JSON")
     with open_queue(args) as queue:
-        return _enqueue_many(queue, args) if args.many else _enqueue_one(queue, args)
+        (_enqueue_many if args.many else _enqueue_one)(queue, args)
 
 
-def _enqueue_one(queue: JobQueue, args: argparse.Namespace) -> int:
+def _enqueue_one(queue: JobQueue, args: argparse.Namespace) -> None:
     job = queue.enqueue(args.type, data_of(args), key=args.key, **_options(args))
-    if args.json:
-        print_json(job_as_json(job) | {"created": job.created})
-        return 0
-    say(str(job.id))
-    if not job.created:
+    answer(args, job_as_json(job) | {"created": job.created}, str(job.id))
+    if not (job.created or args.json):
         # A login that may not read jobs does not get the status.
         status = f"; it is {job.status}" if job.status in STATUSES else ""
         remark(f"howdah: not added: this live job has the key {args.key!r} already{status}")
-    return 0
 
 
-def _enqueue_many(queue: JobQueue, args: argparse.Namespace) -> int:
+def _enqueue_many(queue: JobQueue, args: argparse.Namespace) -> None:
     with remarks().status("enqueueing …") as status:
         lines = _counted(read_json_lines(args.json_data), status)
         count = queue.enqueue_many(args.type, lines, **_options(args))
-    if args.json:
-        print_json({"enqueued": int(count)})
-    else:
-        say(f"{plural(count, 'job')} of type {args.type} enqueued")
-    return 0
+    answer(args, {"enqueued": int(count)}, f"{plural(count, 'job')} of type {args.type} enqueued")
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "priority": args.priority,
-        "delay": args.delay,
-        "run_at": args.run_at,
-        "max_attempts": args.max_attempts,
-        "timeout": args.timeout,
-    }
+    return {name: getattr(args, name) for name in ("priority", "delay", "run_at", "max_attempts", "timeout")}
 
 
 def _counted(items: Iterator[Any], status: Status) -> Iterator[Any]:

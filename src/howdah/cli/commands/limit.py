@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
-from howdah.cli.render.output import answers, plain, print_json, remark, say, table, text
+from howdah.cli.render.output import answers, print_json, remark, say, table, text
 from howdah.errors import InvalidInput
 from howdah.model.rate import Rate, parsed_rate
 from howdah.model.results import Limit, WhenFull
@@ -30,7 +30,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--burst", metavar="N", type=int, help="with --rate: how many may start at once")
     parser.add_argument(
-        "--weight", metavar="N", type=int, help="with --per: how many jobs this key gives for each one of the others"
+        "--weight",
+        metavar="N",
+        type=int,
+        help="with --per: how many jobs of this key start for each one of another key",
     )
     parser.add_argument(
         "--max-pending", metavar="N", help="how many jobs of the type may wait; none: reset to the handler's bound"
@@ -42,7 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     job_type, running = (None, args.type) if args.group is not None else (args.type, args.running)
     if args.group is not None and args.running is not None:
         raise InvalidInput("a limit is for a type or for a group: howdah limit --group NAME N")
@@ -57,25 +60,22 @@ def _run(args: argparse.Namespace) -> int:
     with open_queue(args) as queue:
         if args.max_pending is not None:
             queue.limits.set_max_pending(str(job_type), _number(args.max_pending), when_full=args.when_full)
+        of: dict[str, Any] = {"job_type": job_type, "per": args.per, "each_key": args.each_key, "group": args.group}
         if running is not None:
-            queue.limits.set(
-                _number(running), job_type=job_type, per=args.per, each_key=args.each_key, group=args.group
-            )
+            queue.limits.set(_number(running), **of)
         if args.rate is not None:
-            rate = None if args.rate == "none" else parsed_rate(args.rate, args.burst)
-            queue.limits.set_rate(rate, job_type=job_type, per=args.per, each_key=args.each_key, group=args.group)
+            queue.limits.set_rate(None if args.rate == "none" else parsed_rate(args.rate, args.burst), **of)
         if args.weight is not None:
             queue.limits.set_weight(str(job_type), args.per, args.weight)
         limits = [each for each in queue.limits.list() if _matches(each, job_type, args)]
     if args.json:
-        print_json([plain(each) for each in limits])
+        print_json(limits)
     elif limits:
         _print_table(limits)
     elif any(given is not None for given in (running, args.rate, args.max_pending)):
         say("there is no limit any more")
     else:
         remark("there are no limits: howdah limit TYPE N sets one")
-    return 0
 
 
 def _number(value: str) -> int | None:
@@ -137,7 +137,7 @@ COMMAND = Command(
     summary="show or set how many jobs run at once, how often they start, or how many may wait",
     story="""
         A limit holds over all workers. It applies instead of the one that the handler declares, until it is reset, and to
-        jobs that wait already. Jobs that run go on. With no number, the limits are shown.
+        jobs that wait already. Running jobs continue. With no number, the limits are shown.
 
         howdah limit TYPE --max-pending 10000 lets so many jobs of a type wait. Then enqueueing raises an error, waits for room, or drops
         the oldest job, as the handler or --when-full says.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import uuid
 from collections.abc import Iterator
 from typing import Any, Final
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import parse_past
 from howdah.cli.arguments.json_input import read_data
+from howdah.cli.arguments.selection import add_common_filters
 from howdah.cli.command import Command
 from howdah.cli.render.job_table import print_jobs
 from howdah.cli.render.output import answers, job_as_json, print_json, remark, say
-from howdah.model.job import STATUSES
 from howdah.model.results import JobPage
 from howdah.queue import JobQueue
 
@@ -22,20 +23,7 @@ SCAN_LIMIT: Final = 100_000
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--type",
-        metavar="TYPE",
-        action="append",
-        help="jobs of this type, 'mail.*' for all that begin so; repeat it for more types",
-    )
-    parser.add_argument(
-        "--status",
-        action="append",
-        choices=STATUSES,
-        metavar="STATUS",
-        help=f"{', '.join(STATUSES)}; repeat it for more",
-    )
-    parser.add_argument("--per", metavar="KEY", help="jobs with exactly this flow key, such as a customer")
+    add_common_filters(parser)
     parser.add_argument("--stalled", action="store_true", help="running jobs that have stopped reporting")
     parser.add_argument(
         "--data",
@@ -53,23 +41,23 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ids", action="store_true", help="only ids, for cancel, retry and other programs")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
+    usual = _LARGE_PAGE if args.all else _PAGE
+    limit = usual if args.limit is None else args.limit
     with open_queue(args) as queue:
-        pages = _pages(queue, args)
-        for number, page in enumerate(pages):
+        for number, page in enumerate(pages(queue, before=args.before, limit=limit, **_filters(args))):
             _print_page(page, args, first=number == 0)
             if not args.all:
                 _say_how_to_continue(page)
-    return 0
+                break
 
 
-def _pages(queue: JobQueue, args: argparse.Namespace) -> Iterator[JobPage]:
-    usual = _LARGE_PAGE if args.all else _PAGE
-    limit = usual if args.limit is None else args.limit
-    page = queue.list(**_filters(args), limit=limit, before=args.before)
+def pages(queue: JobQueue, before: uuid.UUID | str | None = None, **filters: Any) -> Iterator[JobPage]:
+    """All pages of ``queue.list``, read as they are needed."""
+    page = queue.list(**filters, before=before)
     yield page
-    while args.all and page.next is not None:
-        page = queue.list(**_filters(args), limit=limit, before=page.next)
+    while page.next is not None:
+        page = queue.list(**filters, before=page.next)
         yield page
 
 

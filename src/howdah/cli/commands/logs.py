@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from howdah.cli.process.log_format import outages_remarked
 from howdah.cli.render.event_text import EventLike, level_number, log_text, style_of
 from howdah.cli.render.output import answers, print_json, remark
 from howdah.cli.render.terminal_escape import escape_lines, terminal_escape
+from howdah.model.event import Event, EventKind
 from howdah.model.job import Job
 from howdah.queue import JobQueue
 
@@ -39,20 +40,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         job = queue.get(args.id)
-        lines = _followed(queue, job) if args.follow else _kept(queue, job)
+        lines = _followed(queue, job) if args.follow else all_events(queue, job, ["log"])
         with contextlib.closing(lines), outages_remarked(lambda said: remark(f"howdah: {said}")):
             printed = _print_all((line for line in lines if _is_wanted(line, args)), as_json=args.json)
     if not printed and not args.json:
         remark("no log lines are kept of this job" + _filters(args))
-    return 0
 
 
-def _kept(queue: JobQueue, job: Job) -> Generator[EventLike, None, None]:
+def all_events(queue: JobQueue, job: Job, kinds: Sequence[EventKind] | None = None) -> Generator[Event, None, None]:
     after = 0
-    while page := queue.events(job, after=after, kinds=["log"], limit=_PAGE):
+    while page := queue.events(job, after=after, kinds=kinds, limit=_PAGE):
         yield from page
         after = page[-1].seq
 

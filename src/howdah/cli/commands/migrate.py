@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
-from howdah.cli.render.output import answers, plain, plural, print_json, say, table, text
+from howdah.cli.render.output import answers, plural, print_json, say, table, text
 from howdah.config import configured_schema
 from howdah.db import migrate
 from howdah.db.migrate import Difference, Migration
@@ -47,20 +47,19 @@ def _run(args: argparse.Namespace) -> int:
     if args.reinstall and (args.check or args.sql):
         raise InvalidInput("--reinstall changes the database: leave --check and --sql out")
     if args.sql:
-        return _print_script(configured_schema(args.schema), roles=args.roles)
-    return _check(args) if args.check else _migrate(args)
-
-
-def _print_script(schema: str, *, roles: bool) -> int:
-    sys.stdout.write(migrate.script(check_schema_name(schema), roles=roles))
+        sys.stdout.write(migrate.script(check_schema_name(configured_schema(args.schema)), roles=args.roles))
+    elif args.check:
+        return _check(args)
+    else:
+        _migrate(args)
     return 0
 
 
-def _migrate(args: argparse.Namespace) -> int:
+def _migrate(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         migration = queue.migrate(adopt=args.adopt, roles=args.roles, reinstall=args.reinstall)
     if args.json:
-        print_json(plain(migration))
+        print_json(migration)
     else:
         say(_description_of(migration))
         if migration.dependents:
@@ -70,7 +69,6 @@ def _migrate(args: argparse.Namespace) -> int:
         if args.roles:
             say(f"its roles are {', '.join(migration.roles)}")
             say(f"to give one to a login: GRANT {migration.roles[1]} TO NAME")
-    return 0
 
 
 def _description_of(migration: Migration) -> str:
@@ -88,16 +86,14 @@ def _description_of(migration: Migration) -> str:
 
 
 def _check(args: argparse.Namespace) -> int:
+    schema = configured_schema(args.schema)
+    differences: Sequence[Difference] = ()
+    problem = None
     try:
         with open_queue(args) as queue:
-            differences: Sequence[Difference] = queue.check_schema()
+            differences = queue.check_schema()
     except (SchemaMissing, SchemaOutdated) as error:
-        return _answer_check(args, [], str(error))
-    return _answer_check(args, differences, None)
-
-
-def _answer_check(args: argparse.Namespace, differences: Sequence[Difference], problem: str | None) -> int:
-    schema = configured_schema(args.schema)
+        problem = str(error)
     good = not differences and problem is None
     if args.json:
         print_json({"schema": schema, "good": good, "problem": problem, "differences": list(differences)})

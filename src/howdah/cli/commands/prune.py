@@ -9,7 +9,7 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import stamp
 from howdah.cli.arguments.duration import parse_duration
 from howdah.cli.command import Command
-from howdah.cli.render.output import plain, print_json, say, text
+from howdah.cli.render.output import print_json, say, text
 from howdah.model.results import PrunedSegment
 
 
@@ -27,7 +27,7 @@ def _run(args: argparse.Namespace) -> int:
         segments = queue.prune(args.keep, tries=args.tries)
     if args.json:
         for segment in segments:
-            print_json(plain(segment))
+            print_json(segment)
     else:
         _print_segments(segments)
     return 0 if all(segment.dropped for segment in segments) else 1

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.duration import format_duration, parse_duration
 from howdah.cli.command import Command
-from howdah.cli.render.output import STATUS_STYLES, answers, plural, print_json, say, table, text
+from howdah.cli.render.output import STATUS_STYLES, answer, answers, plural, print_json, say, table, text
 from howdah.model.results import Recovered
 
 
@@ -21,21 +21,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
-        if args.timeout is None:
-            recovered = queue.recover()
-            count = len(recovered)
-        else:
-            recovered = []
+        if args.timeout is not None:
             count = queue.recover_stale_jobs(args.timeout)
+            said = f"{plural(count, 'job')} recovered: claimed longer ago than {format_duration(args.timeout)}"
+            answer(args, {"count": count, "jobs": None}, said)
+            return
+        recovered = queue.recover()
     if args.json:
-        print_json({"count": count, "jobs": recovered if args.timeout is None else None})
-    elif args.timeout is not None:
-        say(f"{plural(count, 'job')} recovered: claimed longer ago than {format_duration(args.timeout)}")
+        print_json({"count": len(recovered), "jobs": recovered})
     else:
         _print_recovered(recovered)
-    return 0
 
 
 def _print_recovered(recovered: Sequence[Recovered]) -> None:

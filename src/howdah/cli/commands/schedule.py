@@ -9,21 +9,23 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from rich.padding import Padding
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import full, relative
 from howdah.cli.arguments.duration import parse_duration
-from howdah.cli.arguments.json_input import data_of
+from howdah.cli.arguments.json_input import add_data, data_of
 from howdah.cli.arguments.priority import CHOICES, describe_priority, parse_priority
-from howdah.cli.command import Command, action_adder, run_action
+from howdah.cli.command import Command, action_adder
 from howdah.cli.render.output import (
+    answer,
     answers,
     cut,
     facts,
+    indented,
     job_as_json,
     plain,
+    print_indented,
     print_json,
     readable_json,
     remark,
@@ -31,7 +33,6 @@ from howdah.cli.render.output import (
     table,
     text,
 )
-from howdah.cli.render.terminal_escape import escape_lines
 from howdah.errors import ScheduleNotFound
 from howdah.model.schedule import MISSED, Schedule
 from howdah.verbs.cron import explain
@@ -57,7 +58,7 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 def _add_rhythm(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
     parser.add_argument("type", metavar="TYPE", help="the type of its jobs")
-    parser.add_argument("json_data", metavar="JSON", nargs="?", help="their data; - reads it from standard input")
+    add_data(parser, "their data; - reads it from standard input")
     rhythm = parser.add_mutually_exclusive_group(required=True)
     rhythm.add_argument(
         "--cron", metavar="EXPRESSION", help="minute hour day month weekday: '30 6 * * MON-FRI'; or @daily"
@@ -71,7 +72,6 @@ def _add_rhythm(parser: argparse.ArgumentParser) -> None:
         help="which missed runs are made up for, if no worker was running (default: last)",
     )
     parser.add_argument("--no-overlap", action="store_true", help="skip a run while an earlier job has not ended")
-    parser.add_argument("--data", metavar="KEY=VALUE", action="append", help="one entry of the data, instead of JSON")
     parser.add_argument("--priority", metavar=CHOICES, type=parse_priority, help="higher priorities are claimed first")
     parser.add_argument("--max-attempts", metavar="N", type=int, help="how often a job may be started")
     parser.add_argument("--timeout", metavar="DURATION", type=parse_duration, help="how long one attempt may run")
@@ -80,7 +80,7 @@ def _add_rhythm(parser: argparse.ArgumentParser) -> None:
 # Actions
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         schedules = queue.schedules.list()
     if args.json:
@@ -93,20 +93,18 @@ def _list(args: argparse.Namespace) -> int:
                 remark(_left_code(schedule))
     else:
         remark("there are no schedules")
-    return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         schedule = queue.schedules.get(args.name)
     if args.json:
         print_json(_as_json(schedule))
     else:
         _print_schedule(schedule)
-    return 0
 
 
-def _add(args: argparse.Namespace) -> int:
+def _add(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         schedule = queue.schedules.set(
             args.name,
@@ -121,58 +119,42 @@ def _add(args: argparse.Namespace) -> int:
             max_attempts=args.max_attempts,
             timeout=args.timeout,
         )
-    if args.json:
-        print_json(plain(schedule))
-        return 0
     done = "is added" if schedule.created else "is up to date"
-    say(f"{schedule.name} {done}; {_outlook(schedule)}")
-    return 0
+    answer(args, schedule, f"{schedule.name} {done}; {_outlook(schedule)}")
 
 
-def _pause(args: argparse.Namespace) -> int:
+def _pause(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         changed = queue.schedules.pause(args.name)
-    return _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
+    _answer(args, changed, paused=True, outcome="is paused" if changed else "was paused already")
 
 
-def _resume(args: argparse.Namespace) -> int:
+def _resume(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         changed = queue.schedules.resume(args.name)
         schedule = queue.schedules.get(args.name)
     outcome = f"resumed; {_outlook(schedule)}" if changed else "was not paused"
-    return _answer(args, changed, paused=False, outcome=outcome)
+    _answer(args, changed, paused=False, outcome=outcome)
 
 
-def _run_now(args: argparse.Namespace) -> int:
+def _run_now(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         job = queue.schedules.run(args.name)
-    if args.json:
-        print_json(job_as_json(job) | {"created": job.created})
-        return 0
-    say(str(job.id))
-    if not job.created:
+    answer(args, job_as_json(job) | {"created": job.created}, str(job.id))
+    if not (job.created or args.json):
         remark(f"howdah: not added: jobs of {args.name} must not overlap, and this one is {job.status}")
-    return 0
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _delete(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         deleted = queue.schedules.delete(args.name)
     if not deleted:
         raise ScheduleNotFound(f"there is no schedule {args.name!r} in this schema")
-    if args.json:
-        print_json({"name": args.name, "deleted": True})
-    else:
-        say(f"{args.name} is deleted; its jobs stay")
-    return 0
+    answer(args, {"name": args.name, "deleted": True}, f"{args.name} is deleted; its jobs stay")
 
 
-def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> int:
-    if args.json:
-        print_json({"name": args.name, "paused": paused, "changed": changed})
-    else:
-        say(f"{args.name} {outcome}")
-    return 0
+def _answer(args: argparse.Namespace, changed: bool, *, paused: bool, outcome: str) -> None:
+    answer(args, {"name": args.name, "paused": paused, "changed": changed}, f"{args.name} {outcome}")
 
 
 # Schedules, to read
@@ -214,12 +196,11 @@ def _left_code(schedule: Schedule) -> str:
 def _print_schedule(schedule: Schedule) -> None:
     title = text(schedule.name, "bold")
     say(title + Text("  ") + text("paused", "bold yellow") if schedule.paused else title)
-    answers().print(Padding(facts(_facts(schedule)), (0, 0, 0, 2), expand=False))
+    answers().print(indented(facts(_facts(schedule))))
     if schedule.left_code:
         remark(_left_code(schedule))
     say(text("data", "bold"))
-    for line in escape_lines(readable_json(schedule.data, indent=2)).split("\n"):
-        answers().print(Text(f"    {line}"), soft_wrap=True)
+    print_indented(answers(), readable_json(schedule.data, indent=2))
 
 
 def _facts(schedule: Schedule) -> Iterator[tuple[str, object]]:
@@ -283,5 +264,4 @@ COMMAND = Command(
         ("howdah schedule run nightly", "one job now, beside the plan"),
     ),
     add_arguments=_add_arguments,
-    run=run_action,
 )

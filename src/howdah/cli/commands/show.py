@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
@@ -16,31 +15,30 @@ from howdah.cli.arguments.datetimes import full, relative
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.arguments.priority import describe_priority
 from howdah.cli.command import Command
-from howdah.cli.render.encrypted import error_text, first_line
+from howdah.cli.commands.logs import all_events
 from howdah.cli.render.event_text import level_number
 from howdah.cli.render.output import (
     STATUS_STYLES,
     answers,
     facts,
+    indented,
     job_as_json,
     plural,
+    print_indented,
     print_json,
     readable_json,
     text,
 )
-from howdah.cli.render.progress_bar import bar, sparkline
-from howdah.cli.render.progress_text import amount, describe_waiting, is_progressing, silence, speed
-from howdah.cli.render.terminal_escape import escape_lines
+from howdah.cli.render.progress import amount, bar, describe_waiting, is_progressing, silence, sparkline, speed
+from howdah.cli.render.terminal_escape import error_text, first_line
 from howdah.cli.render.timeline import EDGE, print_timeline, timeline
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
 from howdah.model.progress import Progress
 from howdah.model.results import QueuePosition
 from howdah.model.step import Step
-from howdah.queue import JobQueue
 
 _BAR_WIDTH: Final = 40
-_PAGE: Final = 500
 _MOST_LINES: Final = 60
 """Of the data, the result and the like. A list has a line for each entry."""
 _JSON: Final = {
@@ -60,24 +58,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="the whole timeline, data and result, however long")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         job = queue.get(args.id)
         place = queue.queue_position(job) if job.status == "pending" else None
-        events = _events(queue, job)
+        events = all_events(queue, job)
         steps = queue.steps(job)
         if args.json:
             print_json({**job_as_json(job), "place": place, "steps": steps, "events": list(events)})
         else:
             _print_job(answers(), job, place, steps, _Kept(events, all_logs=args.logs), whole=args.all)
-    return 0
-
-
-def _events(queue: JobQueue, job: Job) -> Iterator[Event]:
-    after = 0
-    while page := queue.events(job, after=after, limit=_PAGE):
-        yield from page
-        after = page[-1].seq
 
 
 class _Kept:
@@ -122,9 +112,9 @@ def _print_job(
 def _print_json(console: Console, job: Job, written: str, *, whole: bool) -> None:
     lines = written.split("\n")
     shown = lines if whole or len(lines) <= _MOST_LINES + 1 else lines[:_MOST_LINES]
-    _print_indented(console, "\n".join(shown))
+    print_indented(console, "\n".join(shown))
     if left := len(lines) - len(shown):
-        _print_indented(console, f"… {plural(left, 'more line')}: howdah show {job.id} --all", "dim")
+        print_indented(console, f"… {plural(left, 'more line')}: howdah show {job.id} --all", "dim")
 
 
 def _print_timeline(console: Console, job: Job, events: _Kept, *, whole: bool) -> None:
@@ -132,7 +122,7 @@ def _print_timeline(console: Console, job: Job, events: _Kept, *, whole: bool) -
     _print_section(console, "timeline")
     print_timeline(console, made, job.created_at, f"howdah show {job.id} --all")
     if events.logs_left_out:
-        _print_indented(
+        print_indented(
             console, f"and {plural(events.logs_left_out, 'log line')} below WARNING: howdah logs {job.id}", "dim"
         )
 
@@ -213,7 +203,7 @@ def _print_facts(console: Console, title: str, known: Iterator[tuple[str, object
     grid = facts(known)
     if grid.row_count:
         _print_section(console, title)
-        console.print(Padding(grid, (0, 0, 0, 2), expand=False))
+        console.print(indented(grid))
 
 
 def _print_section(console: Console, title: str) -> None:
@@ -223,24 +213,14 @@ def _print_section(console: Console, title: str) -> None:
 
 def _print_error(console: Console, error: AttemptError) -> None:
     where = f" (on {error.worker})" if error.worker else ""
-    console.print(
-        Padding(
-            text(f"attempt {error.attempt} {error.kind} {relative(error.at)}{where}", "dim"), (0, 0, 0, 2), expand=False
-        )
-    )
+    console.print(indented(text(f"attempt {error.attempt} {error.kind} {relative(error.at)}{where}", "dim")))
     said = error_text(error.error)
     trace = error_text(error.traceback or "")
     # Its last line is the error, which is printed next.
     above = trace.removesuffix(said).rpartition("\n")[0] if trace.endswith(said) else trace
     if above:
-        _print_indented(console, above)
-    _print_indented(console, said, "red")
-
-
-def _print_indented(console: Console, written: str, style: str = "") -> None:
-    # Line by line and not wrapped, so that the indentation stays and the text can be copied.
-    for line in escape_lines(written).split("\n"):
-        console.print(Text("    ") + Text(line, style), soft_wrap=True)
+        print_indented(console, above)
+    print_indented(console, said, "red")
 
 
 COMMAND = Command(

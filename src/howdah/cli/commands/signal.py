@@ -5,35 +5,22 @@ from __future__ import annotations
 import argparse
 
 from howdah.cli.arguments.connect import open_queue
-from howdah.cli.arguments.json_input import data_of
+from howdah.cli.arguments.json_input import add_data, data_of
 from howdah.cli.command import Command
-from howdah.cli.render.output import plural, print_json, say
+from howdah.cli.render.output import answer, plural
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the name that the handler waits for")
-    parser.add_argument(
-        "json_data", metavar="JSON", nargs="?", help="what the handler gets; - reads it from standard input"
-    )
-    parser.add_argument(
-        "--data",
-        metavar="KEY=VALUE",
-        action="append",
-        help="one entry of it; repeat it for more. 17 is a number, '\"17\"' is text",
-    )
+    add_data(parser, "the data that the handler gets; - reads it from standard input")
     parser.add_argument("--key", metavar="KEY", help="only for the jobs that wait for the signal with this key")
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         sent = queue.signal(args.name, data_of(args), key=args.key)
-    if args.json:
-        print_json(sent._asdict())
-    elif sent.kept:
-        say("no job waits for it: it is kept for the next one that does")
-    else:
-        say(f"{plural(sent.woken, 'job')} woken")
-    return 0
+    kept = "no job waits for it: it is kept for the next one that does"
+    answer(args, sent._asdict(), kept if sent.kept else f"{plural(sent.woken, 'job')} woken")
 
 
 COMMAND = Command(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from howdah import skill
-from howdah.cli.command import Command, action_adder, run_action
+from howdah.cli.command import Command, action_adder
 from howdah.cli.render.output import print_json, say
 
 _FOR_ALL: Final = Path(".claude") / "skills"
@@ -27,28 +27,23 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--readme", action="store_true", help="print its README instead")
 
 
-def _install(args: argparse.Namespace) -> int:
+def _install(args: argparse.Namespace) -> None:
     parent = args.dir or (Path.cwd() if args.project else Path.home()) / _FOR_ALL
     done = skill.install(parent.expanduser(), force=args.force)
     if args.json:
         print_json({"folder": str(done.folder), "outcome": done.outcome, "kept": [str(each) for each in done.kept]})
-        return 0
-    say(
-        {"installed": "installed", "updated": "updated", "unchanged": "is up to date:"}[done.outcome]
-        + f" {done.folder}"
-    )
+        return
+    say(f"{'is up to date:' if done.outcome == 'unchanged' else done.outcome} {done.folder}")
     for each in done.kept:
         say(f"the old file is kept as {each}")
-    return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     name = skill.FILES[1] if args.readme else skill.FILES[0]
     if args.json:
         print_json({"name": skill.NAME, "file": name, "text": skill.text(name)})
     else:
         sys.stdout.write(skill.text(name))
-    return 0
 
 
 COMMAND = Command(
@@ -64,5 +59,4 @@ COMMAND = Command(
         ("howdah skill show", "read it"),
     ),
     add_arguments=_add_arguments,
-    run=run_action,
 )

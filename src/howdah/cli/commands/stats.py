@@ -10,9 +10,8 @@ from rich.text import Text
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import now
 from howdah.cli.arguments.duration import format_duration
-from howdah.cli.command import Command, no_arguments
-from howdah.cli.render import type_text
-from howdah.cli.render.output import STATUS_STYLES, answers, print_json, remark, table, text
+from howdah.cli.command import Command
+from howdah.cli.render.output import STATUS_STYLES, answers, print_json, remark, running_count, table, text, type_name
 from howdah.model.job import STATUSES
 from howdah.model.results import Stats, TypeStats
 
@@ -20,7 +19,7 @@ _WIDE: Final = 100
 """The least width that has room for one more column."""
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         stats = queue.stats()
     if args.json:
@@ -29,7 +28,6 @@ def _run(args: argparse.Namespace) -> int:
         _print_table(stats)
     else:
         remark("there are no jobs yet")
-    return 0
 
 
 def _print_table(stats: Stats) -> None:
@@ -39,7 +37,7 @@ def _print_table(stats: Stats) -> None:
     made = table("type", *columns, right=columns, flexible=("type",))
     made.padding = (0, 1, 0, 0)
     for job_type, counts in stats.items():
-        made.add_row(type_text.name(job_type, counts), *_cells(counts)[: len(columns)])
+        made.add_row(type_name(job_type, counts), *_cells(counts)[: len(columns)])
     made.add_section()
     made.add_row(Text("total", "bold"), *_cells(stats.total)[: len(columns)], style="bold")
     console.print(made)
@@ -50,7 +48,7 @@ def _print_table(stats: Stats) -> None:
 
 def _cells(counts: TypeStats) -> list[Text]:
     by_status = [
-        type_text.running(counts) if status == "running" else _count(getattr(counts, status), STATUS_STYLES[status])
+        running_count(counts) if status == "running" else _count(getattr(counts, status), STATUS_STYLES[status])
         for status in STATUSES
     ]
     oldest = "" if counts.oldest_due is None else format_duration(now() - counts.oldest_due)
@@ -65,14 +63,14 @@ COMMAND = Command(
     name="stats",
     summary="count the jobs of each type in each status",
     story="""
-        Where a type has a limit over all workers, the column running says so: 3 of 3. The column later counts the pending jobs that are not due yet. The column oldest says for how long the oldest due
-        job has waited: if that grows, there are too few workers. Running jobs that have stopped reporting are counted as
-        stalled, if there are any. Ended jobs are counted for as long as they are kept (see howdah prune).
+        Where a type has a limit over all workers, the column running shows it: 3 of 3. The column later counts the pending
+        jobs that are not due yet. The column oldest shows for how long the oldest due job has waited: if that grows, there are
+        too few workers. Running jobs that have stopped reporting are counted as stalled, if there are any. Ended jobs are
+        counted for as long as they are kept (see howdah prune).
     """,
     examples=(
         ("howdah stats", "a table"),
         ("howdah stats --json | jq .total.pending", "one number, for a monitor"),
     ),
-    add_arguments=no_arguments,
     run=_run,
 )

@@ -10,10 +10,9 @@ import re
 import sys
 from typing import Any, Final
 
-from howdah.cli.arguments.connect import open_queue
-from howdah.cli.arguments.target import load_queue
+from howdah.cli.arguments.connect import load_queue, open_queue
 from howdah.cli.command import Command
-from howdah.cli.render.output import print_json, say
+from howdah.cli.render.output import answer
 from howdah.errors import HowdahError, InvalidInput
 from howdah.queue import JobQueue
 
@@ -67,7 +66,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     authenticate = authentication(args)
     refuse_open(args.host, authenticate)
     if args.target:
@@ -77,12 +76,12 @@ def _run(args: argparse.Namespace) -> int:
         queue = open_queue(args)
     with queue:
         queue.stream_position()
-        return serve(queue, args, authenticate)
+        serve(queue, args, authenticate)
 
 
-def serve(queue: JobQueue, args: argparse.Namespace, authenticate: Any) -> int:
+def serve(queue: JobQueue, args: argparse.Namespace, authenticate: Any) -> None:
     """Serves until it is interrupted."""
-    web, web_server = _imported()
+    web, web_server = imported()
     dashboard = web.app(
         queue,
         authenticate=authenticate,
@@ -94,21 +93,22 @@ def serve(queue: JobQueue, args: argparse.Namespace, authenticate: Any) -> int:
     listener = web_server.listen(args.host, args.port)
     port = listener.getsockname()[1]
     shown = f"[{args.host}]" if ":" in args.host else args.host
-    if args.json:
-        print_json({"url": f"http://{shown}:{port}/", "schema": queue.schema})
-    else:
-        say(f"The dashboard of schema {queue.schema} is at http://{shown}:{port}/ (end it with Ctrl-C)")
+    url = f"http://{shown}:{port}/"
+    answer(
+        args,
+        {"url": url, "schema": queue.schema},
+        f"The dashboard of schema {queue.schema} is at {url} (end it with Ctrl-C)",
+    )
     # A program that started it reads the address from a pipe.
     sys.stdout.flush()
     # That is how it ends.
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
-    return 0
 
 
 def authentication(args: argparse.Namespace) -> Any:
     """From the environment and the options; None if there is none."""
-    web, _ = _imported()
+    web, _ = imported()
     operator, viewer = os.environ.get(OPERATOR_PASSWORD), os.environ.get(VIEWER_PASSWORD)
     if args.proxy_header:
         if operator or viewer:
@@ -146,7 +146,7 @@ def _own_name(host: str, authenticate: Any) -> list[str]:
     return [f"[{address}]" if address.version == 6 else str(address)]
 
 
-def _imported() -> tuple[Any, Any]:
+def imported() -> tuple[Any, Any]:
     try:
         from howdah import web
         from howdah.web import server

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import functools
 import logging
 import os
@@ -11,12 +12,12 @@ import secrets
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
+from howdah.cli.arguments.connect import load_queue
 from howdah.cli.arguments.duration import parse_duration
-from howdah.cli.arguments.target import load_queue
 from howdah.cli.command import Command
 from howdah.cli.process.log_format import LEVELS, flush_logs, keep_logs, set_up_logs
 from howdah.cli.process.supervisor import TIME_TO_KILL, SourceTree, Supervisor
@@ -31,23 +32,6 @@ from howdah.worker import Worker, WorkerOptions, WorkerSummary
 from howdah.worker.event_loop import loop_factory
 
 log = logging.getLogger("howdah.work")
-
-_SETTINGS: Final = (
-    "concurrency",
-    "threads",
-    "children",
-    "drain",
-    "grace",
-    "lease",
-    "heartbeat",
-    "sweep",
-    "poll",
-    "fair_share",
-    "lazy_claims",
-    "max_leaked",
-    "capture_logs",
-    "name",
-)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +137,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """The given options; the worker has defaults for the others."""
-    chosen = {name: value for name in _SETTINGS if (value := getattr(args, name)) is not None}
+    names = (field.name for field in dataclasses.fields(WorkerOptions))
+    chosen = {name: value for name in names if (value := getattr(args, name)) is not None}
     if args.types:
         chosen["types"] = [name for part in args.types for each in part.split(",") if (name := each.strip())]
     return chosen
@@ -278,7 +263,7 @@ COMMAND = Command(
     story="""
         Imports the modules from the current directory and runs jobs of the types that they have handlers for, until it
         is stopped. SIGTERM or Ctrl-C: it claims no more jobs, releases those that have not started, and lets running ones
-        end within the grace period; a second signal hurries. SIGHUP: the same, and then it restarts with new code. With
+        end within the grace period; a second signal ends that period at once. SIGHUP: the same, and then it restarts with new code. With
         --processes, workers that end are restarted. With --json, logs are JSON on stdout. Exits with 0 if no job was
         interrupted, with 6 if the grace period ran out. A worker with too many stuck handlers restarts.
     """,

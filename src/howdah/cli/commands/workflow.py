@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
-from rich.padding import Padding
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import full, relative
-from howdah.cli.command import Command, action_adder, run_action
-from howdah.cli.render.output import answers, facts, plain, plural, print_json, remark, say, table, text
+from howdah.cli.command import Command, action_adder
+from howdah.cli.render.output import answers, facts, indented, plain, plural, print_json, remark, say, table, text
 from howdah.model.workflow import Node, NodeStatus, Workflow, WorkflowProgress, WorkflowStatus
 
 _STYLES: Final[dict[NodeStatus, str]] = {
@@ -33,10 +32,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--status", choices=get_args(WorkflowStatus), help="only those in this status")
     listing.add_argument("--limit", metavar="N", type=int, default=50, help="how many at most (default: 50)")
     _add_id(add("show", "one, with its nodes as a tree", _show))
-    cancel = add("cancel", "cancel one: nothing more begins, but nodes that always run", _cancel)
+    cancel = add("cancel", "cancel one: no more nodes start, except those that always run", _cancel)
     _add_id(cancel)
     cancel.add_argument("--reason", metavar="TEXT", help="stored with the workflow and its jobs")
-    again = add("retry", "let one go on from what broke", _retry)
+    again = add("retry", "continue one from the nodes that failed", _retry)
     _add_id(again)
     again.add_argument("--node", metavar="NAME", help="run this node again, and all that depends on it")
 
@@ -49,33 +48,31 @@ def _add_id(parser: argparse.ArgumentParser) -> None:
 # Actions
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         found = queue.workflows.list(name=args.name, status=args.status, limit=args.limit)
     if args.json:
         for each in found:
-            print_json(_as_json(each))
+            print_json(each)
     elif found:
         _print_table(found)
     else:
         remark("there are no such workflows")
-    return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     with open_queue(args) as queue:
         flow = queue.workflows.get(args.workflow, args.key)
         workflow, nodes = flow.get(), flow.nodes()
     if args.json:
-        print_json({**_as_json(workflow), "nodes": [plain(node) for node in nodes]})
-        return 0
+        print_json(plain(workflow) | {"nodes": nodes})
+        return
     say(text(workflow.name, "bold") + Text("  ") + text(workflow.status, _STYLES[workflow.status]))
-    answers().print(Padding(facts(_facts(workflow)), (0, 0, 0, 2), expand=False))
+    answers().print(indented(facts(_facts(workflow))))
     for line in _tree(nodes[:_MOST_NODES]):
         answers().print(line, soft_wrap=True)
     if len(nodes) > _MOST_NODES:
         remark(f"and {plural(len(nodes) - _MOST_NODES, 'more node')}: --json has all")
-    return 0
 
 
 def _cancel(args: argparse.Namespace) -> int:
@@ -98,18 +95,13 @@ def _retry(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"id": str(flow.id), "nodes": nodes})
     elif nodes:
-        say(f"workflow {flow.id} goes on: {plural(nodes, 'node')} {'runs' if nodes == 1 else 'run'} again")
+        say(f"workflow {flow.id} continues: {plural(nodes, 'node')} {'runs' if nodes == 1 else 'run'} again")
     else:
-        remark(f"workflow {flow.id} has nothing that broke")
+        remark(f"workflow {flow.id} has no failed, cancelled or skipped node")
     return 0 if nodes else 1
 
 
 # Workflows, to read
-
-
-def _as_json(workflow: Workflow) -> dict[str, Any]:
-    made: dict[str, Any] = plain(workflow)
-    return made
 
 
 def _print_table(workflows: Sequence[Workflow]) -> None:
@@ -183,9 +175,8 @@ COMMAND = Command(
     examples=(
         ("howdah workflow list --status running", "what is under way"),
         ("howdah workflow show import", "the newest one of this name, with its nodes"),
-        ("howdah workflow retry import", "it goes on from what broke"),
+        ("howdah workflow retry import", "continue it from the nodes that failed"),
         ("howdah workflow retry import --node merge", "this node again, and all that depends on it"),
     ),
     add_arguments=_add_arguments,
-    run=run_action,
 )

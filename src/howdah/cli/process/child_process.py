@@ -75,7 +75,7 @@ class ChildProcess:
             env=os.environ | pipe.as_environment(),
             stdin=subprocess.DEVNULL,
             pass_fds=(ready_pipe, self._lifeline),
-            # Otherwise Ctrl-C in a terminal would reach it twice, and a second signal hurries it.
+            # Otherwise Ctrl-C in a terminal would reach it twice, and a second signal ends its grace period.
             process_group=0,
         )
 
@@ -90,7 +90,7 @@ class ChildProcess:
         return True
 
     def ask_to_end(self, patience: float) -> None:
-        """SIGTERM now, and SIGKILL after ``patience`` seconds. A second call hurries it, and does not extend the time."""
+        """SIGTERM now, and SIGKILL after ``patience`` seconds. A second call ends its grace period, and does not extend the time."""
         if self.is_alive and self.kill_at is None:
             self.kill_at = time.monotonic() + patience
         self.send(signal.SIGTERM)

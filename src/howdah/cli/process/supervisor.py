@@ -45,32 +45,20 @@ class SourceTree:
         different = before.items() ^ self._stamps.items()
         return min((os.path.relpath(path, self._root) for path, _ in different), default=None)
 
-    def _look(self) -> dict[str, _Stamp]:
-        return dict(_stamps_below(str(self._root)))
+    def _look(self) -> dict[Path, _Stamp]:
+        return dict(_stamps_below(self._root))
 
 
-def _stamps_below(folder: str) -> Iterator[tuple[str, _Stamp]]:
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        # Gone, or not readable.
-        return
-    if any(entry.name == "pyvenv.cfg" for entry in entries):
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if not entry.name.startswith(".") and entry.name not in _NOT_OURS:
-                yield from _stamps_below(entry.path)
-        elif entry.name.endswith(".py") and (stamp := _stamp_of(entry)):
-            yield entry.path, stamp
-
-
-def _stamp_of(entry: os.DirEntry[str]) -> _Stamp | None:
-    try:
-        status = entry.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
+def _stamps_below(root: Path) -> Iterator[tuple[Path, _Stamp]]:
+    for folder, folders, files in os.walk(root):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = [each for each in folders if not each.startswith(".") and each not in _NOT_OURS]
+        for path in (Path(folder, file) for file in files if file.endswith(".py")):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                yield path, (status.st_mtime_ns, status.st_size)
 
 
 # The supervisor
@@ -243,7 +231,9 @@ class Supervisor:
             self._to_renew = deque(self._children)
 
     def _stop(self, reason: str) -> None:
-        log.info("%s: %s", reason, "hurrying the workers" if self._is_stopping else "stopping the workers")
+        log.info(
+            "%s: %s", reason, "ending the grace period of the workers" if self._is_stopping else "stopping the workers"
+        )
         self._is_stopping = True
         for child in self._children:
             child.start_at = None

@@ -48,9 +48,8 @@ class WorkerProcess:
         self._process.kill()
         self._process.wait()
 
-    def stop(self) -> int:
-        """SIGTERM: it ends its jobs and unregisters. Returns its exit code."""
-        self.send(signal.SIGTERM)
+    def wait(self) -> int:
+        """Waits for its end after a SIGTERM, and kills it if it takes too long. Returns its exit code."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(_TIME_TO_END)
         self.kill()
@@ -100,11 +99,11 @@ class WorkerGroup:
         return [worker for worker in self.workers if worker.code is not None and not worker.was_killed]
 
     def stop(self) -> dict[str, int]:
-        """Stops those that are left. Returns their exit codes."""
+        """SIGTERM to those that are left: they end their jobs and unregister. Returns their exit codes."""
         left = [worker for worker in self.workers if not worker.was_killed]
         for worker in left:
             worker.send(signal.SIGTERM)
-        return {worker.name: worker.stop() for worker in left}
+        return {worker.name: worker.wait() for worker in left}
 
     def __enter__(self) -> Self:
         return self

@@ -23,7 +23,7 @@ _TIME_TO_LEAVE: Final = 5.0
 class Requests:
     """What signals ask of this process.
 
-    SIGTERM, SIGINT: stop; a second one hurries. SIGHUP: stop in the same way, and restart with the code of that time. Before there
+    SIGTERM, SIGINT: stop; a second one ends the grace period. SIGHUP: stop in the same way, and restart with the code of that time. Before there
     is a worker, SIGTERM and SIGINT end the process at once.
     """
 
@@ -66,7 +66,7 @@ class Requests:
     def _end(self) -> None:
         was_to_restart, self.restart = self.restart, False
         self.is_stopping = True
-        # It is stopping already: this is its first signal to end, and must not hurry it.
+        # It is stopping already: this is its first signal to end, and must not end the grace period.
         if not was_to_restart:
             self._stop()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from howdah.cli.arguments.duration import format_duration
-from howdah.cli.render.encrypted import ENCRYPTED, first_line, is_encrypted
 from howdah.cli.render.output import STATUS_STYLES, plural, readable_json
+from howdah.cli.render.terminal_escape import ENCRYPTED, first_line, is_encrypted
+from howdah.model.event import Event
 from howdah.model.job import FINAL_STATUSES, moment_in
+from howdah.watch.watch import Update
 
 LEFT_OUT: Final = "howdah.left_out"
 """The event that a worker adds when there were more events than it keeps."""
@@ -18,23 +20,7 @@ _LEVEL_STYLES: Final = ((logging.ERROR, "red"), (logging.WARNING, "yellow"), (lo
 _STATUS_STYLES: Final[dict[str, str]] = {str(status): style for status, style in STATUS_STYLES.items()}
 
 
-class EventLike(Protocol):
-    """An event of a job, or an update about one."""
-
-    @property
-    def at(self) -> datetime: ...
-
-    @property
-    def attempt(self) -> int: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def name(self) -> str | None: ...
-
-    @property
-    def data(self) -> Any: ...
+EventLike: TypeAlias = Event | Update
 
 
 def in_words(event: EventLike) -> str:

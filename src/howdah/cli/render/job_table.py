@@ -12,10 +12,9 @@ from rich.text import Text
 
 from howdah.cli.arguments.datetimes import is_endless, now
 from howdah.cli.arguments.duration import format_duration
-from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.output import STATUS_STYLES, cut, table, text
-from howdah.cli.render.progress_bar import style_of
-from howdah.cli.render.progress_text import silence, time_left
+from howdah.cli.render.progress import silence, style_of, time_left
+from howdah.cli.render.terminal_escape import first_line
 from howdah.model.job import Job
 
 _WIDE: Final = 140

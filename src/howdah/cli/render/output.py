@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import json
@@ -13,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NoReturn, TextIO
 
-from rich.console import Console, JustifyMethod
+from rich.console import Console, JustifyMethod, RenderableType
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.segment import Segment
 from rich.table import Table
@@ -21,9 +23,10 @@ from rich.text import Text
 
 from howdah.checks.values import unreadable_mark
 from howdah.cli.arguments.datetimes import iso
-from howdah.cli.render.terminal_escape import presentable, terminal_escape
+from howdah.cli.render.terminal_escape import escape_lines, presentable, terminal_escape
 from howdah.model.codec import Unreadable
 from howdah.model.job import Job, Status
+from howdah.model.results import TypeStats
 
 _PIPE_WIDTH: Final = 200
 """In a pipe or a file a table may be wide: no terminal wraps it."""
@@ -43,6 +46,11 @@ _FILLING: Final = re.compile(" +(?=\n)")
 
 
 class _PlainConsole(Console):
+    def __init__(self, *, stderr: bool) -> None:
+        super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = _PIPE_WIDTH
+
     def on_broken_pipe(self) -> NoReturn:
         # Rich would end the process here; main() decides that.
         raise BrokenPipeError
@@ -55,12 +63,17 @@ class _PlainConsole(Console):
 
 def answers() -> Console:
     """The console for results."""
-    return _console(to_stderr=False)
+    return _PlainConsole(stderr=False)
 
 
 def remarks() -> Console:
     """The console for remarks."""
-    return _console(to_stderr=True)
+    return _PlainConsole(stderr=True)
+
+
+def can_be_redrawn(console: Console) -> bool:
+    """Whether it is a terminal that can move its cursor."""
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 def say(message: str | Text) -> None:
@@ -106,8 +119,42 @@ def facts(known: Iterable[tuple[str, object]]) -> Table:
     return made
 
 
+def indented(content: RenderableType) -> Padding:
+    return Padding(content, (0, 0, 0, 2), expand=False)
+
+
+def print_indented(console: Console, written: str, style: str = "") -> None:
+    """Foreign text, line by line and not wrapped, so that the indentation stays and the text can be copied."""
+    for line in escape_lines(written).split("\n"):
+        console.print(Text("    ") + Text(line, style), soft_wrap=True)
+
+
 def plural(count: int, noun: str) -> str:
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def type_name(job_type: str, counts: TypeStats) -> Text:
+    """A type, with its pauses."""
+    shown = text(job_type, "bold")
+    if counts.paused:
+        shown.append(" (paused)", "yellow")
+    elif counts.paused_keys:
+        shown.append(f" ({plural(counts.paused_keys, 'key')} paused)", "yellow")
+    return shown
+
+
+def running_count(counts: TypeStats) -> Text:
+    """How many run, and of how many at most if the type has a limit over all workers."""
+    most = "" if counts.limit is None else f" of {counts.limit:,}"
+    return Text(f"{counts.running:,}{most}", STATUS_STYLES["running"] if counts.running else "dim")
+
+
+def answer(args: argparse.Namespace, data: Any, said: str | Text) -> None:
+    """The result of a command: ``data`` for a program that wants JSON, or a line for people."""
+    if args.json:
+        print_json(data)
+    else:
+        say(said)
 
 
 def print_json(value: Any) -> None:
@@ -154,13 +201,6 @@ def forget(stream: TextIO) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
-
-
-def _console(*, to_stderr: bool) -> Console:
-    console = _PlainConsole(stderr=to_stderr, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPE_WIDTH
-    return console
 
 
 def _text(message: str | Text) -> Text:

@@ -1,14 +1,17 @@
 """Foreign text, escaped for a terminal.
 
 A job's type, data or error may hold control sequences, which can retitle the window, hide a line or type in the user's name. They
-are printed as escapes instead. Passwords are masked.
+are printed as escapes instead. Passwords are masked, and encrypted values are replaced by a placeholder if the command has no key.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from typing import Final
+from typing import Any, Final
+
+from howdah.encryption import SEALED
 
 # Control, format (bidi overrides among them), lone surrogate, and the separators that are line breaks.
 _DANGEROUS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -57,3 +60,30 @@ def _escaped(character: str) -> str:
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# Encrypted values
+
+ENCRYPTED: Final = "(encrypted)"
+_BEGINNING: Final = f'{{"encoded": {{"{SEALED}": '
+_READER: Final = json.JSONDecoder()
+
+
+def is_encrypted(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {SEALED, "key"}
+
+
+def error_text(stored: str) -> str:
+    """The error for people. The part that the database added (how often a worker died) is not encrypted."""
+    if not stored.startswith(_BEGINNING):
+        return stored
+    try:
+        _, end = _READER.raw_decode(stored)
+    except ValueError:
+        return stored
+    return f"{ENCRYPTED}{stored[end:]}"
+
+
+def first_line(stored: str) -> str:
+    """The first line of the error: drivers add context below it."""
+    return error_text(stored).strip().partition("\n")[0]

@@ -10,13 +10,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from rich.console import Console
-from rich.padding import Padding
 
 from howdah.cli.arguments.datetimes import is_endless, stamp
 from howdah.cli.arguments.duration import format_duration
-from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.event_text import brief, in_words, style_of
-from howdah.cli.render.output import STATUS_STYLES, table, text
+from howdah.cli.render.output import STATUS_STYLES, indented, table, text
+from howdah.cli.render.terminal_escape import first_line
 from howdah.model.event import Event
 from howdah.model.job import Job, moment_in
 
@@ -50,7 +49,10 @@ def timeline(job: Job, events: Iterable[Event], edge: int | None = EDGE) -> Time
     history = _History(edge)
     for event in events:
         history.add(event)
-    return _cut(_in_order([*_marks(job, history.ends), *map(_entry, history.events)]), history.dropped, edge)
+    happened = (Entry(event.at, in_words(event), event.attempt, style_of(event)) for event in history.events)
+    # A stable sort: entries of the same time stay in the order in which they were given.
+    entries = sorted([*_marks(job, history.ends), *happened], key=lambda entry: entry.at)
+    return _cut(entries, history.dropped, edge)
 
 
 def print_timeline(console: Console, line: Timeline, since: datetime, how_to_see_all: str) -> None:
@@ -63,7 +65,7 @@ def print_timeline(console: Console, line: Timeline, since: datetime, how_to_see
         made.add_row("", "", "", text(f"… {line.left_out:,} more: {how_to_see_all}", "bold"))
     for entry in line.last:
         made.add_row(*_cells(entry, since, day))
-    console.print(Padding(made, (0, 0, 0, 2), expand=False))
+    console.print(indented(made))
 
 
 def _only_day(line: Timeline) -> str | None:
@@ -109,15 +111,6 @@ def _cut(entries: list[Entry], dropped: int, edge: int | None) -> Timeline:
     if edge is None or len(entries) + dropped <= 2 * edge:
         return Timeline(tuple(entries), 0, ())
     return Timeline(tuple(entries[:edge]), len(entries) + dropped - 2 * edge, tuple(entries[-edge:]))
-
-
-def _in_order(entries: list[Entry]) -> list[Entry]:
-    # A stable sort: entries of the same time stay in the order in which they were given.
-    return sorted(entries, key=lambda entry: entry.at)
-
-
-def _entry(event: Event) -> Entry:
-    return Entry(event.at, in_words(event), event.attempt, style_of(event))
 
 
 def _marks(job: Job, ends: list[Event]) -> Iterator[Entry]:

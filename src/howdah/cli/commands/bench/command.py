@@ -16,14 +16,25 @@ from rich.text import Text
 from howdah import __about__
 from howdah.cli.arguments.connect import open_queue
 from howdah.cli.arguments.datetimes import now
-from howdah.cli.command import Command, help_with_schema
+from howdah.cli.command import Command
 from howdah.cli.commands.bench.figures import shown
 from howdah.cli.commands.bench.handlers import JOB_TYPES
 from howdah.cli.commands.bench.machine import Machine, Server
 from howdah.cli.commands.bench.scenarios import WHAT, Options, Result, Round, Scenario, chosen, run
 from howdah.cli.commands.bench.schema import DEFAULT_SCHEMA, BenchSchema
 from howdah.cli.process.interruption import interrupted_once
-from howdah.cli.render.output import answers, plain, print_json, remark, remarks, say, table, text
+from howdah.cli.render.output import (
+    answers,
+    can_be_redrawn,
+    plain,
+    plural,
+    print_json,
+    remark,
+    remarks,
+    say,
+    table,
+    text,
+)
 from howdah.errors import InvalidInput
 
 _LIMITS: Final = {
@@ -39,7 +50,6 @@ _WIDTHS: Final = {"": 26, "median": 9, "min": 9, "max": 9, "unit": 0}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = help_with_schema(f"a schema of its own, created and dropped (default: {DEFAULT_SCHEMA})")
     usual = Options()
     parser.add_argument("what", metavar="WHAT", nargs="*", help=f"{', '.join(WHAT)} (default: all)")
     parser.add_argument(
@@ -87,7 +97,7 @@ class _Report:
         }
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     options, scenarios = _options(args), _scenarios(args.what)
     with bench_schema(args, DEFAULT_SCHEMA, JOB_TYPES) as schema:
         report = _measured(schema, scenarios, options)
@@ -97,7 +107,6 @@ def _run(args: argparse.Namespace) -> int:
         _print_report(report)
     if args.keep:
         remark(f"schema {schema.name} is kept: howdah stats --schema {schema.name}")
-    return 0
 
 
 def _options(args: argparse.Namespace) -> Options:
@@ -153,7 +162,7 @@ _OnRound: TypeAlias = Callable[[Scenario, int, Round], None]
 def _progress(scenarios: Sequence[Scenario], options: Options) -> Iterator[_OnRound]:
     """A bar in a terminal, and elsewhere a line for each round."""
     console = remarks()
-    if not console.is_terminal or console.is_dumb_terminal:
+    if not can_be_redrawn(console):
         yield lambda scenario, number, played: remark(
             f"{_round(scenario, number, options)}: {_value(scenario, played)}"
         )
@@ -200,7 +209,7 @@ def _print_report(report: _Report) -> None:
     console.print()
     rounds, processes = report.options.rounds, report.options.processes
     say(
-        f"{rounds} round{'' if rounds == 1 else 's'} of each after a warm-up,"
+        f"{plural(rounds, 'round')} of each after a warm-up,"
         f" {processes} worker process{'' if processes == 1 else 'es'}, in {report.seconds:.0f} seconds."
     )
 
@@ -240,4 +249,5 @@ COMMAND = Command(
     ),
     add_arguments=_add_arguments,
     run=_run,
+    schema=f"a schema of its own, created and dropped (default: {DEFAULT_SCHEMA})",
 )

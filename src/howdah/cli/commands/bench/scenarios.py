@@ -278,7 +278,7 @@ def _wait(happened: Callable[[], bool], workers: WorkerGroup, what: str) -> None
         if ended := workers.ended_unasked():
             raise HowdahError(f"the worker {ended[0].describe_end()}")
         if time.monotonic() > deadline:
-            raise _TooLong(f"waited {PATIENCE:g} s in vain for {what}")
+            raise _TooLong(f"waited {PATIENCE:g} s for {what}")
         time.sleep(_LOOK_EVERY)
 
 

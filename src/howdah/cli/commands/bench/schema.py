@@ -97,7 +97,7 @@ class BenchSchema:
         if row is None or not row["taken"]:
             pid = f" (pid {row['held_by']})" if row and row["held_by"] else ""
             raise InvalidInput(
-                f"another bench is at work in schema {self.name}{pid}: wait for its end, or name another schema by --schema"
+                f"another bench runs in schema {self.name}{pid}: wait for its end, or name another schema by --schema"
             )
 
     def _refuse_if_foreign(self) -> None:

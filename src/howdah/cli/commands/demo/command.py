@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,14 +16,15 @@ import psycopg
 from rich.text import Text
 
 from howdah.cli.arguments.connect import open_queue
-from howdah.cli.command import Command, help_with_schema
-from howdah.cli.commands.demo import dashboard, stage, view
+from howdah.cli.command import Command
+from howdah.cli.commands.demo import stage, view
 from howdah.cli.commands.demo.handlers import SCHEMA
 from howdah.cli.commands.demo.show import ARGUMENTS, LEASE, SLOTS, WORKERS, Board, Show
 from howdah.cli.commands.demo.workload import FEWEST, MOST, USUAL, kinds
+from howdah.cli.commands.web import imported
 from howdah.cli.process.interruption import interrupted_once
 from howdah.cli.process.worker_group import WorkerGroup
-from howdah.cli.render.output import answers, plain, print_json, remark, say
+from howdah.cli.render.output import answers, print_json, remark, say
 from howdah.errors import HowdahError, InvalidInput
 from howdah.queue import JobQueue
 
@@ -30,7 +32,6 @@ _NOT_FINISHED: Final = 1
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = help_with_schema(f"a schema of its own, cleared each time (default: {SCHEMA})")
     parser.add_argument(
         "--jobs", metavar="N", type=int, default=USUAL, help=f"how many jobs of the three priorities (default: {USUAL})"
     )
@@ -45,13 +46,13 @@ def _run(args: argparse.Namespace) -> int:
         queue.connect_to(queue._database.dsn())
         stage.set_up(queue)
         with (
-            dashboard.shown(queue, args.web, args.json) as address,
+            _dashboard(queue, args.web, args.json) as address,
             _cleared_if_interrupted(queue),
             WorkerGroup("howdah.cli.commands.demo.handlers:queue", queue.dsn, queue.schema, *ARGUMENTS) as workers,
         ):
             code = _perform(queue, workers, args)
             if address is not None:
-                dashboard.wait(address)
+                _keep_dashboard(address)
             return code
 
 
@@ -72,8 +73,8 @@ def _perform(queue: JobQueue, workers: WorkerGroup, args: argparse.Namespace) ->
                 "seconds": round(board.elapsed, 1),
                 "finished": has_finished,
                 "summary": sentence,
-                "types": [plain(each) for each in made],
-                "story": [plain(event) for event in board.story],
+                "types": made,
+                "story": board.story,
             }
         )
     else:
@@ -109,6 +110,29 @@ def _cleared_if_interrupted(queue: JobQueue) -> Iterator[None]:
         raise
 
 
+# The dashboard, beside the board in the terminal and after it
+
+
+@contextlib.contextmanager
+def _dashboard(queue: JobQueue, is_wanted: bool, is_quiet: bool) -> Iterator[str | None]:
+    """Serves it, and yields its address; None if it is not wanted."""
+    if not is_wanted:
+        yield None
+        return
+    web, _ = imported()
+    with web.serve(web.app(queue, title="Howdah demo")) as address:
+        if not is_quiet:
+            say(f"The dashboard is at {address}")
+        yield address
+
+
+def _keep_dashboard(address: str) -> None:
+    """Until it is interrupted. The workers continue meanwhile, and the jobs stay."""
+    say(f"The dashboard stays at {address} until Ctrl-C.")
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()
+
+
 COMMAND = Command(
     name="demo",
     summary="watch two workers run a few hundred jobs",
@@ -127,4 +151,5 @@ COMMAND = Command(
     ),
     add_arguments=_add_arguments,
     run=_run,
+    schema=f"a schema of its own, cleared each time (default: {SCHEMA})",
 )

@@ -20,7 +20,8 @@ from howdah.cli.arguments.datetimes import now
 from howdah.cli.arguments.duration import format_duration
 from howdah.cli.commands.demo.show import Board, Event
 from howdah.cli.commands.demo.workload import STYLES, Kind
-from howdah.cli.render.output import STATUS_STYLES, table, text
+from howdah.cli.commands.listing import pages
+from howdah.cli.render.output import STATUS_STYLES, can_be_redrawn, table, text
 from howdah.model.job import Job
 from howdah.queue import JobQueue
 
@@ -34,8 +35,7 @@ _LINE_EVERY_SECONDS: Final = 1.0
 def shown(board: Board, console: Console) -> Iterator[None]:
     """Shows the board while the block runs."""
     board.on_event = lambda event: console.print(_line(event), soft_wrap=True)
-    can_be_redrawn = console.is_terminal and not console.is_dumb_terminal
-    with _live(board, console) if can_be_redrawn else _lines(board, console):
+    with _live(board, console) if can_be_redrawn(console) else _lines(board, console):
         yield
 
 
@@ -160,12 +160,7 @@ class TypeSummary:
 
 def read_back(queue: JobQueue) -> list[Job]:
     """All jobs of the schema."""
-    page = queue.list(limit=1_000)
-    jobs = list(page)
-    while page.next is not None:
-        page = queue.list(limit=1_000, before=page.next)
-        jobs.extend(page)
-    return jobs
+    return [job for page in pages(queue, limit=1_000) for job in page]
 
 
 def summaries(kinds: Sequence[Kind], jobs: Sequence[Job]) -> list[TypeSummary]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from howdah.cli.commands.demo import handlers
@@ -37,11 +37,17 @@ STYLES: Final = {Priority.EXPLICIT: "red", Priority.DISCOVERED: "yellow", Priori
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """One type of job, and how many of them are enqueued; None for the periodic one."""
+    """One type of job.
+
+    count: how many of them are enqueued; None for the periodic one. data: that of each of them, by its number from 1 on; None for
+    the special ones. options: of enqueueing them.
+    """
 
     job_type: str
     priority: Priority
     count: int | None = 1
+    data: Callable[[int], dict[str, Any]] | None = None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def runs(self) -> str:
@@ -54,18 +60,20 @@ class Kind:
 def kinds(jobs: int) -> tuple[Kind, ...]:
     """All types, in the order in which they are shown. ``jobs`` are divided among the three priorities."""
     explicit, discovered = (max(1, round(jobs * share)) for share in _SHARES)
+    rest, urgent, usual = jobs - explicit - discovered, Priority.EXPLICIT, Priority.DISCOVERED
+    seconds = min(_LONGEST_JOB, _SLOT_SECONDS / jobs)
     return (
-        Kind("send_invoice", Priority.EXPLICIT, explicit),
-        Kind("resize_photo", Priority.DISCOVERED, discovered),
-        Kind("reindex_page", Priority.BACKFILL, jobs - explicit - discovered),
-        Kind("send_newsletter", Priority.DISCOVERED, NEWSLETTERS),
-        Kind("write_report", Priority.DISCOVERED, REPORTS),
-        Kind("count_primes", Priority.DISCOVERED, len(PRIMES_BELOW)),
-        Kind(FLAKY, Priority.EXPLICIT),
-        Kind(DELAYED, Priority.EXPLICIT),
-        Kind(TO_CANCEL, Priority.EXPLICIT),
-        Kind(TO_SURVIVE, Priority.EXPLICIT),
-        Kind(PERIODIC, Priority.DISCOVERED, None),
+        Kind("send_invoice", urgent, explicit, lambda n: {"invoice": n, "seconds": seconds}),
+        Kind("resize_photo", usual, discovered, lambda n: {"photo": n, "seconds": seconds, "broken": n == 1}),
+        Kind("reindex_page", Priority.BACKFILL, rest, lambda n: {"page": n, "seconds": seconds}),
+        Kind("send_newsletter", usual, NEWSLETTERS, lambda n: {"reader": n}),
+        Kind("write_report", usual, REPORTS, lambda n: {"report": n}),
+        Kind("count_primes", usual, len(PRIMES_BELOW), lambda n: {"below": PRIMES_BELOW[n - 1]}),
+        Kind(FLAKY, urgent, options={"retry_policy": BACKOFF, "max_attempts": FAILURES + 3}),
+        Kind(DELAYED, urgent, options={"delay": REMINDER_DELAY}),
+        Kind(TO_CANCEL, urgent),
+        Kind(TO_SURVIVE, urgent),
+        Kind(PERIODIC, usual, None),
     )
 
 
@@ -73,36 +81,8 @@ def enqueue_all(queue: JobQueue, jobs: int) -> dict[str, Job]:
     """Enqueues the urgent jobs last, so that priorities show; returns the special jobs by their type."""
     special: dict[str, Job] = {}
     for kind in reversed(kinds(jobs)):
-        if kind.job_type in SPECIAL:
-            special[kind.job_type] = queue.enqueue(kind.job_type, priority=kind.priority, **_options(kind.job_type))
+        if kind.count is not None and kind.data is not None:
+            queue.enqueue_many(kind.job_type, map(kind.data, range(1, kind.count + 1)), priority=kind.priority)
         elif kind.count is not None:
-            queue.enqueue_many(
-                kind.job_type, _data(kind, min(_LONGEST_JOB, _SLOT_SECONDS / jobs)), priority=kind.priority
-            )
+            special[kind.job_type] = queue.enqueue(kind.job_type, priority=kind.priority, **kind.options)
     return special
-
-
-def _options(job_type: str) -> dict[str, Any]:
-    match job_type:
-        case "call_partner":
-            return {"retry_policy": BACKOFF, "max_attempts": FAILURES + 3}
-        case "send_reminder":
-            return {"delay": REMINDER_DELAY}
-    return {}
-
-
-def _data(kind: Kind, seconds: float) -> Iterator[dict[str, Any]]:
-    for number in range(1, (kind.count or 0) + 1):
-        match kind.job_type:
-            case "send_invoice":
-                yield {"invoice": number, "seconds": seconds}
-            case "resize_photo":
-                yield {"photo": number, "seconds": seconds, "broken": number == 1}
-            case "reindex_page":
-                yield {"page": number, "seconds": seconds}
-            case "count_primes":
-                yield {"below": PRIMES_BELOW[number - 1]}
-            case "write_report":
-                yield {"report": number}
-            case _:
-                yield {"reader": number}

@@ -25,7 +25,7 @@ from howdah.cli.commands.top.dialogs import Confirm, Help, Remarks, StatusLine
 from howdah.cli.commands.top.plain import time_of_day
 from howdah.cli.commands.top.snapshot import Rates, Snapshot, take
 from howdah.cli.render.output import text
-from howdah.cli.render.progress_text import short_id
+from howdah.cli.render.progress import short_id
 from howdah.cli.render.terminal_escape import without_password
 from howdah.errors import HowdahError, JobNotFound
 from howdah.model.job import Job

@@ -35,6 +35,23 @@ class Column(Generic[T]):
     number: bool = False
 
 
+def counts(title: str, value: Callable[[T], int | None], style: str = "") -> Column[T]:
+    return Column(title, lambda row: count(value(row), style), value, number=True)
+
+
+def rates(title: str, value: Callable[[T], float | None]) -> Column[T]:
+    return Column(title, lambda row: per_second(value(row)), value, number=True)
+
+
+def durations(title: str, value: Callable[[T], float | None]) -> Column[T]:
+    return Column(title, lambda row: seconds(value(row)), value, number=True)
+
+
+def words(title: str, value: Callable[[T], object], style: str = "", *, number: bool = False) -> Column[T]:
+    """Foreign text, or a number as it is; None is shown as nothing."""
+    return Column(title, lambda row: text("" if value(row) is None else value(row), style), value, number)
+
+
 def ordered(rows: Sequence[T], column: Column[T], *, backwards: bool) -> list[T]:
     """The rows by this column; rows without a value come last in either direction."""
     known = [row for row in rows if column.value(row) is not None]

@@ -22,12 +22,10 @@ from howdah.cli.arguments.datetimes import full, stamp
 from howdah.cli.arguments.priority import describe_priority
 from howdah.cli.commands.top import cells, jobs
 from howdah.cli.commands.top.dialogs import Remarks, StatusLine
-from howdah.cli.render.encrypted import error_text, first_line
 from howdah.cli.render.event_text import brief, in_words, style_of
 from howdah.cli.render.output import cut, facts, readable_json, text
-from howdah.cli.render.progress_bar import sparkline
-from howdah.cli.render.progress_text import counted, describe_waiting, speed, time_left
-from howdah.cli.render.terminal_escape import escape_lines
+from howdah.cli.render.progress import counted, describe_waiting, sparkline, speed, time_left
+from howdah.cli.render.terminal_escape import error_text, escape_lines, first_line
 from howdah.model.event import Event
 from howdah.model.job import AttemptError, Job
 from howdah.model.progress import Progress

@@ -11,10 +11,9 @@ from rich.text import Text
 from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Rates, Snapshot
-from howdah.cli.render import type_text
-from howdah.cli.render.output import STATUS_STYLES
+from howdah.cli.render.output import STATUS_STYLES, running_count, type_name
 from howdah.model.results import TypeStats
-from howdah.model.worker_info import Throughput, WorkerInfo
+from howdah.model.worker_info import Throughput
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +37,6 @@ class Row:
 
     @property
     def words(self) -> str:
-        """The text that a filter searches."""
         return self.job_type
 
 
@@ -53,7 +51,7 @@ def rows_of(snapshot: Snapshot, rates: Rates) -> list[Row]:
             throughput=joint_throughput(
                 worker.throughput[job_type] for worker in live if job_type in worker.throughput
             ),
-            workers=sum(_handles(worker, job_type) for worker in live),
+            workers=sum(job_type in (worker.job_types or ()) for worker in live),
         )
         for job_type, counts in snapshot.stats.items()
     ]
@@ -78,22 +76,6 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
-def _handles(worker: WorkerInfo, job_type: str) -> bool:
-    return job_type in (worker.job_types or ())
-
-
-def _pace(row: Row) -> float | None:
-    return None if row.throughput is None else row.throughput.per_second
-
-
-def _wait(row: Row) -> float | None:
-    return None if row.throughput is None else row.throughput.wait
-
-
-def _run(row: Row) -> float | None:
-    return None if row.throughput is None else row.throughput.run
-
-
 def _workers(row: Row) -> Text:
     if row.workers:
         return Text(str(row.workers))
@@ -101,37 +83,17 @@ def _workers(row: Row) -> Text:
 
 
 COLUMNS: Final[tuple[Column[Row], ...]] = (
-    Column("type", lambda row: type_text.name(row.job_type, row.counts), lambda row: row.job_type),
-    Column(
-        "pending",
-        lambda row: cells.count(row.counts.pending, STATUS_STYLES["pending"]),
-        lambda row: row.counts.pending,
-        number=True,
-    ),
-    Column("later", lambda row: cells.count(row.counts.scheduled), lambda row: row.counts.scheduled, number=True),
-    Column("running", lambda row: type_text.running(row.counts), lambda row: row.counts.running, number=True),
-    Column(
-        "stalled",
-        lambda row: cells.count(row.counts.stalled, "bold yellow"),
-        lambda row: row.counts.stalled,
-        number=True,
-    ),
-    Column("oldest", lambda row: cells.seconds(row.oldest), lambda row: row.oldest, number=True),
+    Column("type", lambda row: type_name(row.job_type, row.counts), lambda row: row.job_type),
+    cells.counts("pending", lambda row: row.counts.pending, STATUS_STYLES["pending"]),
+    cells.counts("later", lambda row: row.counts.scheduled),
+    Column("running", lambda row: running_count(row.counts), lambda row: row.counts.running, number=True),
+    cells.counts("stalled", lambda row: row.counts.stalled, "bold yellow"),
+    cells.durations("oldest", lambda row: row.oldest),
     Column("workers", _workers, lambda row: row.workers, number=True),
-    Column("jobs/s", lambda row: cells.per_second(row.per_second), lambda row: row.per_second, number=True),
-    Column("pace", lambda row: cells.per_second(_pace(row)), _pace, number=True),
-    Column("wait", lambda row: cells.seconds(_wait(row)), _wait, number=True),
-    Column("run", lambda row: cells.seconds(_run(row)), _run, number=True),
-    Column(
-        "completed",
-        lambda row: cells.count(row.counts.completed, STATUS_STYLES["completed"]),
-        lambda row: row.counts.completed,
-        number=True,
-    ),
-    Column(
-        "failed",
-        lambda row: cells.count(row.counts.failed, STATUS_STYLES["failed"]),
-        lambda row: row.counts.failed,
-        number=True,
-    ),
+    cells.rates("jobs/s", lambda row: row.per_second),
+    cells.rates("pace", lambda row: getattr(row.throughput, "per_second", None)),
+    cells.durations("wait", lambda row: getattr(row.throughput, "wait", None)),
+    cells.durations("run", lambda row: getattr(row.throughput, "run", None)),
+    cells.counts("completed", lambda row: row.counts.completed, STATUS_STYLES["completed"]),
+    cells.counts("failed", lambda row: row.counts.failed, STATUS_STYLES["failed"]),
 )

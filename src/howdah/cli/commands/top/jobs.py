@@ -13,10 +13,9 @@ from howdah.cli.arguments.datetimes import is_endless
 from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Snapshot
-from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.output import STATUS_STYLES, text
-from howdah.cli.render.progress_bar import style_of
-from howdah.cli.render.progress_text import counted, is_progressing, percent, short_id, speed
+from howdah.cli.render.progress import counted, is_progressing, percent, short_id, speed, style_of
+from howdah.cli.render.terminal_escape import first_line
 from howdah.model.job import Job
 
 _STAGE_WIDTH: Final = 32
@@ -37,14 +36,9 @@ class Row:
 
     @property
     def words(self) -> str:
-        """The text that a filter searches."""
         job = self.job
         parts = (job.id, job.job_type, job.current_stage, job.worker_id, job.key, job.last_error)
         return " ".join(str(part) for part in parts if part is not None)
-
-    @property
-    def done(self) -> float | None:
-        return None if self.job.record is None else self.job.record.done
 
     @property
     def rate(self) -> float | None:
@@ -57,19 +51,17 @@ class Row:
         record = self.job.record
         if record is None or record.finishes_at is None or not is_progressing(self.job):
             return None
-        left = -self.since(record.finishes_at)
+        left = (record.finishes_at - self.at).total_seconds()
         return left if left > 0 else None
 
     @property
-    def running_for(self) -> float | None:
-        return None if self.job.started_at is None else max(self.since(self.job.started_at), 0.0)
+    def overdue(self) -> float:
+        """For how many seconds it has been due; negative if it is due later."""
+        return (self.at - self.job.run_at).total_seconds()
 
-    @property
-    def ended_for(self) -> float | None:
-        return None if self.job.finished_at is None else max(self.since(self.job.finished_at), 0.0)
-
-    def since(self, when: datetime) -> float:
-        return (self.at - when).total_seconds()
+    def since(self, when: datetime | None) -> float | None:
+        """Seconds from then until the snapshot."""
+        return None if when is None else max((self.at - when).total_seconds(), 0.0)
 
 
 def rows_of(snapshot: Snapshot) -> list[Row]:
@@ -107,12 +99,15 @@ def _speed(row: Row) -> Text:
 def _due(row: Row) -> Text:
     if is_endless(row.job.run_at):
         return Text("held", "dim")
-    ago = row.since(row.job.run_at)
-    return cells.seconds(ago) if ago >= 0 else Text("in ") + cells.seconds(-ago)
+    return cells.seconds(row.overdue) if row.overdue >= 0 else Text("in ") + cells.seconds(-row.overdue)
+
+
+def _error(row: Row) -> Text:
+    return _brief(first_line(row.job.last_error or ""), _ERROR_WIDTH, "red")
 
 
 _ID: Final[Column[Row]] = Column("id", lambda row: Text(short_id(row.job.id)), lambda row: row.key)
-_TYPE: Final[Column[Row]] = Column("type", lambda row: text(row.job.job_type, "bold"), lambda row: row.job.job_type)
+_TYPE: Final[Column[Row]] = cells.words("type", lambda row: row.job.job_type, "bold")
 _STATE: Final[Column[Row]] = Column("state", lambda row: state(row.job), lambda row: state(row.job).plain)
 _ATTEMPT: Final[Column[Row]] = Column(
     "try", lambda row: Text(f"{row.job.attempts}/{row.job.max_attempts}"), lambda row: row.job.attempts, number=True
@@ -120,11 +115,7 @@ _ATTEMPT: Final[Column[Row]] = Column(
 _WORKER: Final[Column[Row]] = Column(
     "worker", lambda row: _brief(row.job.worker_id, _WORKER_WIDTH), lambda row: row.job.worker_id
 )
-_ERROR: Final[Column[Row]] = Column(
-    "error",
-    lambda row: _brief(first_line(row.job.last_error or ""), _ERROR_WIDTH, "red"),
-    lambda row: row.job.last_error,
-)
+_ERROR: Final[Column[Row]] = Column("error", _error, lambda row: row.job.last_error)
 
 _PROGRESS: Final[tuple[Column[Row], ...]] = (
     _ID,
@@ -132,10 +123,10 @@ _PROGRESS: Final[tuple[Column[Row], ...]] = (
     _STATE,
     Column("done", _progress_bar, lambda row: percent(row.job), number=True),
     Column("stage", lambda row: _brief(row.job.current_stage, _STAGE_WIDTH), lambda row: row.job.current_stage),
-    Column("count", _counted, lambda row: row.done, number=True),
+    Column("count", _counted, lambda row: row.job.record and row.job.record.done, number=True),
     Column("rate", _speed, lambda row: row.rate, number=True),
-    Column("left", lambda row: cells.seconds(row.left), lambda row: row.left, number=True),
-    Column("runs for", lambda row: cells.seconds(row.running_for), lambda row: row.running_for, number=True),
+    cells.durations("left", lambda row: row.left),
+    cells.durations("runs for", lambda row: row.since(row.job.started_at)),
     _ATTEMPT,
     _WORKER,
 )
@@ -146,15 +137,15 @@ COLUMNS: Final[Mapping[str, tuple[Column[Row], ...]]] = {
     "waiting": (
         _ID,
         _TYPE,
-        Column("prio", lambda row: Text(str(row.job.priority)), lambda row: row.job.priority, number=True),
-        Column("due", _due, lambda row: row.since(row.job.run_at), number=True),
+        cells.words("prio", lambda row: row.job.priority, number=True),
+        Column("due", _due, lambda row: row.overdue, number=True),
         _ATTEMPT,
         _ERROR,
     ),
     "failed": (
         _ID,
         _TYPE,
-        Column("ended", lambda row: cells.seconds(row.ended_for), lambda row: row.ended_for, number=True),
+        cells.durations("ended", lambda row: row.since(row.job.finished_at)),
         _ATTEMPT,
         _WORKER,
         _ERROR,

@@ -94,7 +94,7 @@ def print_object(snapshot: Snapshot, where: str, schema: str) -> None:
             "total": snapshot.stats.total,
             "types": {row.job_type: _type_as_json(row) for row in job_types.rows_of(snapshot, Rates())},
             "jobs": [job_as_json(job) for job in snapshot.jobs],
-            "workflows": [plain(workflow) for workflow in snapshot.workflows],
+            "workflows": snapshot.workflows,
             "workers": [plain(worker) | {"ready": worker.ready} for worker in snapshot.workers],
         }
     )

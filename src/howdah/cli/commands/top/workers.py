@@ -11,7 +11,6 @@ from rich.text import Text
 from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Snapshot
-from howdah.cli.render.output import text
 from howdah.model.worker_info import WorkerInfo
 
 
@@ -27,7 +26,6 @@ class Row:
 
     @property
     def words(self) -> str:
-        """The text that a filter searches."""
         return " ".join([self.worker.worker_id, self.worker.host or "", *(self.worker.job_types or ())])
 
     @property
@@ -58,21 +56,15 @@ def _slots(row: Row) -> Text:
     return Text(f"{'?' if running is None else running}/{'?' if capacity is None else capacity}")
 
 
-def _known(value: object) -> Text:
-    return Text() if value is None else text(value)
-
-
 COLUMNS: Final[tuple[Column[Row], ...]] = (
-    Column("worker", lambda row: text(row.worker.worker_id, "bold"), lambda row: row.worker.worker_id),
+    cells.words("worker", lambda row: row.worker.worker_id, "bold"),
     Column("state", _state, lambda row: _state(row).plain),
     Column("running", _slots, lambda row: row.worker.running, number=True),
-    Column("loop lag", lambda row: cells.seconds(row.lag), lambda row: row.lag, number=True),
-    Column("last claim", lambda row: cells.seconds(row.claimed), lambda row: row.claimed, number=True),
-    Column("heartbeat", lambda row: cells.seconds(row.worker.age), lambda row: row.worker.age, number=True),
-    Column(
-        "leaked", lambda row: cells.count(row.worker.leaked, "bold red"), lambda row: row.worker.leaked, number=True
-    ),
-    Column("host", lambda row: _known(row.worker.host), lambda row: row.worker.host),
-    Column("pid", lambda row: _known(row.worker.pid), lambda row: row.worker.pid, number=True),
-    Column("version", lambda row: _known(row.worker.version), lambda row: row.worker.version),
+    cells.durations("loop lag", lambda row: row.lag),
+    cells.durations("last claim", lambda row: row.claimed),
+    cells.durations("heartbeat", lambda row: row.worker.age),
+    cells.counts("leaked", lambda row: row.worker.leaked, "bold red"),
+    cells.words("host", lambda row: row.worker.host),
+    cells.words("pid", lambda row: row.worker.pid, number=True),
+    cells.words("version", lambda row: row.worker.version),
 )

@@ -11,7 +11,7 @@ from rich.text import Text
 from howdah.cli.commands.top import cells
 from howdah.cli.commands.top.cells import Column
 from howdah.cli.commands.top.snapshot import Snapshot
-from howdah.cli.render.output import STATUS_STYLES, text
+from howdah.cli.render.output import STATUS_STYLES
 from howdah.model.workflow import Workflow
 
 
@@ -28,7 +28,6 @@ class Row:
 
     @property
     def words(self) -> str:
-        """The text that a filter searches."""
         return f"{self.workflow.name} {self.workflow.key or ''} {self.workflow.id}"
 
     @property
@@ -51,16 +50,11 @@ def _state(row: Row) -> Text:
 
 
 COLUMNS: Final[tuple[Column[Row], ...]] = (
-    Column("workflow", lambda row: text(row.workflow.name, "bold"), lambda row: row.workflow.name),
-    Column("key", lambda row: text(row.workflow.key or ""), lambda row: row.workflow.key),
+    cells.words("workflow", lambda row: row.workflow.name, "bold"),
+    cells.words("key", lambda row: row.workflow.key),
     Column("jobs", _jobs, lambda row: row.workflow.progress.total, number=True),
     Column("progress", _state, lambda row: row.workflow.progress.percent, number=True),
-    Column(
-        "failed",
-        lambda row: cells.count(row.workflow.progress.failed, STATUS_STYLES["failed"]),
-        lambda row: row.workflow.progress.failed,
-        number=True,
-    ),
-    Column("age", lambda row: cells.seconds(row.age), lambda row: row.age, number=True),
-    Column("id", lambda row: text(row.workflow.id, "dim"), lambda row: str(row.workflow.id)),
+    cells.counts("failed", lambda row: row.workflow.progress.failed, STATUS_STYLES["failed"]),
+    cells.durations("age", lambda row: row.age),
+    cells.words("id", lambda row: row.workflow.id, "dim"),
 )

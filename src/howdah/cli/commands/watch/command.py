@@ -11,8 +11,8 @@ from howdah.cli.arguments.connect import open_queue
 from howdah.cli.command import Command
 from howdah.cli.commands.watch.lines import JsonLines, PlainLines
 from howdah.cli.commands.watch.picture import Picture
-from howdah.cli.commands.watch.watcher import Wanted, Watcher, first_look, parse_kinds, wanted, with_workflow
-from howdah.cli.render.output import answers, remark
+from howdah.cli.commands.watch.watcher import View, Wanted, Watcher, first_look, parse_kinds, wanted, with_workflow
+from howdah.cli.render.output import answers, can_be_redrawn, remark
 from howdah.errors import InvalidInput
 from howdah.watch.watch import KINDS
 
@@ -69,12 +69,11 @@ async def _watch(args: argparse.Namespace, what: Wanted) -> int:
             return await Watcher(queue, what, view, before).run()
 
 
-def _view(args: argparse.Namespace, what: Wanted) -> JsonLines | PlainLines | Picture:
+def _view(args: argparse.Namespace, what: Wanted) -> View:
     if args.json:
         return JsonLines(what)
     console = answers()
-    can_be_redrawn = console.is_terminal and not console.is_dumb_terminal
-    return Picture(console, what) if can_be_redrawn else PlainLines(what)
+    return Picture(console, what) if can_be_redrawn(console) else PlainLines(what)
 
 
 COMMAND = Command(
@@ -84,8 +83,9 @@ COMMAND = Command(
         In a terminal, a bar for each running job, with its stage, its rate and the time left, and above the bars events, log
         lines and ends of jobs. Elsewhere a line for each of these, or with --json an object. For a waiting job it shows how
         many come before it. Given ids, it ends when all of these jobs have ended: with 0 if all have completed, and with 1 if
-        one has failed or was cancelled. Of a workflow it shows the whole and its running jobs, and ends with it in the same way. Given types, it runs until Ctrl-C, or with --until-done until they have no live
-        jobs. It survives a restart of the database.
+        one has failed or was cancelled. Of a workflow it shows the whole and its running jobs, and ends with it in the same
+        way. Given types, it runs until Ctrl-C, or with --until-done until they have no live jobs. It survives a restart of the
+        database.
     """,
     examples=(
         (

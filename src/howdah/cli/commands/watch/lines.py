@@ -7,28 +7,27 @@ import dataclasses
 import sys
 import uuid
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from rich.text import Text
 
 from howdah.cli.arguments.datetimes import stamp
 from howdah.cli.arguments.duration import format_duration
-from howdah.cli.commands.watch.watcher import Wanted
+from howdah.cli.commands.watch.watcher import View, Wanted
 from howdah.cli.render import event_text
-from howdah.cli.render.encrypted import first_line
 from howdah.cli.render.event_text import brief, in_words, is_an_end
-from howdah.cli.render.output import STATUS_STYLES, answers, job_as_json, plain, plural, print_json, remark, text
-from howdah.cli.render.progress_bar import style_of
-from howdah.cli.render.progress_text import (
+from howdah.cli.render.output import STATUS_STYLES, answers, job_as_json, plain, plural, print_json, text
+from howdah.cli.render.progress import (
     counted,
     describe_running,
     describe_waiting,
     percent,
     short_id,
     speed,
+    style_of,
     time_left,
 )
+from howdah.cli.render.terminal_escape import first_line
 from howdah.model.job import Job
 from howdah.model.results import QueuePosition
 from howdah.model.workflow import Workflow
@@ -139,34 +138,11 @@ def _shown_state(job: Job) -> tuple[object, ...]:
 _LONGEST: Final = 300
 
 
-class _View:
-    """The common part of the views. A context manager, entered while it shows updates."""
-
-    shows_places = False
-    """Whether it wants the places of waiting jobs regularly."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def show_place(self, job_id: uuid.UUID, place: QueuePosition) -> None:
-        """The new place of a waiting job."""
-
-    def refresh(self) -> None:
-        """Called ten times a second."""
-
-    def remark(self, said: str) -> None:
-        remark(f"howdah: {said}")
-
-
-class JsonLines(_View):
+class JsonLines(View):
     """Every update as an object on a line of its own."""
 
     def __init__(self, wanted: Wanted) -> None:
+        super().__init__()
         self._kinds = wanted.kinds
 
     def show(self, update: Update, place: QueuePosition | None) -> None:
@@ -176,10 +152,11 @@ class JsonLines(_View):
             sys.stdout.flush()
 
 
-class PlainLines(_View):
+class PlainLines(View):
     """A line for each update that says something new."""
 
     def __init__(self, wanted: Wanted) -> None:
+        super().__init__()
         self._board = Board(wanted.ids)
         self._kinds = wanted.kinds
         self._console = answers()

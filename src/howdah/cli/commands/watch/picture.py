@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console, Group, RenderableType
@@ -15,18 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from howdah.cli.commands.watch.lines import Bar, Board, line_above, whole_text
-from howdah.cli.commands.watch.watcher import Wanted
+from howdah.cli.commands.watch.watcher import View, Wanted
 from howdah.cli.render.event_text import brief, is_an_end
 from howdah.cli.render.output import STATUS_STYLES, cut
-from howdah.cli.render.progress_bar import bar as bar_of
-from howdah.cli.render.progress_bar import style_of
-from howdah.cli.render.progress_text import (
+from howdah.cli.render.progress import bar as bar_of
+from howdah.cli.render.progress import (
     counted,
     describe_running,
     describe_waiting,
     percent,
     short_id,
     speed,
+    style_of,
     time_left,
 )
 from howdah.cli.render.terminal_escape import presentable
@@ -41,12 +40,13 @@ _ROOM_FOR_COUNTS: Final = 100
 _LONGEST: Final = 300
 
 
-class Picture:
+class Picture(View):
     """A live view."""
 
     shows_places = True
 
     def __init__(self, console: Console, wanted: Wanted) -> None:
+        super().__init__()
         self.board = Board(wanted.ids)
         self._kinds = wanted.kinds
         self._empty = "" if wanted.types is None else "no running job reports its progress"
@@ -64,14 +64,10 @@ class Picture:
         )
 
     def __enter__(self) -> Self:
-        self._live.__enter__()
+        self.enter_context(self._live)
+        # Once more at the end, with the last updates.
+        self.callback(self._draw)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._draw()
-        self._live.__exit__(kind, error, trace)
 
     def show(self, update: Update, place: QueuePosition | None) -> None:
         is_news = self.board.take(update, place)

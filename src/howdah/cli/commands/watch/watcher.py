@@ -11,7 +11,7 @@ import signal
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import psycopg
 
@@ -88,19 +88,23 @@ _MOST_PLACES: Final = 20
 """The number of jobs whose places are read: each costs a look at the jobs before it."""
 
 
-class View(Protocol):
-    """Shows updates."""
+class View(contextlib.ExitStack):
+    """Shows updates. Entered while it does."""
 
-    @property
-    def shows_places(self) -> bool: ...
+    shows_places = False
+    """Whether it wants the places of waiting jobs regularly."""
 
-    def show(self, update: Update, place: QueuePosition | None) -> None: ...
+    def show(self, update: Update, place: QueuePosition | None) -> None:
+        raise NotImplementedError
 
-    def show_place(self, job_id: uuid.UUID, place: QueuePosition) -> None: ...
+    def show_place(self, job_id: uuid.UUID, place: QueuePosition) -> None:
+        """The new place of a waiting job."""
 
-    def remark(self, said: str) -> None: ...
+    def refresh(self) -> None:
+        """Called ten times a second."""
 
-    def refresh(self) -> None: ...
+    def remark(self, said: str) -> None:
+        remark(f"howdah: {said}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

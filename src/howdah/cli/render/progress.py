@@ -1,15 +1,20 @@
-"""The progress of a job in words: how much is done, how fast, until when, and its place in the queue."""
+"""The progress of a job: in words (how much is done, how fast, until when, its place in the queue), as a bar, and as a sparkline."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
 from howdah.cli.arguments.datetimes import is_endless, now
 from howdah.cli.arguments.duration import format_duration
+from howdah.cli.render.output import STATUS_STYLES
 from howdah.model.job import Job
-from howdah.model.progress import Progress
+from howdah.model.progress import Point, Progress
 
 if TYPE_CHECKING:
     from howdah.model.results import QueuePosition
@@ -102,3 +107,48 @@ def describe_place(place: QueuePosition) -> str:
 
 def _is_of_this_attempt(job: Job) -> bool:
     return job.record is not None and job.record.attempt == job.attempts
+
+
+# As a bar, and as a sparkline
+
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_WIDEST: Final = 40
+_STALLED: Final = "yellow"
+
+
+def style_of(job: Job) -> str:
+    return _STALLED if job.stalled else STATUS_STYLES[job.status]
+
+
+def bar(job: Job, width: int | None = None) -> ProgressBar:
+    """The progress of the job."""
+    return ProgressBar(
+        total=100,
+        completed=percent(job),
+        width=width,
+        complete_style=style_of(job),
+        finished_style=STATUS_STYLES["completed"],
+    )
+
+
+def sparkline(history: Sequence[Point], width: int = _WIDEST) -> Text:
+    """The progress over time; a new attempt begins at zero."""
+    if not history:
+        return Text()
+    begin = history[0].at
+    step = (history[-1].at - begin) / max(width - 1, 1)
+    if not step:
+        return Text(_block(history[-1].percent))
+    heights: list[str] = []
+    seen = iter((*history[1:], None))
+    last, following = history[0], next(seen)
+    for column in range(width):
+        # Half a step of grace: the last point belongs to the last column, however the division was rounded.
+        while following is not None and following.at <= begin + step * (column + 0.5):
+            last, following = following, next(seen, None)
+        heights.append(_block(last.percent))
+    return Text("".join(heights))
+
+
+def _block(done: float) -> str:
+    return _BLOCKS[min(int(done / 100 * len(_BLOCKS)), len(_BLOCKS) - 1)]
