@@ -311,7 +311,8 @@ class Dispatcher:
 
     def _launch(self, group: SlotGroup, jobs: Sequence[Job], child: Child | None = None, *, noted: bool = True) -> None:
         # A process that stood still may go on before it learns that its jobs have new owners.
-        is_late = not noted and time.monotonic() > self._services.held_until
+        now = time.monotonic()
+        is_late = not noted and now > self._services.held_until
         if self.closed or is_late or (self.suspects.alone and self.suspects.alone != jobs[0].id):
             if child is not None:
                 self._children.put_back(child)
@@ -322,9 +323,8 @@ class Dispatcher:
             self._no_runs.clear()
         for job in jobs:
             self.runs[id(job)] = run
-        Invocation(self._executor, run, child).start()
-        if run.began is not None:
-            group.call_began(run.began)
+        if Invocation(self._executor, run, child).start(now):
+            group.call_began(now)
 
     def _refuse(self, group: SlotGroup, jobs: Sequence[Job]) -> None:
         """Hand back jobs that arrived, or were started, when the worker was already stopping."""
