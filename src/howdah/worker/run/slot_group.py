@@ -152,17 +152,17 @@ class SlotGroup:
 
     def release(self, jobs: Sequence[Job], seconds: float | None = None) -> None:
         """Jobs are no longer held, or their slot is free; seconds: how long their handler took."""
-        for job in jobs:
-            name = job.job_type
-            if name in self._limited:
-                self._held[name] -= 1
-            if name in self._bound:
-                self.look.set()
-            if seconds is not None:
-                each, known = seconds / len(jobs), self._seconds.get(name)
-                # Recent calls count more than old ones.
-                self._seconds[name] = each if known is None else known + (each - known) * 0.1
-                seconds = None
+        if self._limited or self._bound:
+            for job in jobs:
+                if job.job_type in self._limited:
+                    self._held[job.job_type] -= 1
+                if job.job_type in self._bound:
+                    self.look.set()
+        if seconds is not None:
+            name, each = jobs[0].job_type, seconds / len(jobs)
+            known = self._seconds.get(name)
+            # Recent calls count more than old ones.
+            self._seconds[name] = each if known is None else known + (each - known) * 0.1
         self.room.set()
 
     def wait(self, jobs: Sequence[Job], *, first: bool = False) -> None:
@@ -185,7 +185,7 @@ class SlotGroup:
 
     def call_began(self, when: float) -> None:
         """A handler was called."""
-        self._last_begin = when
+        self._last_begin = max(when, self._last_begin)
 
     def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
         """Take jobs out of the line."""
