@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -72,3 +73,12 @@ def test_an_unknown_type_is_not_started_ahead() -> None:
     found = demand_after(group, "type_1")
     assert found.ahead_types is not None
     assert "unknown" not in found.ahead_types
+
+
+def test_a_call_that_took_long_does_not_make_the_line_look_stuck_when_it_ends() -> None:
+    group = group_of(instant(1))
+    group.busy = SLOTS
+    began = time.monotonic()
+    group.call_began(began + 3600)
+    group.call_began(began - 3600)
+    assert not group.is_stuck()
