@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -317,7 +318,7 @@ def test_a_handler_that_is_stopped_before_its_first_step_ends(queue: JobQueue, r
         handler = queue.handlers[job.job_type]
         services = RunServices({}, queue._context, queue._database, NoSink())
         launched = Run(handler, [job], services)
-        Invocation(executor, launched).start()
+        Invocation(executor, launched).start(time.monotonic())
         launched.stop(reason)
         return await ends
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
@@ -22,10 +23,13 @@ from howdah import (
     WaitTimeout,
     WorkflowFailed,
 )
+from howdah.db.plan import Plan, Row
 from howdah.encryption import EncryptedCodec, new_key
+from howdah.verbs import maps
+from howdah.worker.background import workflows
 from tests.conftest import Db
 from tests.worker import child_handlers
-from tests.worker.in_process import drain, run, working
+from tests.worker.in_process import beats, drain, run, statuses, until, working
 
 
 @dataclasses.dataclass
@@ -308,6 +312,36 @@ def test_async_with_a_worker_beside_it(made: Handlers) -> None:
     assert run(main()) == [None, None]
     assert sorted(made.cleaned) == [1, 2]
     run(made.queue.aclose())
+
+
+def test_a_worker_that_drains_does_not_ask_for_workflows_again_and_again_while_jobs_run(
+    queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Plan[Row]] = []
+
+    def advance() -> Plan[Row]:
+        looks.append(maps.advance())
+        return looks[-1]
+
+    monkeypatch.setattr(workflows, "advance", advance)
+
+    async def main() -> None:
+        go_on = asyncio.Event()
+
+        @queue.job
+        async def stays() -> None:
+            await go_on.wait()
+
+        await queue.aenqueue("stays")
+        async with working(queue, drain=True) as worker:
+            await until(lambda: statuses(db, "stays") == {"running": 1})
+            before = len(looks)
+            await beats(db, worker, 3)
+            assert len(looks) - before <= 1
+            go_on.set()
+            await until(lambda: statuses(db, "stays") == {"completed": 1})
+
+    run(main())
 
 
 def test_results_are_read_a_page_at_a_time(made: Handlers) -> None:

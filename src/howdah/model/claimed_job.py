@@ -80,7 +80,8 @@ def claimed_job(rows: ClaimedRows, row: Sequence[Any], codec: Codec) -> Job:
 def due_for(job: Job) -> float:
     """Seconds that a claimed job had been due before it was claimed."""
     if isinstance(job, ClaimedJob):
-        return max(job.due_for, 0.0)
+        seconds = job.due_for
+        return seconds if seconds > 0 else 0.0
     return 0.0 if job.claimed_at is None else max(job.claimed_at.timestamp() - job.run_at.timestamp(), 0.0)
 
 

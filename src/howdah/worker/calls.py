@@ -383,7 +383,7 @@ def write_events(
 
 def complete(context: Context, ended: Sequence[tuple[ClaimRef, Completed]]) -> Plan[Statuses]:
     results = [end.result for _, end in ended]
-    given = JsonTexts(results) if any(result is not None for result in results) else None
+    given = JsonTexts(results) if results.count(None) < len(results) else None
     fences = _fences([ref for ref, _ in ended])
     rows = yield from write("complete", **fences, results=given, lock_timeout=LOCK_TIMEOUT)
     only: list[uuid.UUID] | None = rows[0]["only"]
@@ -488,7 +488,7 @@ def _id(item: tuple[ClaimRef, Any]) -> uuid.UUID:
 
 
 def _fences(refs: Sequence[ClaimRef]) -> dict[str, Any]:
-    return {"ids": Ids(id for id, _ in refs), "tokens": Tokens(token for _, token in refs)}
+    return {"ids": Ids([id for id, _ in refs]), "tokens": Tokens([token for _, token in refs])}
 
 
 def _changed(rows: list[Row], ids: Ids) -> Iterable[uuid.UUID]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from typing import Final
 
 from howdah.checks.context import Context
@@ -38,10 +39,7 @@ class Workflows(Service):
         self._look.set()
 
     async def _advance(self) -> None:
-        if self._drain:
-            await self.pause(DRAIN_PAUSE)
-        else:
-            await happens(self._look, self._interval * random.uniform(0.8, 1.2))
+        await self._until_due()
         self._look.clear()
         while not self.stopping.is_set():
             activity = self._dispatcher.activity
@@ -57,4 +55,15 @@ class Workflows(Service):
             else:
                 self._dispatcher.advanced_at = activity
                 self._dispatcher.check_drained()
+                return
+
+    async def _until_due(self) -> None:
+        interval = self._interval * random.uniform(0.8, 1.2)
+        if not self._drain:
+            await happens(self._look, interval)
+            return
+        due = time.monotonic() + interval
+        while not await happens(self._look, DRAIN_PAUSE):
+            # Only an idle worker waits for the answer, to know whether it may end.
+            if not self._dispatcher.held or time.monotonic() >= due:
                 return

@@ -282,8 +282,11 @@ class Claimer(Service):
     def _remember(self, jobs: Sequence[Job]) -> None:
         """Move the cursors to the last claimed job of each type and priority."""
         seen: set[tuple[str, int]] = set()
+        last: tuple[str, int] | None = None
         for job in reversed(jobs):
-            key = job.job_type, job.priority
+            if last is not None and last[0] == job.job_type and last[1] == job.priority:
+                continue  # usually
+            last = key = job.job_type, job.priority
             if key not in seen:
                 seen.add(key)
                 self._cursors[key] = Cursor(*key, job.run_at, job.id)

@@ -236,8 +236,10 @@ class Completer:
     async def _write_batch(self, batch: Sequence[Ended], persist: Persist) -> None:
         if batch and self._buffer:
             batch = await self._after_reports(batch, persist)
-        for kind in dict.fromkeys([type(ending) for _, ending in batch]):
-            await self._write([ended for ended in batch if type(ended[1]) is kind], persist)
+        kinds = dict.fromkeys([type(ending) for _, ending in batch])
+        for kind in kinds:
+            of_kind = batch if len(kinds) == 1 else [ended for ended in batch if type(ended[1]) is kind]
+            await self._write(of_kind, persist)
 
     async def _after_reports(self, batch: Sequence[Ended], persist: Persist) -> list[Ended]:
         """Write the last reports of jobs that end. If those have to wait, the ending has to wait too."""
@@ -253,7 +255,7 @@ class Completer:
             await self._write(group[:size], persist)
             await self._write(group[size:], persist)
             return
-        pairs = [(claim_ref(job), ending) for job, ending in group]
+        pairs = [((job.id, job.token), ending) for job, ending in group]
         try:
             statuses, locked = await persist(lambda: calls.end(self._context, pairs))
         except DatabaseUnavailable:

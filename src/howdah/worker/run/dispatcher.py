@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from howdah.checks.context import Context
 from howdah.db.database import Database
@@ -56,6 +56,7 @@ MOST_IN_THREADS = 1_000
 """Calls that may wait for a thread, if their handlers are quick: a thread that is done takes the next one by itself."""
 NOTED_AFTER = 0.5
 """Seconds of a call, after which the database is told that a job which its claim started ahead has begun."""
+HANDED_BACK: Final = (Interrupted, NotBegun)
 MOST_UNWRITTEN = 5_000
 """Endings that may wait to be written before nothing more is claimed."""
 
@@ -311,7 +312,8 @@ class Dispatcher:
 
     def _launch(self, group: SlotGroup, jobs: Sequence[Job], child: Child | None = None, *, noted: bool = True) -> None:
         # A process that stood still may go on before it learns that its jobs have new owners.
-        is_late = not noted and time.monotonic() > self._services.held_until
+        now = time.monotonic()
+        is_late = not noted and now > self._services.held_until
         if self.closed or is_late or (self.suspects.alone and self.suspects.alone != jobs[0].id):
             if child is not None:
                 self._children.put_back(child)
@@ -322,9 +324,8 @@ class Dispatcher:
             self._no_runs.clear()
         for job in jobs:
             self.runs[id(job)] = run
-        Invocation(self._executor, run, child).start()
-        if run.began is not None:
-            group.call_began(run.began)
+        if Invocation(self._executor, run, child).start(now):
+            group.call_began(now)
 
     def _refuse(self, group: SlotGroup, jobs: Sequence[Job]) -> None:
         """Hand back jobs that arrived, or were started, when the worker was already stopping."""
@@ -367,20 +368,20 @@ class Dispatcher:
     def _on_result(self, run: Run, made: Sequence[Ending | None]) -> None:
         """Called when the handler of a run returned, raised or was abandoned."""
         run.close()
-        group = self._group_by_type[run.handler.name]
-        seconds = run.seconds
+        group, now = self._group_by_type[run.handler.name], time.monotonic()
+        seconds = run.seconds_until(now)
         if run.took is not None and run.began is not None:
             group.call_began(run.began)  # in a thread
         self._leave_slot(group, run.jobs[0])
         group.release(run.jobs, None if run.began is None else seconds)
         for job, ending in zip(run.jobs, made, strict=True):
             del self.runs[id(job)]
-            if ending is None or isinstance(ending, Interrupted | NotBegun):
+            if ending is None or isinstance(ending, HANDED_BACK):
                 self.throughput.released(job)
                 if ending is not None and run.reason == "shutdown":
                     self.summary.counts["interrupted"] += 1
             else:
-                self.throughput.ended(job, seconds)
+                self.throughput.ended(job, seconds, now)
             self._end(job, endings.with_spawned(ending, run.spawned.get(job.id, ())) if run.spawned else ending)
         if not self.runs:
             self._no_runs.set()

@@ -92,7 +92,8 @@ class Invocation:
         self._thread: ThreadCall | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    def start(self, now: float) -> bool:
+        """Make the call. Return whether it begins in this turn of the loop: it may have to wait for a thread."""
         run, loop = self.run, self._executor.loop
         run.on_stop = self._stop
         if (timeout := run.timeout) is not None:
@@ -100,16 +101,17 @@ class Invocation:
         if run.handler.kind == "thread" and self.child is None and not self._executor.middleware:
             # Nothing of it is on the loop: it needs no task.
             self._start_in_thread(contextvars.copy_context())
-            return
-        run.began = time.monotonic()
+            return False
         if CAN_BE_EAGER and loop.get_task_factory() is None:
             # Its first step is taken at once: a handler that never waits costs the loop nothing. A longer name would cost
             # more than all the rest; log_capture knows the run of a task.
+            run.began = now
             name, work = run.handler.name, self._run()
             self._task = asyncio.Task(work, loop=loop, name=name, eager_start=True)  # type: ignore[call-arg, unused-ignore]
             run.end_copy()
         else:
             self._task = loop.create_task(self._run(), name=f"job {run.label}")
+        return True
 
     def _start_in_thread(self, context: contextvars.Context) -> None:
         self._started = True
@@ -136,6 +138,9 @@ class Invocation:
         value, error, run = None, None, self.run
         try:
             self._started = True
+            if run.began is None:
+                # Not when the task was made: those of one turn of the loop begin one after the other.
+                run.began = time.monotonic()
             log_capture.follow(run)
             if run.reason is not None:
                 raise asyncio.CancelledError

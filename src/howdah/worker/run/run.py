@@ -249,9 +249,12 @@ class Run:
     @property
     def seconds(self) -> float:
         """How long the handler has run."""
+        return self.seconds_until(time.monotonic())
+
+    def seconds_until(self, now: float) -> float:
         if self.took is not None:
             return self.took
-        return 0.0 if self.began is None else time.monotonic() - self.began
+        return 0.0 if self.began is None else now - self.began
 
     def is_cancelled(self, job: Job) -> bool:
         return self.cancelled or job.id in self.asked

@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 
 from howdah.handlers.handler import AnyHandler
@@ -25,6 +25,8 @@ MOST_IN_HAND = 2_000
 """Jobs that run or wait. With so many slots nothing waits."""
 INSTANT = 0.001
 """Seconds on average, up to which jobs that wait here are started by their claim: each write costs more than such a job."""
+SEEM_SLOWER = 0.01
+"""The share of types that may seem slower than that: of hundreds, some are always measured while the machine does something else."""
 AHEAD_STARTED = 0.02
 """Seconds of their work that may wait here. What users see as running begins within milliseconds."""
 MOST_NOTED = 100
@@ -71,6 +73,8 @@ class SlotGroup:
         self._bound: set[str] = set()
         """The types of which the last claim asked for fewer jobs than there was room for."""
         self._ahead = 0
+        self._starts_ahead = False
+        """Whether the last demand was for jobs that their claim starts."""
         self._last_begin = 0.0
 
     def wake(self, bucket: int | None = None) -> None:
@@ -106,9 +110,10 @@ class SlotGroup:
         if not asked:
             return None
         size = max(asked.values())
-        quick = [name for name in asked if self._quick(name)] if size > free else None
+        quick = [name for name in asked if self._quick(name, AHEAD)] if size > free else None
         start = 0 if self.in_children else min(free, size)
         start_ahead = not self.in_children and self._are_instant(asked if quick is None else quick)
+        self._starts_ahead = start_ahead
         if start_ahead:
             start = min(start, MOST_NOTED)
         limits_asked = list(asked.values()) if min(asked.values()) < room else None
@@ -121,16 +126,21 @@ class SlotGroup:
         self._ahead = 0
         return True
 
-    def _quick(self, name: str) -> int:
-        """How many jobs of a type, beyond the slots, may wait here; 0 if it is unknown how long they take, or they are slow."""
+    def _quick(self, name: str, within: float) -> int:
+        """How many jobs of a type, beyond the slots, may wait here and begin within these seconds.
+
+        0 if it is unknown how long they take, or they are slow.
+        """
         seconds = self._seconds.get(name)
         if seconds is None or seconds > AHEAD or self.handlers[name].concurrency is not None:
             return 0
-        ahead = AHEAD_STARTED if seconds < INSTANT else AHEAD
-        return max(min(int(self.slots * ahead / max(seconds, 1e-6)), MOST_IN_HAND) - self.slots, 0)
+        if seconds < INSTANT:
+            within = AHEAD_STARTED
+        return max(min(int(self.slots * within / max(seconds, 1e-6)), MOST_IN_HAND) - self.slots, 0)
 
-    def _are_instant(self, names: Iterable[str]) -> bool:
-        return all(self._seconds.get(name, INSTANT) < INSTANT for name in names)
+    def _are_instant(self, names: Collection[str]) -> bool:
+        slower = [seconds for name in names if (seconds := self._seconds.get(name, AHEAD)) >= INSTANT]
+        return not slower or (len(slower) <= SEEM_SLOWER * len(names) and max(slower) < AHEAD_STARTED)
 
     def _limit(self, handler: AnyHandler, free: int, room: int) -> int:
         """All the room, or what the handler's own concurrency leaves of the free slots."""
@@ -147,22 +157,23 @@ class SlotGroup:
         if self._limited:
             self._held.update(job.job_type for job in jobs if job.job_type in self._limited)
         if not by_age:
-            ahead = [self._quick(name) for name in dict.fromkeys(job.job_type for job in jobs)]
+            within = AHEAD_STARTED if self._starts_ahead else AHEAD
+            ahead = [self._quick(name, within) for name in dict.fromkeys(job.job_type for job in jobs)]
             self._ahead = 0 if claim.cut else min(ahead, default=self._ahead)
 
     def release(self, jobs: Sequence[Job], seconds: float | None = None) -> None:
         """Jobs are no longer held, or their slot is free; seconds: how long their handler took."""
-        for job in jobs:
-            name = job.job_type
-            if name in self._limited:
-                self._held[name] -= 1
-            if name in self._bound:
-                self.look.set()
-            if seconds is not None:
-                each, known = seconds / len(jobs), self._seconds.get(name)
-                # Recent calls count more than old ones.
-                self._seconds[name] = each if known is None else known + (each - known) * 0.1
-                seconds = None
+        if self._limited or self._bound:
+            for job in jobs:
+                if job.job_type in self._limited:
+                    self._held[job.job_type] -= 1
+                if job.job_type in self._bound:
+                    self.look.set()
+        if seconds is not None:
+            name, each = jobs[0].job_type, seconds / len(jobs)
+            known = self._seconds.get(name)
+            # Recent calls count more than old ones.
+            self._seconds[name] = each if known is None else known + (each - known) * 0.1
         self.room.set()
 
     def wait(self, jobs: Sequence[Job], *, first: bool = False) -> None:
@@ -185,7 +196,7 @@ class SlotGroup:
 
     def call_began(self, when: float) -> None:
         """A handler was called."""
-        self._last_begin = when
+        self._last_begin = max(when, self._last_begin)
 
     def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
         """Take jobs out of the line."""

@@ -57,9 +57,9 @@ class ThroughputMeter:
                 counts.counted_until = now
             counts.held += 1
 
-    def ended(self, job: Job, seconds: float) -> None:
+    def ended(self, job: Job, seconds: float, now: float | None = None) -> None:
         """An attempt ended; its handler ran for ``seconds``."""
-        now = self._clock()
+        now = self._clock() if now is None else now
         counts = self._types[job.job_type]
         counts.held -= 1
         counts.busy += now - counts.counted_until
