@@ -85,10 +85,10 @@ from howdah.cli.process import supervisor
 from howdah.cli.process.log_format import set_up_logs
 from howdah.cli.process.supervisor import SourceTree
 
-stub, count, last_words, time_to_get_ready, options = sys.argv[1:]
+stub, count, time_to_kill, time_to_get_ready, options = sys.argv[1:]
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 set_up_logs("debug", as_json=False)
-supervisor.LAST_WORDS = float(last_words)
+supervisor.TIME_TO_KILL = float(time_to_kill)
 supervisor._TIME_TO_GET_READY = float(time_to_get_ready)
 made = supervisor.Supervisor(
     [sys.executable, stub],
@@ -151,7 +151,7 @@ def supervise(
     folder: Path,
     count: int = 1,
     *options: str,
-    last_words: float = 60,
+    time_to_kill: float = 60,
     time_to_get_ready: float = 60,
     wrapper: Sequence[str] = (),
     terminal: int | None = None,
@@ -159,7 +159,7 @@ def supervise(
 ) -> Iterator[Supervised]:
     stub = folder / "stub"
     stub.write_text(STUB)
-    settings = (stub, count, last_words, time_to_get_ready, " ".join(options))
+    settings = (stub, count, time_to_kill, time_to_get_ready, " ".join(options))
     process = subprocess.Popen(
         [*wrapper, sys.executable, "-c", SUPERVISOR, *map(str, settings)],
         stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ from howdah import DatabaseUnavailable, Job, JobQueue
 from howdah.db.statements import render, source
 from howdah.worker import calls
 from howdah.worker.claim import claimer, notifier
+from howdah.worker.claim.notifier import Notifier
 from howdah.worker.connection import WorkerConnection
 from tests.conftest import Connect, Db
 from tests.worker.in_process import PATIENCE, asleep, ended, run, sleeps, until, working
@@ -163,6 +164,35 @@ def test_a_cancelled_running_job_is_stopped_at_once(
             job = await waits.aenqueue()
             await started.wait()
             await queue.acancel(job)
+            assert (await ended(queue, job)).status == "cancelled"
+
+    run(main())
+
+
+def test_a_job_that_is_cancelled_before_its_worker_listens_is_stopped_as_soon_as_it_does(
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = asyncio.Event()
+    listen = Notifier._listen
+
+    @queue.job
+    async def waits() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        may_listen = asyncio.Event()
+
+        async def listen_later(self: Notifier) -> None:
+            await may_listen.wait()
+            await listen(self)
+
+        monkeypatch.setattr(Notifier, "_listen", listen_later)
+        async with working(queue, poll=3600, heartbeat=60, lease=600, sweep=3600):
+            job = await waits.aenqueue()
+            await started.wait()
+            assert await queue.acancel(job)
+            may_listen.set()
             assert (await ended(queue, job)).status == "cancelled"
 
     run(main())

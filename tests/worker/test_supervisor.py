@@ -68,7 +68,7 @@ def test_signals_reach_every_child_once_and_again(tmp_path: Path, number: signal
 
 def test_a_child_that_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
     behave(tmp_path, "stubborn", child=1)
-    with supervise(tmp_path, 2, last_words=0.1) as run:
+    with supervise(tmp_path, 2, time_to_kill=0.1) as run:
         run.await_words("ready", 1, 2)
         run.signal(signal.SIGTERM)
         run.await_line(r"worker 1 .* has not ended in time, and is killed")

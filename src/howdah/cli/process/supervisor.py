@@ -304,7 +304,7 @@ class Supervisor:
         if child is self._renewed and self._to_renew:
             # The new code may be at fault: the other workers keep running the old one.
             self._to_renew.clear()
-            log.error("the restart is given up: the other workers keep running as they are")
+            log.error("the restart is cancelled: the other workers keep running as they are")
 
 
 def _ended_processes() -> Iterator[tuple[int, int]]:

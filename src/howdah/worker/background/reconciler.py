@@ -52,6 +52,10 @@ class Reconciler(Service):
         if any(job.id == id for job in self._dispatcher.held.values()):
             self._now.set()
 
+    def check_soon(self) -> None:
+        """Cancellations may have been missed."""
+        self._now.set()
+
     def ask_to_stop(self) -> None:
         super().ask_to_stop()
         self._now.set()

@@ -82,8 +82,9 @@ class Notifier(Service):
             worked = True
             if not self.listening:
                 self.listening = True
-                # Notifications from before are lost: all claimers look once.
+                # Notifications from before are lost: all claimers look once, and cancelled jobs are looked for.
                 self._dispatcher.wake()
+                self._reconciler.check_soon()
                 self._dispatcher.on_advance()
             self._warned = False
             if not await self._quiet(receiving, self._interval):
