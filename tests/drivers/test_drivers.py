@@ -36,6 +36,7 @@ from howdah import (
     SchemaMissing,
     Unique,
 )
+from howdah.db.foreign import session as foreign
 from howdah.verbs.produce import BULK_SIZE
 from tests.clock import TestClock
 from tests.conftest import Db
@@ -405,6 +406,109 @@ def test_a_cancelled_bulk_leaves_no_transaction_open(queue: JobQueue, dsn: str) 
 
     asyncio.run(main())
     assert len(queue.list()) == 0
+
+
+class Interrupted(asyncpg.Connection):  # type: ignore[misc]
+    """Cancels a task when a statement is sent, twice; and sends it, or never."""
+
+    statement = ""
+    victim: asyncio.Task[Any] | None = None
+    sends = True
+
+    async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+        if self.victim is None or not query.startswith(self.statement):
+            return await super().execute(query, *args, **options)
+        victim, self.victim = self.victim, None
+        victim.cancel()
+        asyncio.get_running_loop().call_soon(victim.cancel)
+        return await (super().execute(query, *args, **options) if self.sends else asyncio.Event().wait())
+
+    def call(self, statement: str, verb: Any) -> asyncio.Task[Any]:
+        self.statement, self.victim = statement, asyncio.ensure_future(verb)
+        return self.victim
+
+
+async def interrupted(dsn: str) -> Interrupted:
+    conn: Interrupted = await asyncpg.connect(**arguments(dsn), connection_class=Interrupted)
+    return conn
+
+
+def breaking() -> Iterator[int]:
+    yield from range(BULK_SIZE)
+    raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("statement", "items", "left"),
+    [("BEGIN", [1, 2], 0), ("COMMIT", [1, 2], 2), ("ROLLBACK", breaking(), 0)],
+    ids=["BEGIN", "COMMIT", "ROLLBACK"],
+)
+def test_a_verb_that_is_cancelled_as_it_begins_or_ends_leaves_no_transaction_open(
+    queue: JobQueue, dsn: str, statement: str, items: Any, left: int
+) -> None:
+    async def main() -> None:
+        conn = await interrupted(dsn)
+        with pytest.raises(asyncio.CancelledError):
+            await conn.call(statement, queue.aenqueue_many("mail", items, conn=conn))
+        # Otherwise it would be in the transaction, and be lost when the connection closes.
+        await queue.aenqueue("later", conn=conn)
+        assert not conn.is_in_transaction()
+        await conn.close()
+
+    asyncio.run(main())
+    assert (len(queue.list(job_type="mail")), len(queue.list(job_type="later"))) == (left, 1)
+
+
+@pytest.mark.parametrize(("statement", "items"), [("SAVEPOINT", [1, 2]), ("ROLLBACK TO", breaking())])
+def test_a_verb_that_is_cancelled_inside_of_the_callers_transaction_leaves_it_usable(
+    queue: JobQueue, dsn: str, statement: str, items: Any
+) -> None:
+    async def main() -> None:
+        conn = await interrupted(dsn)
+        async with conn.transaction():
+            with pytest.raises(asyncio.CancelledError):
+                await conn.call(statement, queue.aenqueue_many("mail", items, conn=conn))
+            await queue.aenqueue("kept", conn=conn)
+        await conn.close()
+
+    asyncio.run(main())
+    assert [job.job_type for job in queue.list()] == ["kept"]
+
+
+def test_a_transaction_that_cannot_be_rolled_back_ends_with_its_connection(
+    queue: JobQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "UNDONE_WITHIN", 0.1)
+
+    async def main() -> None:
+        conn = await interrupted(dsn)
+        conn.sends = False
+        with pytest.raises(asyncio.CancelledError):
+            await conn.call("ROLLBACK", queue.aenqueue_many("mail", breaking(), conn=conn))
+        assert conn.is_closed()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert len(queue.list()) == 0
+
+
+def test_a_begin_that_timed_out_is_undone(queue: JobQueue, dsn: str) -> None:
+    """The server has begun, and its answer was not awaited."""
+
+    class Impatient(asyncpg.Connection):  # type: ignore[misc]
+        async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+            answer = await super().execute(query, *args, **options)
+            if query == "BEGIN":
+                raise TimeoutError
+            return answer
+
+    async def main() -> None:
+        conn = await asyncpg.connect(**arguments(dsn), connection_class=Impatient)
+        with pytest.raises(TimeoutError):
+            await queue.aenqueue_many("mail", [1, 2], conn=conn)
+        assert not conn.is_in_transaction()
+        await conn.close()
+
+    asyncio.run(main())
 
 
 def test_what_is_no_connection_is_refused_by_name(queue: JobQueue, dsn: str) -> None:
