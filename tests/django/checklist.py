@@ -557,13 +557,25 @@ class Transactions(TransactionTestCase):
         self.assertEqual(notes(), ["after it"])
 
     def test_a_transaction_that_was_left_open_fails_one_task_and_takes_no_other_in(self) -> None:
-        (broken, unusable) = (tasks.leave_open.using(priority=50).enqueue(cut) for cut in (False, True))
+        broken = [
+            tasks.leave_open.using(priority=50).enqueue(False),
+            tasks.leave_open.using(priority=50).enqueue(True),
+            tasks.leave_open_awaited.using(priority=50).enqueue(),
+            tasks.begin_by_a_statement.using(priority=50).enqueue(),
+            tasks.turn_autocommit_off.using(priority=50).enqueue(False),
+        ]
         tasks.note.enqueue("after it")
-        self.assertEqual(work(concurrency=1), {"failed": 2, "completed": 1})
+        self.assertEqual(work(concurrency=1), {"failed": 5, "completed": 1})
         self.assertEqual(notes(), ["after it"])
-        for result in (broken, unusable):
+        for result in broken:
             result.refresh()
             self.assertIn("inside of a transaction of 'default'", result.errors[0].traceback)
+
+    def test_a_task_may_turn_autocommit_off_and_commit(self) -> None:
+        tasks.turn_autocommit_off.using(priority=50).enqueue(True)
+        tasks.note.enqueue("after it")
+        self.assertEqual(work(concurrency=1), {"completed": 2})
+        self.assertEqual(notes(), ["committed", "after it"])
 
     def test_nothing_is_left_that_would_keep_the_test_database_from_being_dropped(self) -> None:
         tasks.note.enqueue("x")
