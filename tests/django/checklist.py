@@ -644,6 +644,21 @@ class InsideOfATestCase(TestCase):
         self.assertEqual((done.status, done.errors[0].exception_class.__name__), (FAILED, "ProgrammingError"))
         self.assertEqual(notes(), [])
 
+    def test_a_transaction_that_was_left_open_fails_its_task_and_takes_no_other_in(self) -> None:
+        with transaction.atomic():
+            for left_open in (tasks.leave_open.using(priority=50), tasks.leave_open_in_another.using(priority=50)):
+                left_open.enqueue(False)
+                tasks.note.enqueue("after it")
+                failed, succeeded = run_pending()
+                self.assertIn("inside of a transaction of 'default'", failed.errors[0].traceback)
+                self.assertEqual((failed.status, succeeded.status), (FAILED, SUCCESSFUL))
+        self.assertEqual(notes(), ["after it"] * 2)
+
+    def test_an_error_of_the_database_inside_of_a_model_does_not_end_the_test(self) -> None:
+        tasks.note_twice.enqueue()
+        (done,) = run_pending()
+        self.assertEqual((done.errors[0].exception_class.__name__, notes()), ("IntegrityError", []))
+
     def test_a_task_may_ask_for_a_durable_transaction(self) -> None:
         tasks.durably.enqueue("x")
         self.assertEqual(run_pending()[0].status, SUCCESSFUL)
@@ -656,6 +671,24 @@ class InsideOfATestCase(TestCase):
 
 
 class NothingIsLeft(TransactionTestCase):
+    def test_a_transaction_that_was_left_open_fails_its_task_and_not_the_test(self) -> None:
+        clean()
+        for left_open in (
+            lambda: tasks.leave_open.enqueue(False),
+            lambda: tasks.leave_open_awaited.enqueue(),
+            lambda: tasks.begin_by_a_statement.enqueue(),
+            lambda: tasks.turn_autocommit_off.enqueue(False),
+        ):
+            left_open()  # type: ignore[no-untyped-call]
+            (failed,) = run_pending()
+            self.assertIn("inside of a transaction of 'default'", failed.errors[0].traceback)
+            self.assertEqual((failed.status, notes()), (FAILED, []))
+            self.assertFalse(connection.in_atomic_block)
+            self.assertTrue(connection.get_autocommit())
+        tasks.turn_autocommit_off.enqueue(True)
+        self.assertEqual((run_pending()[0].status, notes()), (SUCCESSFUL, ["committed"]))
+        self.assertTrue(connection.get_autocommit())
+
     def test_what_a_test_case_did_was_never_committed(self) -> None:
         clean()
         with transaction.atomic():

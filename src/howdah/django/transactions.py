@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.db import connections
 
@@ -26,6 +26,50 @@ def end() -> list[str]:
     for connection in left:
         _close(connection)
     return [each.alias for each in left]
+
+
+class Before(NamedTuple):
+    """The connection of a test before a task."""
+
+    connection: Any
+    savepoint: str | None
+    """A savepoint without atomic(): a task may itself begin a durable transaction, as it may in a worker."""
+    depth: int
+    blocks: int
+
+    @classmethod
+    def of(cls, connection: Any) -> Before:
+        savepoint = connection.savepoint() if connection.in_atomic_block else None
+        return cls(connection, savepoint, len(connection.savepoint_ids), len(connection.atomic_blocks))
+
+    def undo_left_open(self) -> list[str]:
+        """Rolls back what the task left open. Returns the connection's alias if there was something."""
+        connection = self.connection
+        if self.savepoint is None:
+            is_left = _is_open(connection)
+            if is_left:
+                _close(connection)
+            return [connection.alias] if is_left else []
+        left = connection.savepoint_ids[self.depth :]
+        del connection.savepoint_ids[self.depth :], connection.atomic_blocks[self.blocks :]
+        if left:
+            connection.needs_rollback = False
+            # An atomic(savepoint=False) has none.
+            connection.savepoint_rollback(left[0] or self.savepoint)
+        return [connection.alias] if left else []
+
+    def restore(self) -> None:
+        """Without an error of the database, the task's writes stay, as they do in a worker."""
+        self.undo_left_open()
+        connection = self.connection
+        if self.savepoint is None:
+            if connection.connection is not None and connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
+                connection.close()
+        elif connection.connection.info.transaction_status == _OPEN[1]:
+            connection.needs_rollback = False
+            connection.savepoint_rollback(self.savepoint)
+        else:
+            connection.savepoint_commit(self.savepoint)
 
 
 def _is_open(connection: Any) -> bool:

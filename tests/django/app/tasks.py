@@ -99,6 +99,18 @@ def leave_open(cut: bool) -> None:
 
 
 @task(max_attempts=1)
+def leave_open_in_another(cut: bool) -> None:
+    transaction.atomic(savepoint=False).__enter__()
+    leave_open.call(cut)
+
+
+@task(max_attempts=1)
+def note_twice() -> None:
+    first = Note.objects.create(text="lost")
+    Note.objects.create(pk=first.pk)
+
+
+@task(max_attempts=1)
 def begin_by_a_statement() -> None:
     connection.cursor().execute("BEGIN")
     Note.objects.create(text="lost")
