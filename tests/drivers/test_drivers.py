@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any
 
@@ -294,6 +295,46 @@ def test_a_bulk_is_part_of_a_transaction_that_psycopg2_has_not_begun_yet(queue: 
         with conn:
             queue.enqueue_many("mail", [1, 2], conn=conn)
         assert len(queue.list()) == 2
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["copy", "shared"])
+def test_a_bulk_is_undone_on_the_connection_of_django_that_it_was_given(
+    queue: JobQueue, dsn: str, is_shared: bool
+) -> None:
+    """Also if this thread has another one of the same alias: for a copy, and for one that another thread shares."""
+
+    def bulks(conn: Any) -> None:
+        with pytest.raises(ValueError, match=r"^$"):
+            queue.enqueue_many("mail", breaking(), conn=conn)
+        assert len(queue.list()) == 0
+        assert queue.enqueue_many("mail", [1, 2], conn=conn) == 2
+        assert len(queue.list()) == 2
+
+        conn.set_autocommit(False)
+        with pytest.raises(ValueError, match=r"^$"):
+            queue.enqueue_many("mail", breaking(), conn=conn)
+        queue.enqueue_many("kept", [1], conn=conn)
+        conn.commit()
+        conn.set_autocommit(True)
+        assert len(queue.list()) == 3
+
+        with conn.cursor() as cursor:
+            cursor.execute("BEGIN")
+            queue.enqueue_many("undone", [1], conn=conn)
+            cursor.execute("ROLLBACK")
+        assert len(queue.list()) == 3
+
+    with opened(Django, dsn) as caller:
+        registered = caller.conn
+        if not is_shared:
+            copy = registered.copy()
+            with closing(copy):
+                bulks(copy)
+            return
+        registered.inc_thread_sharing()
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(bulks, registered).result()
+        registered.dec_thread_sharing()
 
 
 class ScalarRows(Psycopg):

@@ -236,12 +236,30 @@ class Django(Link):
             return rows
 
     def begin(self, ends: list[Any]) -> None:
-        atomic = importlib.import_module("django.db.transaction").atomic(using=self._conn.alias)
-        atomic.__enter__()
-        ends.append(atomic)
+        transaction, alias = importlib.import_module("django.db.transaction"), self._conn.alias
+        if transaction.get_connection(alias).connection is self._conn.connection:
+            atomic = transaction.atomic(using=alias)
+            atomic.__enter__()
+            ends.append(atomic)
+            return
+        # A copy, or a connection of another thread: atomic() would begin on this thread's own of the same alias.
+        is_own = self._conn.get_autocommit() and not _is_in_transaction(self._conn.connection)
+        with _registered(ends, is_own):
+            self._execute(_BEGIN[is_own])
 
     def end(self, begun: Any, *, commits: bool) -> None:
-        begun.__exit__(*((None, None) if commits else (Exception, Exception())), None)
+        if not isinstance(begun, bool):
+            begun.__exit__(*((None, None) if commits else (Exception, Exception())), None)
+            return
+        for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
+            self._execute(statement)
+
+    def terminate(self) -> None:
+        self._conn.close()
+
+    def _execute(self, statement: str) -> None:
+        with self._conn.cursor() as cursor:
+            cursor.execute(statement)
 
 
 _LINKS: Final[dict[str, type[Link]]] = {
