@@ -800,6 +800,12 @@ class Admin(TestCase):
             if count is not None:
                 self.assertEqual(len(found.context["cl"].result_list), count, query)
 
+    def test_a_filter_that_no_text_can_match_finds_nothing(self) -> None:
+        tasks.add.enqueue(1)
+        for query in ("task=%00", "job_type=default%00"):
+            found = self.client.get(f"/admin/howdah/job/?{query}")
+            self.assertEqual((found.status_code, len(found.context["cl"].result_list)), (200, 0), query)
+
     def test_a_job_is_shown_and_cannot_be_edited(self) -> None:
         result = tasks.fail.using(max_attempts=1).enqueue("<b>no</b>")
         run_pending()
