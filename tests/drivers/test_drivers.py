@@ -8,6 +8,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -295,6 +296,74 @@ def test_a_bulk_is_part_of_a_transaction_that_psycopg2_has_not_begun_yet(queue: 
         with conn:
             queue.enqueue_many("mail", [1, 2], conn=conn)
         assert len(queue.list()) == 2
+
+
+@pytest.mark.parametrize("connect", [psycopg2.connect, psycopg.connect], ids=["psycopg2", "psycopg"])
+def test_bulks_of_threads_that_share_a_connection_come_one_after_the_other(
+    queue: JobQueue, dsn: str, connect: Any
+) -> None:
+    """Otherwise the rollback of the second would undo the first, which was acknowledged."""
+    first_is_in, second_is_in, first_ended = threading.Event(), threading.Event(), threading.Event()
+
+    def first() -> Iterator[int]:
+        yield from range(BULK_SIZE)
+        first_is_in.set()
+        # It waits for its turn, and so this is in vain.
+        assert not second_is_in.wait(0.5)
+        yield 0
+
+    def second() -> Iterator[int]:
+        yield from range(BULK_SIZE)
+        second_is_in.set()
+        assert first_ended.wait(60)
+        raise ValueError
+
+    def enqueue_first() -> None:
+        queue.enqueue_many("first", first(), conn=conn)
+        first_ended.set()
+
+    def enqueue_second() -> None:
+        assert first_is_in.wait(60)
+        with pytest.raises(ValueError, match=r"^$"):
+            queue.enqueue_many("second", second(), conn=conn)
+
+    with closing(connect(dsn)) as conn, ThreadPoolExecutor(2) as threads:
+        for end in [threads.submit(each) for each in (enqueue_first, enqueue_second)]:
+            end.result()
+        conn.commit()
+    assert {job.job_type for job in queue.list()} == {"first"}
+    assert len(queue.list(limit=5000)) == BULK_SIZE + 1
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_bulks_of_tasks_that_share_a_connection_come_one_after_the_other(
+    queue: JobQueue, dsn: str, driver: str, autocommit: bool
+) -> None:
+    async def main() -> None:
+        conn: Any
+        if driver == "asyncpg":
+            conn = await asyncpg.connect(**arguments(dsn))
+            if not autocommit:
+                await conn.execute("BEGIN")
+        else:
+            conn = await psycopg.AsyncConnection.connect(dsn, autocommit=autocommit)
+
+        async def items() -> AsyncIterator[int]:
+            yield 1
+            # In the same task, it is a part of the outer one.
+            await queue.aenqueue_many("inner", [1], conn=conn)
+            yield 2
+
+        bulks = [queue.aenqueue_many("mail", items() if n else breaking(), conn=conn) for n in range(4)]
+        answers = await asyncio.gather(*bulks, return_exceptions=True)
+        assert [repr(each) for each in answers] == ["ValueError()", "2", "2", "2"]
+        if not autocommit:
+            await conn.execute("COMMIT")
+        await conn.close()
+
+    asyncio.run(main())
+    assert len(queue.list()) == 9
 
 
 @pytest.mark.parametrize("is_shared", [False, True], ids=["copy", "shared"])

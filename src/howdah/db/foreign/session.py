@@ -20,6 +20,7 @@ from howdah.db.foreign.errors import as_psycopg
 from howdah.db.foreign.links import Link, link_to
 from howdah.db.plan import Begin, Call, GatheredCall, NextItems, Pause, PipelinedCall, Plan, Read, Row, Step, Write
 from howdah.db.session import AsyncSession, SyncSession, heed_cancellation, statement_of
+from howdah.db.turns import aturn, turn
 from howdah.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -42,13 +43,23 @@ class Whole:
         return self.operation()
 
 
-Operation: TypeAlias = Callable[[], Any] | NextItems | Pause
+class TakeTurn:
+    """The operation before a begin: see ``turns``."""
+
+
+Operation: TypeAlias = Callable[[], Any] | NextItems | Pause | TakeTurn
 
 
 def run_blocking(database: Database, plan: Plan[R], conn: object) -> R:
     """Runs a plan on the caller's connection, which blocks."""
-    operations = _Session(database.schema, link_to(conn, awaited=False)).run(plan)
-    session = SyncSession(database, None)
+    with contextlib.ExitStack() as stack:
+        operations = _Session(database.schema, link_to(conn, awaited=False)).run(plan)
+        return _carry_out(operations, SyncSession(database, None), conn, stack)
+
+
+def _carry_out(
+    operations: Generator[Operation, Any, R], session: SyncSession, conn: object, stack: contextlib.ExitStack
+) -> R:
     answer, failure = None, None
     while True:
         try:
@@ -57,15 +68,22 @@ def run_blocking(database: Database, plan: Plan[R], conn: object) -> R:
             result: R = end.value
             return result
         try:
-            answer, failure = operation() if callable(operation) else session.answer(operation), None
+            if isinstance(operation, TakeTurn):
+                answer, failure = stack.enter_context(turn(conn)), None
+            else:
+                answer, failure = operation() if callable(operation) else session.answer(operation), None
         except BaseException as error:  # noqa: BLE001
             failure = error
 
 
 async def run_awaiting(database: Database, plan: Plan[R], conn: object) -> R:
     """``run_blocking``, on a connection that is awaited."""
-    awaiting = _Awaiting(AsyncSession(database, None), link_to(conn, awaited=True))
-    operations = _Session(database.schema, awaiting.link).run(plan)
+    async with contextlib.AsyncExitStack() as stack:
+        awaiting = _Awaiting(AsyncSession(database, None), link_to(conn, awaited=True), conn, stack)
+        return await _acarry_out(_Session(database.schema, awaiting.link).run(plan), awaiting)
+
+
+async def _acarry_out(operations: Generator[Operation, Any, R], awaiting: _Awaiting) -> R:
     answer, failure = None, None
     while True:
         try:
@@ -91,6 +109,9 @@ class _Awaiting:
 
     session: AsyncSession
     link: Link
+    conn: object
+    stack: contextlib.AsyncExitStack
+    """Left when the plan has ended."""
     is_cancelled: bool = False
     """Whether a cancellation came during an operation that it must not interrupt, and has yet to be raised."""
 
@@ -99,6 +120,8 @@ class _Awaiting:
             return await self._to_its_end(operation())
         if self.is_cancelled:
             raise asyncio.CancelledError
+        if isinstance(operation, TakeTurn):
+            return await self.stack.enter_async_context(aturn(self.conn))
         return await heed_cancellation(operation() if callable(operation) else self.session.answer(operation))
 
     async def _to_its_end(self, doing: Awaitable[Any]) -> Any:
@@ -170,6 +193,7 @@ class _Session:
                     self._pipelined = yield from self._rows(step.call)
                 return rows
             case Begin(discard=False):
+                yield TakeTurn()
                 return (yield from self._sent(Whole(functools.partial(self._link.begin, self._ends))))
             case NextItems() | Pause():
                 return (yield step)
