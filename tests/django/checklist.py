@@ -557,13 +557,25 @@ class Transactions(TransactionTestCase):
         self.assertEqual(notes(), ["after it"])
 
     def test_a_transaction_that_was_left_open_fails_one_task_and_takes_no_other_in(self) -> None:
-        (broken, unusable) = (tasks.leave_open.using(priority=50).enqueue(cut) for cut in (False, True))
+        broken = [
+            tasks.leave_open.using(priority=50).enqueue(False),
+            tasks.leave_open.using(priority=50).enqueue(True),
+            tasks.leave_open_awaited.using(priority=50).enqueue(),
+            tasks.begin_by_a_statement.using(priority=50).enqueue(),
+            tasks.turn_autocommit_off.using(priority=50).enqueue(False),
+        ]
         tasks.note.enqueue("after it")
-        self.assertEqual(work(concurrency=1), {"failed": 2, "completed": 1})
+        self.assertEqual(work(concurrency=1), {"failed": 5, "completed": 1})
         self.assertEqual(notes(), ["after it"])
-        for result in (broken, unusable):
+        for result in broken:
             result.refresh()
             self.assertIn("inside of a transaction of 'default'", result.errors[0].traceback)
+
+    def test_a_task_may_turn_autocommit_off_and_commit(self) -> None:
+        tasks.turn_autocommit_off.using(priority=50).enqueue(True)
+        tasks.note.enqueue("after it")
+        self.assertEqual(work(concurrency=1), {"completed": 2})
+        self.assertEqual(notes(), ["committed", "after it"])
 
     def test_nothing_is_left_that_would_keep_the_test_database_from_being_dropped(self) -> None:
         tasks.note.enqueue("x")
@@ -632,6 +644,21 @@ class InsideOfATestCase(TestCase):
         self.assertEqual((done.status, done.errors[0].exception_class.__name__), (FAILED, "ProgrammingError"))
         self.assertEqual(notes(), [])
 
+    def test_a_transaction_that_was_left_open_fails_its_task_and_takes_no_other_in(self) -> None:
+        with transaction.atomic():
+            for left_open in (tasks.leave_open.using(priority=50), tasks.leave_open_in_another.using(priority=50)):
+                left_open.enqueue(False)
+                tasks.note.enqueue("after it")
+                failed, succeeded = run_pending()
+                self.assertIn("inside of a transaction of 'default'", failed.errors[0].traceback)
+                self.assertEqual((failed.status, succeeded.status), (FAILED, SUCCESSFUL))
+        self.assertEqual(notes(), ["after it"] * 2)
+
+    def test_an_error_of_the_database_inside_of_a_model_does_not_end_the_test(self) -> None:
+        tasks.note_twice.enqueue()
+        (done,) = run_pending()
+        self.assertEqual((done.errors[0].exception_class.__name__, notes()), ("IntegrityError", []))
+
     def test_a_task_may_ask_for_a_durable_transaction(self) -> None:
         tasks.durably.enqueue("x")
         self.assertEqual(run_pending()[0].status, SUCCESSFUL)
@@ -644,6 +671,24 @@ class InsideOfATestCase(TestCase):
 
 
 class NothingIsLeft(TransactionTestCase):
+    def test_a_transaction_that_was_left_open_fails_its_task_and_not_the_test(self) -> None:
+        clean()
+        for left_open in (
+            lambda: tasks.leave_open.enqueue(False),
+            lambda: tasks.leave_open_awaited.enqueue(),
+            lambda: tasks.begin_by_a_statement.enqueue(),
+            lambda: tasks.turn_autocommit_off.enqueue(False),
+        ):
+            left_open()  # type: ignore[no-untyped-call]
+            (failed,) = run_pending()
+            self.assertIn("inside of a transaction of 'default'", failed.errors[0].traceback)
+            self.assertEqual((failed.status, notes()), (FAILED, []))
+            self.assertFalse(connection.in_atomic_block)
+            self.assertTrue(connection.get_autocommit())
+        tasks.turn_autocommit_off.enqueue(True)
+        self.assertEqual((run_pending()[0].status, notes()), (SUCCESSFUL, ["committed"]))
+        self.assertTrue(connection.get_autocommit())
+
     def test_what_a_test_case_did_was_never_committed(self) -> None:
         clean()
         with transaction.atomic():
@@ -754,6 +799,12 @@ class Admin(TestCase):
             found = self.client.get(f"/admin/howdah/job/?{query}", follow=True)
             if count is not None:
                 self.assertEqual(len(found.context["cl"].result_list), count, query)
+
+    def test_a_filter_that_no_text_can_match_finds_nothing(self) -> None:
+        tasks.add.enqueue(1)
+        for query in ("task=%00", "job_type=default%00"):
+            found = self.client.get(f"/admin/howdah/job/?{query}")
+            self.assertEqual((found.status_code, len(found.context["cl"].result_list)), (200, 0), query)
 
     def test_a_job_is_shown_and_cannot_be_edited(self) -> None:
         result = tasks.fail.using(max_attempts=1).enqueue("<b>no</b>")

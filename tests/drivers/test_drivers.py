@@ -8,7 +8,9 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any
 
@@ -36,6 +38,7 @@ from howdah import (
     SchemaMissing,
     Unique,
 )
+from howdah.db.foreign import session as foreign
 from howdah.verbs.produce import BULK_SIZE
 from tests.clock import TestClock
 from tests.conftest import Db
@@ -295,6 +298,114 @@ def test_a_bulk_is_part_of_a_transaction_that_psycopg2_has_not_begun_yet(queue: 
         assert len(queue.list()) == 2
 
 
+@pytest.mark.parametrize("connect", [psycopg2.connect, psycopg.connect], ids=["psycopg2", "psycopg"])
+def test_bulks_of_threads_that_share_a_connection_come_one_after_the_other(
+    queue: JobQueue, dsn: str, connect: Any
+) -> None:
+    """Otherwise the rollback of the second would undo the first, which was acknowledged."""
+    first_is_in, second_is_in, first_ended = threading.Event(), threading.Event(), threading.Event()
+
+    def first() -> Iterator[int]:
+        yield from range(BULK_SIZE)
+        first_is_in.set()
+        # It waits for its turn, and so this is in vain.
+        assert not second_is_in.wait(0.5)
+        yield 0
+
+    def second() -> Iterator[int]:
+        yield from range(BULK_SIZE)
+        second_is_in.set()
+        assert first_ended.wait(60)
+        raise ValueError
+
+    def enqueue_first() -> None:
+        queue.enqueue_many("first", first(), conn=conn)
+        first_ended.set()
+
+    def enqueue_second() -> None:
+        assert first_is_in.wait(60)
+        with pytest.raises(ValueError, match=r"^$"):
+            queue.enqueue_many("second", second(), conn=conn)
+
+    with closing(connect(dsn)) as conn, ThreadPoolExecutor(2) as threads:
+        for end in [threads.submit(each) for each in (enqueue_first, enqueue_second)]:
+            end.result()
+        conn.commit()
+    assert {job.job_type for job in queue.list()} == {"first"}
+    assert len(queue.list(limit=5000)) == BULK_SIZE + 1
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_bulks_of_tasks_that_share_a_connection_come_one_after_the_other(
+    queue: JobQueue, dsn: str, driver: str, autocommit: bool
+) -> None:
+    async def main() -> None:
+        conn: Any
+        if driver == "asyncpg":
+            conn = await asyncpg.connect(**arguments(dsn))
+            if not autocommit:
+                await conn.execute("BEGIN")
+        else:
+            conn = await psycopg.AsyncConnection.connect(dsn, autocommit=autocommit)
+
+        async def items() -> AsyncIterator[int]:
+            yield 1
+            # In the same task, it is a part of the outer one.
+            await queue.aenqueue_many("inner", [1], conn=conn)
+            yield 2
+
+        bulks = [queue.aenqueue_many("mail", items() if n else breaking(), conn=conn) for n in range(4)]
+        answers = await asyncio.gather(*bulks, return_exceptions=True)
+        assert [repr(each) for each in answers] == ["ValueError()", "2", "2", "2"]
+        if not autocommit:
+            await conn.execute("COMMIT")
+        await conn.close()
+
+    asyncio.run(main())
+    assert len(queue.list()) == 9
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["copy", "shared"])
+def test_a_bulk_is_undone_on_the_connection_of_django_that_it_was_given(
+    queue: JobQueue, dsn: str, is_shared: bool
+) -> None:
+    """Also if this thread has another one of the same alias: for a copy, and for one that another thread shares."""
+
+    def bulks(conn: Any) -> None:
+        with pytest.raises(ValueError, match=r"^$"):
+            queue.enqueue_many("mail", breaking(), conn=conn)
+        assert len(queue.list()) == 0
+        assert queue.enqueue_many("mail", [1, 2], conn=conn) == 2
+        assert len(queue.list()) == 2
+
+        conn.set_autocommit(False)
+        with pytest.raises(ValueError, match=r"^$"):
+            queue.enqueue_many("mail", breaking(), conn=conn)
+        queue.enqueue_many("kept", [1], conn=conn)
+        conn.commit()
+        conn.set_autocommit(True)
+        assert len(queue.list()) == 3
+
+        with conn.cursor() as cursor:
+            cursor.execute("BEGIN")
+            queue.enqueue_many("undone", [1], conn=conn)
+            cursor.execute("ROLLBACK")
+        assert len(queue.list()) == 3
+
+    with opened(Django, dsn) as caller:
+        registered = caller.conn
+        if not is_shared:
+            copy = registered.copy()
+            with closing(copy):
+                bulks(copy)
+            return
+        registered.inc_thread_sharing()
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(bulks, registered).result()
+        registered.dec_thread_sharing()
+
+
 class ScalarRows(Psycopg):
     def open(self) -> Any:
         self.conn = psycopg.connect(self.dsn, row_factory=psycopg.rows.scalar_row)
@@ -405,6 +516,109 @@ def test_a_cancelled_bulk_leaves_no_transaction_open(queue: JobQueue, dsn: str) 
 
     asyncio.run(main())
     assert len(queue.list()) == 0
+
+
+class Interrupted(asyncpg.Connection):  # type: ignore[misc]
+    """Cancels a task when a statement is sent, twice; and sends it, or never."""
+
+    statement = ""
+    victim: asyncio.Task[Any] | None = None
+    sends = True
+
+    async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+        if self.victim is None or not query.startswith(self.statement):
+            return await super().execute(query, *args, **options)
+        victim, self.victim = self.victim, None
+        victim.cancel()
+        asyncio.get_running_loop().call_soon(victim.cancel)
+        return await (super().execute(query, *args, **options) if self.sends else asyncio.Event().wait())
+
+    def call(self, statement: str, verb: Any) -> asyncio.Task[Any]:
+        self.statement, self.victim = statement, asyncio.ensure_future(verb)
+        return self.victim
+
+
+async def interrupted(dsn: str) -> Interrupted:
+    conn: Interrupted = await asyncpg.connect(**arguments(dsn), connection_class=Interrupted)
+    return conn
+
+
+def breaking() -> Iterator[int]:
+    yield from range(BULK_SIZE)
+    raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("statement", "items", "left"),
+    [("BEGIN", [1, 2], 0), ("COMMIT", [1, 2], 2), ("ROLLBACK", breaking(), 0)],
+    ids=["BEGIN", "COMMIT", "ROLLBACK"],
+)
+def test_a_verb_that_is_cancelled_as_it_begins_or_ends_leaves_no_transaction_open(
+    queue: JobQueue, dsn: str, statement: str, items: Any, left: int
+) -> None:
+    async def main() -> None:
+        conn = await interrupted(dsn)
+        with pytest.raises(asyncio.CancelledError):
+            await conn.call(statement, queue.aenqueue_many("mail", items, conn=conn))
+        # Otherwise it would be in the transaction, and be lost when the connection closes.
+        await queue.aenqueue("later", conn=conn)
+        assert not conn.is_in_transaction()
+        await conn.close()
+
+    asyncio.run(main())
+    assert (len(queue.list(job_type="mail")), len(queue.list(job_type="later"))) == (left, 1)
+
+
+@pytest.mark.parametrize(("statement", "items"), [("SAVEPOINT", [1, 2]), ("ROLLBACK TO", breaking())])
+def test_a_verb_that_is_cancelled_inside_of_the_callers_transaction_leaves_it_usable(
+    queue: JobQueue, dsn: str, statement: str, items: Any
+) -> None:
+    async def main() -> None:
+        conn = await interrupted(dsn)
+        async with conn.transaction():
+            with pytest.raises(asyncio.CancelledError):
+                await conn.call(statement, queue.aenqueue_many("mail", items, conn=conn))
+            await queue.aenqueue("kept", conn=conn)
+        await conn.close()
+
+    asyncio.run(main())
+    assert [job.job_type for job in queue.list()] == ["kept"]
+
+
+def test_a_transaction_that_cannot_be_rolled_back_ends_with_its_connection(
+    queue: JobQueue, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "UNDONE_WITHIN", 0.1)
+
+    async def main() -> None:
+        conn = await interrupted(dsn)
+        conn.sends = False
+        with pytest.raises(asyncio.CancelledError):
+            await conn.call("ROLLBACK", queue.aenqueue_many("mail", breaking(), conn=conn))
+        assert conn.is_closed()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert len(queue.list()) == 0
+
+
+def test_a_begin_that_timed_out_is_undone(queue: JobQueue, dsn: str) -> None:
+    """The server has begun, and its answer was not awaited."""
+
+    class Impatient(asyncpg.Connection):  # type: ignore[misc]
+        async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+            answer = await super().execute(query, *args, **options)
+            if query == "BEGIN":
+                raise TimeoutError
+            return answer
+
+    async def main() -> None:
+        conn = await asyncpg.connect(**arguments(dsn), connection_class=Impatient)
+        with pytest.raises(TimeoutError):
+            await queue.aenqueue_many("mail", [1, 2], conn=conn)
+        assert not conn.is_in_transaction()
+        await conn.close()
+
+    asyncio.run(main())
 
 
 def test_what_is_no_connection_is_refused_by_name(queue: JobQueue, dsn: str) -> None:

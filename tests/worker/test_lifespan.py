@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from howdah import InvalidArguments, InvalidOption, Job, JobQueue, resource
+from howdah.worker import lifespan as lifespans
 from tests.worker import child_handlers
-from tests.worker.in_process import drain, run, working
+from tests.worker.in_process import drain, run, until, working
 
 
 class Pool:
@@ -185,6 +186,119 @@ def test_it_is_left_when_the_worker_cannot_begin(lived: Lived) -> None:
 
         run(main())
     assert lived.story == ["opened", "closed"]
+
+
+class Hanging(Lived):
+    """It never opens, or never closes."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(lambda: None)
+        self.hangs = asyncio.Event()
+        self.was_cut = asyncio.Event()
+        self._where = where
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, queue: JobQueue) -> AsyncIterator[None]:
+        await self._pass("opening")
+        yield
+        await self._pass("closing")
+
+    async def _pass(self, where: str) -> None:
+        if where == self._where:
+            self.hangs.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.was_cut.set()
+        self.story.append(where)
+
+
+def hanging(dsn: str, where: str) -> tuple[JobQueue, Hanging]:
+    lifespan = Hanging(where)
+    queue = JobQueue(dsn, lifespan=lifespan)
+
+    @queue.job
+    async def work() -> None: ...
+
+    return queue, lifespan
+
+
+def test_a_worker_is_stopped_while_its_lifespan_does_not_open(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    queue, lifespan = hanging(dsn, "opening")
+
+    async def main() -> None:
+        async with working(queue) as worker:
+            await lifespan.hangs.wait()
+            worker.stop()
+        assert worker.summary.exit_code == 0
+
+    with queue:
+        run(main())
+        assert (lifespan.story, queue.workers()) == ([], [])
+    assert "stopped while the lifespan was opening" in caplog.text
+
+
+@pytest.mark.parametrize("ended_by", ["grace", "second request"])
+def test_a_lifespan_that_does_not_close_does_not_keep_the_worker(
+    dsn: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ended_by: str
+) -> None:
+    monkeypatch.setattr(lifespans, "TO_HURRY", 0.05)
+    queue, lifespan = hanging(dsn, "closing")
+
+    async def main() -> None:
+        async with working(queue, grace=0.1 if ended_by == "grace" else 3600) as worker:
+            worker.stop()
+            await lifespan.hangs.wait()
+            if ended_by == "second request":
+                worker.stop()
+            await lifespan.was_cut.wait()
+        assert (worker.summary.exit_code, worker.summary.cut_lifespan) == (6, True)
+
+    with queue:
+        run(main())
+        assert (lifespan.story, queue.workers()) == (["opening"], [])
+    waited = "within 0.1 s" if ended_by == "grace" else "after a second request to stop"
+    assert f"the lifespan did not close {waited}" in caplog.text
+
+
+def test_an_early_second_request_leaves_the_lifespan_time_to_close(dsn: str) -> None:
+    closed: Story = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(queue: JobQueue) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(closed.append, "closed")
+
+    with JobQueue(dsn, lifespan=lifespan) as queue:
+
+        @queue.job
+        async def work() -> None: ...
+
+        async def main() -> None:
+            async with working(queue, grace=0) as worker:
+                await until(lambda: queue.workers())
+                worker.stop()
+                worker.stop()
+            assert worker.summary.exit_code == 0
+
+        run(main())
+    assert closed == ["closed"]
+
+
+def test_a_timeout_of_the_lifespans_own_is_the_workers_error(dsn: str) -> None:
+    @contextlib.asynccontextmanager
+    async def lifespan(queue: JobQueue) -> AsyncIterator[None]:
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()
+        yield
+
+    with JobQueue(dsn, lifespan=lifespan) as queue:
+
+        @queue.job
+        async def work() -> None: ...
+
+        with pytest.raises(TimeoutError):
+            drain(queue)
 
 
 def test_a_child_process_opens_its_own_once(dsn: str) -> None:

@@ -38,6 +38,7 @@ from howdah.db.plan import (
 )
 from howdah.db.prepared import AsyncPoolConnection, PoolConnection, calls_of
 from howdah.db.statements import call_statement, read_statement, write_statement
+from howdah.db.turns import aturn, turn
 from howdah.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -117,11 +118,13 @@ class SyncSession:
     def _begin(self, step: Begin) -> None:
         if self.conn is None:
             self.conn = self._stack.enter_context(self.database.pool().connection())
-        elif not self.conn.autocommit:
-            # Begins the caller's transaction: if ours were the outermost, it would commit.
-            # With a cursor of our own: the caller's kind of rows may need a column.
-            with psycopg.Cursor(self.conn, row_factory=tuple_row) as cursor:
-                cursor.execute("SELECT")
+        else:
+            self._stack.enter_context(turn(self.conn))
+            if not self.conn.autocommit:
+                # Begins the caller's transaction: if ours were the outermost, it would commit.
+                # With a cursor of our own: the caller's kind of rows may need a column.
+                with psycopg.Cursor(self.conn, row_factory=tuple_row) as cursor:
+                    cursor.execute("SELECT")
         self._begun = self._stack.enter_context(ExitStack())
         self._begun.enter_context(self.conn.transaction(force_rollback=step.discard))
 
@@ -250,9 +253,11 @@ class AsyncSession:
         if self.conn is None:
             pool = await self.database.apool()
             self.conn = await self._stack.enter_async_context(pool.connection())
-        elif not self.conn.autocommit:
-            async with psycopg.AsyncCursor(self.conn, row_factory=tuple_row) as cursor:
-                await cursor.execute("SELECT")
+        else:
+            await self._stack.enter_async_context(aturn(self.conn))
+            if not self.conn.autocommit:
+                async with psycopg.AsyncCursor(self.conn, row_factory=tuple_row) as cursor:
+                    await cursor.execute("SELECT")
         self._begun = await self._stack.enter_async_context(AsyncExitStack())
         await self._begun.enter_async_context(self.conn.transaction(force_rollback=step.discard))
 

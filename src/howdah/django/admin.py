@@ -86,11 +86,15 @@ class RecentFilter(admin.SimpleListFilter):
     field: str
 
     def queryset(self, request: Any, queryset: Any) -> Any:  # noqa: ARG002
-        if self.value() is None:
+        value = self.value()
+        if value is None:
             return None
+        if "\x00" in value:
+            # No text of PostgreSQL has one, and the database would refuse the question.
+            return queryset.none()
         oldest = Job.objects.using(queryset.db).values_list("pk", flat=True)[RECENT : RECENT + 1].first()
         recent = queryset if oldest is None else queryset.filter(pk__gt=oldest)
-        return recent.filter(**{self.field: self.value()})
+        return recent.filter(**{self.field: value})
 
 
 class QueueFilter(RecentFilter):

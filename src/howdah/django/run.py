@@ -20,7 +20,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import close_old_connections, connections, reset_queries
 from django.utils import timezone
 
-from howdah.django import results
+from howdah.django import results, transactions
 from howdah.django.framework import (
     Task,
     TaskResultStatus,
@@ -146,12 +146,12 @@ def execute(attempt: Attempt, call: Callable[[], Any]) -> Any:
     return value
 
 
-async def aexecute(attempt: Attempt) -> Any:
+async def aexecute(attempt: Attempt, call: Callable[[], Awaitable[Any]]) -> Any:
     """``execute``, awaiting."""
     signal = {"sender": attempt.sender, "task_result": attempt.result}
     await task_started.asend_robust(**signal)
     try:
-        value = attempt.succeeded(await attempt.acall())
+        value = attempt.succeeded(await call())
     except BaseException as error:
         if attempt.failed(error):
             await task_finished.asend_robust(**signal)
@@ -163,10 +163,18 @@ async def aexecute(attempt: Attempt) -> Any:
 
 async def _on_loop(attempt: Attempt) -> Any:
     async with ThreadSensitiveContext() as context:
+
+        async def call() -> Any:
+            value = await attempt.acall()
+            # Without a call of the ORM there is no thread.
+            if context in SyncToAsync.context_to_thread_executor and (left := await sync_to_async(transactions.end)()):
+                raise transactions.LeftOpen(left)
+            return value
+
         try:
-            return await aexecute(attempt)
+            return await aexecute(attempt, call)
         finally:
-            # Its thread ends with the task, and so must the thread's connections. Without a call of the ORM there is none.
+            # Its thread ends with the task, and so must the thread's connections.
             if context in SyncToAsync.context_to_thread_executor:
                 await sync_to_async(connections.close_all)()
 
@@ -193,7 +201,7 @@ def _caught(attempt: Attempt) -> tuple[Any, BaseException | None]:
         try:
             return execute(attempt, lambda: _outside_transactions(attempt.call)), None
         finally:
-            _end_transactions()
+            transactions.end()
             close_old_connections()
     except BaseException as error:  # noqa: BLE001
         return None, error
@@ -201,17 +209,6 @@ def _caught(attempt: Attempt) -> tuple[Any, BaseException | None]:
 
 def _outside_transactions(call: Callable[[], Any]) -> Any:
     value = call()
-    if left := _end_transactions():
-        raise RuntimeError(
-            f"the task returned inside of a transaction of {', '.join(map(repr, left))}, which was rolled back: leave each atomic()"
-        )
+    if left := transactions.end():
+        raise transactions.LeftOpen(left)
     return value
-
-
-def _end_transactions() -> list[str]:
-    """Closes the connections of this thread that are inside of a transaction. Django never would: all later tasks would be in it."""
-    left = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
-    for connection in left:
-        connection.in_atomic_block = connection.closed_in_transaction = False
-        connection.close()
-    return [each.alias for each in left]

@@ -21,7 +21,7 @@ from howdah.checks import options
 from howdah.checks.options import Seconds
 from howdah.db.plan import Plan, call
 from howdah.db.statements import render, source
-from howdah.django import run
+from howdah.django import run, transactions
 from howdah.django.framework import DEFAULT_TASK_BACKEND_ALIAS, TaskResult, task_backends
 from howdah.django.results import task_of
 from howdah.errors import InvalidOption
@@ -39,8 +39,6 @@ from howdah.worker.run.run import Run, RunServices
 __all__ = ["arun_pending", "clean", "run_pending"]
 
 WORKER: Final = "run_pending"
-_IN_ERROR: Final = 3
-"""The state of a transaction in which a statement has failed, as libpq numbers it."""
 
 
 def run_pending(
@@ -146,27 +144,24 @@ class _Pending:
         task = task_of(job)
         if task is None:
             return None, LookupError(f"job {job.id} is not of a task that this process knows: import its module")
-        # A savepoint without atomic(): a task may itself begin a durable transaction, as it may in a worker.
-        savepoint = transaction.savepoint(using=self.conn.alias) if self.conn.in_atomic_block else None
+        before = transactions.Before.of(self.conn)
         attempt = run.Attempt(self.backend.alias, task, job)
         called = async_to_sync(attempt.acall) if inspect.iscoroutinefunction(task.func) else attempt.call
+
+        def call() -> Any:
+            value = called()
+            if left := before.undo_left_open():
+                raise transactions.LeftOpen(left)
+            return value
+
         try:
-            return run.execute(attempt, called), None
+            return run.execute(attempt, call), None
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001
             return None, error
         finally:
-            if savepoint is not None:
-                self._leave(savepoint)
-
-    def _leave(self, savepoint: Any) -> None:
-        """Without an error of the database, the task's writes stay, as they do in a worker."""
-        if self.conn.connection.info.transaction_status == _IN_ERROR:
-            transaction.savepoint_rollback(savepoint, using=self.conn.alias)
-            self.conn.needs_rollback = False
-        else:
-            transaction.savepoint_commit(savepoint, using=self.conn.alias)
+            before.restore()
 
     def _end(self, job: Job, ending: Ending) -> None:
         stored = endings.storable(self.queue._context, ending)

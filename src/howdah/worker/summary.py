@@ -24,6 +24,7 @@ class WorkerSummary:
     replaced: bool = False
     refused: bool = False
     left_threads: bool = False
+    cut_lifespan: bool = False
 
     @property
     def interrupted(self) -> int:
@@ -33,12 +34,14 @@ class WorkerSummary:
     @property
     def exit_code(self) -> int:
         """0: clean. 2: another worker has its name. 4: the database refuses its login. 6: the grace ran out, and
-        running jobs were handed back, or ends could not be written. 7: too many handlers did not end."""
+        running jobs were handed back, or ends could not be written, or the lifespan did not end. 7: too many handlers did not end."""
         if self.replaced:
             return 2
         if self.refused:
             return 4
-        return 7 if self.shed else 6 if self.interrupted or self.counts["unwritten"] else 0
+        if self.shed:
+            return 7
+        return 6 if self.interrupted or self.counts["unwritten"] or self.cut_lifespan else 0
 
     def __str__(self) -> str:
         words = {"retried": "to be tried again"}

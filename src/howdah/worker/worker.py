@@ -42,6 +42,7 @@ from howdah.worker.claim.claimer import Claimer, SleepLocks
 from howdah.worker.claim.notifier import Notifier
 from howdah.worker.connection import WorkerConnection
 from howdah.worker.first_contact import FirstContact
+from howdah.worker.lifespan import BoundedLifespan, Resources
 from howdah.worker.options import WorkerOptions
 from howdah.worker.run import log_capture
 from howdah.worker.run.dispatcher import Dispatcher
@@ -56,8 +57,6 @@ YOUNG_OBJECTS = 10_000
 """New objects, after which the garbage collector runs. Python's own 700 to 2,000 cost a worker a twentieth of its time."""
 NAMED = 5
 """How many jobs a log line names."""
-
-Resources = Mapping[str | type, Any]
 
 
 class Worker:
@@ -87,11 +86,11 @@ class Worker:
         """Called first in each child process, before it imports the handlers. It sets up the program's logs there."""
         self._database = database
         self._middleware = middleware
-        self._open_resources = open_resources
         self._thread_lifespan = thread_lifespan
         self._prepare = prepare
         self._schedules = schedules
         self._stops = StopRequests()
+        self._lifespan = BoundedLifespan(open_resources, self._stops, options.grace)
         self._may_be_registered = False
 
     # From outside
@@ -109,13 +108,14 @@ class Worker:
             _collect_seldom()
         with handled_signals(self.stop) if signals else contextlib.nullcontext():
             async with contextlib.AsyncExitStack() as stack:
-                await self._begin(stack)
-                try:
-                    await self._stops.first.wait()
-                finally:
-                    if not self._stops.count:
-                        self._stops.add()
-                    await _whatever_happens(self._end())
+                if await self._begin(stack):
+                    try:
+                        await self._stops.first.wait()
+                    finally:
+                        if not self._stops.count:
+                            self._stops.add()
+                        await _whatever_happens(self._end())
+        self.summary.cut_lifespan = self._lifespan.was_cut
         return self.summary
 
     def stop(self) -> None:
@@ -129,15 +129,18 @@ class Worker:
 
     # The beginning
 
-    async def _begin(self, stack: contextlib.AsyncExitStack) -> None:
-        await self._connect_parts(stack)
+    async def _begin(self, stack: contextlib.AsyncExitStack) -> bool:
+        """False if it was stopped before it had parts that must be ended."""
+        if not await self._connect_parts(stack):
+            return False
         if await self._joined():
             self._heartbeat.start()
             for service in (*self._services, *self._claimers):
                 service.start()
             log.info("worker %s is ready", self.worker_id, extra={"event": "ready", "worker_id": self.worker_id})
+        return True
 
-    async def _connect_parts(self, stack: contextlib.AsyncExitStack) -> None:
+    async def _connect_parts(self, stack: contextlib.AsyncExitStack) -> bool:
         database, context, options = self._database, self.context, self.options
         self._outage = Outage(log)
         # Chores are apart from the writes: a batch that waits for a lock must not delay the sweep.
@@ -145,7 +148,10 @@ class Worker:
         for each in self._connections:
             each.others = [other for other in self._connections if other is not each]
             stack.push_async_callback(each.close)
-        resources = await self._open_resources(stack)
+        stack.push_async_exit(self._lifespan.close)
+        resources = await self._lifespan.open()
+        if resources is None:
+            return False
         _check_resources(self.handlers.values(), resources)
         if options.capture_logs:
             stack.enter_context(log_capture.installed(self._least_log_level()))
@@ -166,6 +172,7 @@ class Worker:
         self._heartbeat = Heartbeat(database, context, options, self._dispatcher, self._schedules)
         stack.callback(self._heartbeat.close)
         self._start_services(claims, chores)
+        return True
 
     def _start_services(self, claims: WorkerConnection, chores: WorkerConnection) -> None:
         database, context, options = self._database, self.context, self.options

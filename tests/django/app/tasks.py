@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from howdah import Retry, Snooze
@@ -97,6 +98,37 @@ def leave_open(cut: bool) -> None:
         connection.close()
 
 
+@task(max_attempts=1)
+def leave_open_in_another(cut: bool) -> None:
+    transaction.atomic(savepoint=False).__enter__()
+    leave_open.call(cut)
+
+
+@task(max_attempts=1)
+def note_twice() -> None:
+    first = Note.objects.create(text="lost")
+    Note.objects.create(pk=first.pk)
+
+
+@task(max_attempts=1)
+def begin_by_a_statement() -> None:
+    connection.cursor().execute("BEGIN")
+    Note.objects.create(text="lost")
+
+
+@task(max_attempts=1)
+def turn_autocommit_off(commit: bool) -> None:
+    transaction.set_autocommit(False)
+    Note.objects.create(text="committed" if commit else "lost")
+    if commit:
+        transaction.commit()
+
+
+@task(max_attempts=1)
+async def leave_open_awaited() -> None:
+    await sync_to_async(leave_open.call)(False)
+
+
 @task
 def durably(text: str) -> None:
     with transaction.atomic(durable=True):
@@ -176,8 +208,6 @@ def threads(number: int) -> str:
 
 @task
 async def threads_of_the_orm(number: int) -> str:
-    from asgiref.sync import sync_to_async
-
     def meet() -> str:
         barrier.wait(30)
         Note.objects.count()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 from howdah.db.foreign.wire import Style
@@ -41,12 +42,30 @@ class Link:
         """The rows of a statement."""
         raise NotImplementedError
 
-    def begin(self) -> Any:
-        """Begins a part of the caller's transaction that can be undone, or a transaction if there is none. Returns what ends it."""
+    def begin(self, ends: list[Any]) -> Any:
+        """Begins a part of the caller's transaction that can be undone, or a transaction if there is none. What ends it is put
+        into ``ends``: True is the end of a transaction of our own."""
         raise NotImplementedError
 
     def end(self, begun: Any, *, commits: bool) -> Any:
         raise NotImplementedError
+
+    def terminate(self) -> Any:
+        """Closes the connection at once: with a transaction of ours that could not be ended, it is of no use to the caller."""
+
+
+@contextlib.contextmanager
+def _registered(ends: list[Any], is_own: bool) -> Iterator[None]:
+    """Around the statement that begins. Registered before it is sent: an interruption, or a timeout, does not tell whether the server
+    has begun. Any other error does: it has not."""
+    ends.append(is_own)
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except Exception:
+        ends.pop()
+        raise
 
 
 class Psycopg2(Link):
@@ -70,18 +89,21 @@ class Psycopg2(Link):
             rows: Sequence[Any] = cursor.fetchall()
             return rows
 
-    def begin(self) -> bool:
+    def begin(self, ends: list[Any]) -> None:
         if self._conn.autocommit:
             # Inside of the caller's `with conn:`, the driver begins a transaction with the first statement, and does not say so before.
             self._execute("SELECT")
         # Without autocommit, the driver has begun the caller's transaction before the savepoint.
         is_own = self._conn.autocommit and not _is_in_transaction(self._conn)
-        self._execute(_BEGIN[is_own])
-        return is_own
+        with _registered(ends, is_own):
+            self._execute(_BEGIN[is_own])
 
     def end(self, begun: bool, *, commits: bool) -> None:
         for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
             self._execute(statement)
+
+    def terminate(self) -> None:
+        self._conn.close()
 
     def _execute(self, statement: str) -> None:
         with self._cursor() as cursor:
@@ -103,15 +125,18 @@ class Asyncpg(Link):
         rows: Sequence[Any] = await self._conn.fetch(statement, *parameters)
         return rows
 
-    async def begin(self) -> bool:
+    async def begin(self, ends: list[Any]) -> None:
         # By statements: its transaction() refuses a transaction that the caller began by one.
         is_own = not _is_in_transaction(self._conn)
-        await self._conn.execute(_BEGIN[is_own])
-        return is_own
+        with _registered(ends, is_own):
+            await self._conn.execute(_BEGIN[is_own])
 
     async def end(self, begun: bool, *, commits: bool) -> None:
         for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
             await self._conn.execute(statement)
+
+    async def terminate(self) -> None:
+        self._conn.terminate()
 
 
 class Alchemy(Link):
@@ -140,17 +165,20 @@ class Alchemy(Link):
         rows: Sequence[Any] = self._execute(statement, parameters).fetchall()
         return rows
 
-    def begin(self) -> bool:
+    def begin(self, ends: list[Any]) -> None:
         # By statements: its begin_nested() fails on a connection that streams its results.
         connection = self._connection().connection
         autocommits = connection.dbapi_connection.autocommit
         is_own = bool(autocommits and not _is_in_transaction(connection.driver_connection))
-        self._execute(_BEGIN[is_own])
-        return is_own
+        with _registered(ends, is_own):
+            self._execute(_BEGIN[is_own])
 
     def end(self, begun: bool, *, commits: bool) -> None:
         for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
             self._execute(statement)
+
+    def terminate(self) -> None:
+        self._connection().invalidate()
 
     def _execute(self, statement: str, parameters: Parameters | None = None) -> Any:
         # Without a cursor on the server, which the caller may want for rows of theirs.
@@ -172,11 +200,14 @@ class AsyncAlchemy(Link):
     async def fetch(self, statement: str, parameters: Parameters) -> Any:
         return await self._run(lambda link: link.fetch(statement, parameters))
 
-    async def begin(self) -> Any:
-        return await self._run(lambda link: link.begin())
+    async def begin(self, ends: list[Any]) -> None:
+        await self._run(lambda link: link.begin(ends))
 
     async def end(self, begun: Any, *, commits: bool) -> None:
         await self._run(lambda link: link.end(begun, commits=commits))
+
+    async def terminate(self) -> None:
+        await self._run(lambda link: link.terminate())
 
     async def _run(self, operation: Callable[[Alchemy], Any]) -> Any:
         return await self._conn.run_sync(lambda conn: operation(Alchemy(conn)))
@@ -204,13 +235,31 @@ class Django(Link):
             rows: Sequence[Any] = cursor.fetchall()
             return rows
 
-    def begin(self) -> Any:
-        atomic = importlib.import_module("django.db.transaction").atomic(using=self._conn.alias)
-        atomic.__enter__()
-        return atomic
+    def begin(self, ends: list[Any]) -> None:
+        transaction, alias = importlib.import_module("django.db.transaction"), self._conn.alias
+        if transaction.get_connection(alias).connection is self._conn.connection:
+            atomic = transaction.atomic(using=alias)
+            atomic.__enter__()
+            ends.append(atomic)
+            return
+        # A copy, or a connection of another thread: atomic() would begin on this thread's own of the same alias.
+        is_own = self._conn.get_autocommit() and not _is_in_transaction(self._conn.connection)
+        with _registered(ends, is_own):
+            self._execute(_BEGIN[is_own])
 
     def end(self, begun: Any, *, commits: bool) -> None:
-        begun.__exit__(*((None, None) if commits else (Exception, Exception())), None)
+        if not isinstance(begun, bool):
+            begun.__exit__(*((None, None) if commits else (Exception, Exception())), None)
+            return
+        for statement in (_COMMIT if commits else _ROLLBACK)[begun]:
+            self._execute(statement)
+
+    def terminate(self) -> None:
+        self._conn.close()
+
+    def _execute(self, statement: str) -> None:
+        with self._conn.cursor() as cursor:
+            cursor.execute(statement)
 
 
 _LINKS: Final[dict[str, type[Link]]] = {

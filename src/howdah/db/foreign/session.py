@@ -5,10 +5,12 @@ What is to be done is written once, as a generator of operations; two functions 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import dataclasses
 import functools
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import psycopg
 
@@ -18,19 +20,46 @@ from howdah.db.foreign.errors import as_psycopg
 from howdah.db.foreign.links import Link, link_to
 from howdah.db.plan import Begin, Call, GatheredCall, NextItems, Pause, PipelinedCall, Plan, Read, Row, Step, Write
 from howdah.db.session import AsyncSession, SyncSession, heed_cancellation, statement_of
+from howdah.db.turns import aturn, turn
 from howdah.errors import InvalidOption
 
 if TYPE_CHECKING:
     from howdah.db.database import Database
 
 R = TypeVar("R")
-Operation: TypeAlias = Callable[[], Any] | NextItems | Pause
+
+UNDONE_WITHIN: Final = 10.0
+"""Seconds that a cancelled verb waits for the begin or the end of its transaction. Then it closes the connection."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Whole:
+    """An operation that begins or ends a transaction. A cancellation does not interrupt it, because then nothing would tell
+    whether the transaction is open: it is raised instead of the next operation."""
+
+    operation: Callable[[], Any]
+
+    def __call__(self) -> Any:
+        return self.operation()
+
+
+class TakeTurn:
+    """The operation before a begin: see ``turns``."""
+
+
+Operation: TypeAlias = Callable[[], Any] | NextItems | Pause | TakeTurn
 
 
 def run_blocking(database: Database, plan: Plan[R], conn: object) -> R:
     """Runs a plan on the caller's connection, which blocks."""
-    operations = _Session(database.schema, link_to(conn, awaited=False)).run(plan)
-    session = SyncSession(database, None)
+    with contextlib.ExitStack() as stack:
+        operations = _Session(database.schema, link_to(conn, awaited=False)).run(plan)
+        return _carry_out(operations, SyncSession(database, None), conn, stack)
+
+
+def _carry_out(
+    operations: Generator[Operation, Any, R], session: SyncSession, conn: object, stack: contextlib.ExitStack
+) -> R:
     answer, failure = None, None
     while True:
         try:
@@ -39,27 +68,77 @@ def run_blocking(database: Database, plan: Plan[R], conn: object) -> R:
             result: R = end.value
             return result
         try:
-            answer, failure = operation() if callable(operation) else session.answer(operation), None
+            if isinstance(operation, TakeTurn):
+                answer, failure = stack.enter_context(turn(conn)), None
+            else:
+                answer, failure = operation() if callable(operation) else session.answer(operation), None
         except BaseException as error:  # noqa: BLE001
             failure = error
 
 
 async def run_awaiting(database: Database, plan: Plan[R], conn: object) -> R:
     """``run_blocking``, on a connection that is awaited."""
-    operations = _Session(database.schema, link_to(conn, awaited=True)).run(plan)
-    session = AsyncSession(database, None)
+    async with contextlib.AsyncExitStack() as stack:
+        awaiting = _Awaiting(AsyncSession(database, None), link_to(conn, awaited=True), conn, stack)
+        return await _acarry_out(_Session(database.schema, awaiting.link).run(plan), awaiting)
+
+
+async def _acarry_out(operations: Generator[Operation, Any, R], awaiting: _Awaiting) -> R:
     answer, failure = None, None
     while True:
         try:
             operation = operations.send(answer) if failure is None else operations.throw(failure)
         except StopIteration as end:
+            if awaiting.is_cancelled:
+                raise asyncio.CancelledError from None
             result: R = end.value
             return result
+        except Exception as error:
+            if awaiting.is_cancelled:
+                raise asyncio.CancelledError from error
+            raise
         try:
-            doing = operation() if callable(operation) else session.answer(operation)
-            answer, failure = await heed_cancellation(doing), None
+            answer, failure = await awaiting.answer(operation), None
         except BaseException as error:  # noqa: BLE001
             failure = error
+
+
+@dataclasses.dataclass(slots=True)
+class _Awaiting:
+    """Carries out the operations of one plan, and heeds cancellations."""
+
+    session: AsyncSession
+    link: Link
+    conn: object
+    stack: contextlib.AsyncExitStack
+    """Left when the plan has ended."""
+    is_cancelled: bool = False
+    """Whether a cancellation came during an operation that it must not interrupt, and has yet to be raised."""
+
+    async def answer(self, operation: Operation) -> Any:
+        if isinstance(operation, Whole):
+            return await self._to_its_end(operation())
+        if self.is_cancelled:
+            raise asyncio.CancelledError
+        if isinstance(operation, TakeTurn):
+            return await self.stack.enter_async_context(aturn(self.conn))
+        return await heed_cancellation(operation() if callable(operation) else self.session.answer(operation))
+
+    async def _to_its_end(self, doing: Awaitable[Any]) -> Any:
+        task, timeout = asyncio.ensure_future(doing), None
+        while not task.done():
+            try:
+                async with asyncio.timeout_at(timeout):
+                    await asyncio.wait({task})
+            except asyncio.CancelledError:
+                self.is_cancelled = True
+                timeout = timeout or asyncio.get_running_loop().time() + UNDONE_WITHIN
+            except TimeoutError:
+                task.cancel()
+                with contextlib.suppress(Exception):
+                    await self.link.terminate()
+                raise
+        return task.result()
 
 
 class _Session:
@@ -78,16 +157,14 @@ class _Session:
         try:
             self._style = yield from self._sent(self._link.style)
             result = yield from self._steps(plan)
-            yield from self._end(commits=True)
+            yield from self._commit()
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001
             failure = error
         else:
             return result
-        # What is undone is a part of the caller's transaction. If that fails, the connection is lost, as the first error says.
-        with contextlib.suppress(Exception):
-            yield from self._end(commits=False)
+        yield from self._undo()
         raise self._as_callers(failure)
 
     def _steps(self, plan: Plan[R]) -> Generator[Operation, Any, R]:
@@ -116,8 +193,8 @@ class _Session:
                     self._pipelined = yield from self._rows(step.call)
                 return rows
             case Begin(discard=False):
-                self._ends.append((yield from self._sent(self._link.begin)))
-                return None
+                yield TakeTurn()
+                return (yield from self._sent(Whole(functools.partial(self._link.begin, self._ends))))
             case NextItems() | Pause():
                 return (yield step)
         raise InvalidOption(f"{type(step).__name__} is a step of plans that run on connections of psycopg")
@@ -126,10 +203,24 @@ class _Session:
         text, parameters = wire.statement(*statement_of(step, self._schema), self._style)
         return wire.rows((yield from self._sent(functools.partial(self._link.fetch, text, parameters))))
 
-    def _end(self, *, commits: bool) -> Generator[Operation, Any, None]:
+    def _commit(self) -> Generator[Operation, Any, None]:
         while self._ends:
             begun = self._ends.pop()
-            yield from self._sent(functools.partial(self._link.end, begun, commits=commits))
+            yield from self._sent(Whole(functools.partial(self._link.end, begun, commits=True)))
+
+    def _undo(self) -> Generator[Operation, Any, None]:
+        """Rolls back. If that fails, the connection is lost, as the first error says; or it is closed, because otherwise all
+        later statements of the caller would be in our transaction, which never ends."""
+        while self._ends:
+            begun = self._ends.pop()
+            try:
+                yield Whole(functools.partial(self._link.end, begun, commits=False))
+            except GeneratorExit:
+                raise
+            except BaseException:  # noqa: BLE001
+                if begun is True:
+                    with contextlib.suppress(Exception):
+                        yield Whole(self._link.terminate)
 
     def _sent(self, operation: Callable[[], Any]) -> Generator[Operation, Any, Any]:
         try:
