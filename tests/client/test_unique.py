@@ -277,6 +277,47 @@ def test_a_replaced_job_is_as_new_and_keeps_its_place(queue: JobQueue, clock: Te
     queue.complete(again)
 
 
+def test_a_replaced_job_does_no_step_of_the_other_data(queue: JobQueue, db: Db) -> None:
+    """The bug: a step that was done with the old data was skipped with the new, which was never charged."""
+    rule = Unique(by=("n",), conflict="replace")
+    first = queue.enqueue("pay", {"n": 1, "euro": 5}, unique=rule)
+    (claimed,) = queue.claim(["pay"])
+    queue.start(claimed)
+    queue.progress(claimed, 50)
+    assert db.execute("SELECT record_step(%s, %s, 'charge', '5')", (first.id, claimed.token)).rowcount == 1
+    queue.fail(claimed, "broken", delay=0)
+    assert queue.enqueue("pay", {"n": 1, "euro": 500}, unique=rule).conflict == "replaced"
+    assert db.execute("SELECT FROM steps_of(%s)", (first.id,)).rowcount == 0
+    replaced = queue.get(first.id)
+    assert (replaced.record, replaced.errors[0].error) == (None, "broken")
+    (again,) = queue.claim(["pay"])
+    assert again.token > claimed.token
+    assert db.execute("SELECT FROM live WHERE has_steps").rowcount == 0
+
+
+@pytest.mark.parametrize("delay", [None, 60])
+def test_a_replaced_job_waits_for_nothing_and_is_due_as_the_call_says(
+    queue: JobQueue, db: Db, clock: TestClock, delay: float | None
+) -> None:
+    rule = Unique(by=("n",), conflict="replace")
+    first = queue.enqueue("save", {"n": 1, "text": "v1"}, unique=rule)
+    (claimed,) = queue.claim(["save"])
+    queue.start(claimed)
+    db.execute("SELECT record_step(%s, %s, 'upload', '\"v1\"')", (first.id, claimed.token))
+    db.execute("SELECT wait_signal(%s, %s, 'signal:approved#1', 'approved')", (first.id, claimed.token))
+    assert queue.get(first.id).waits_for is not None
+    clock.advance(10)
+    replaced = queue.enqueue("save", {"n": 1, "text": "v2"}, unique=rule, delay=delay)
+    assert (replaced.conflict, (replaced.run_at - clock.now).total_seconds()) == ("replaced", delay or 0)
+    assert queue.get(first.id).waits_for is None
+    # What it waited for is no wait of the new job: the signal is kept until that asks for it.
+    assert db.execute("SELECT FROM signal_channels").rowcount == 0
+    assert queue.signal("approved").woken == 0
+    clock.advance(delay or 0)
+    (again,) = queue.claim(["save"])
+    assert (again.data["text"], db.execute("SELECT FROM steps_of(%s)", (first.id,)).rowcount) == ("v2", 0)
+
+
 def test_a_rescheduled_job_keeps_its_data(queue: JobQueue, clock: TestClock) -> None:
     rule = Unique(by=("n",), conflict="reschedule")
     first = queue.enqueue("mail", {"n": 1, "v": 1}, unique=rule, delay=60, priority=5)

@@ -50,6 +50,8 @@ DECLARE
     v_conflicts text[];
     v_created boolean[];
     v_place int;
+    -- The jobs to replace that have steps.
+    v_with_steps uuid[];
     v_missing uuid[];
     v_over int;
 BEGIN
@@ -97,12 +99,12 @@ BEGIN
     END IF;
     v_locks := v_rule.conflict IN ('replace', 'reschedule') OR NOT v_rule.states @> ARRAY['claimed', 'running']::varchar[];
     WITH locked AS MATERIALIZED (
-        SELECT j.id FROM howdah.live AS j
+        SELECT j.id, j.has_steps FROM howdah.live AS j
         WHERE v_locks AND j.job_type = p_job_type AND j.unique_key = ANY (v_keys) AND j.unique_key IS NOT NULL AND j.status = 'pending'
         FOR UPDATE SKIP LOCKED
     ), earlier AS (
         SELECT
-            j.unique_key AS key, j.id, j.created_at, locked.id IS NOT NULL AS is_locked,
+            j.unique_key AS key, j.id, j.created_at, locked.id IS NOT NULL AS is_locked, locked.has_steps,
             CASE
                 WHEN j.status <> 'pending' THEN j.status
                 WHEN v_locks AND locked.id IS NULL THEN 'running'
@@ -113,17 +115,17 @@ BEGIN
         FROM howdah.live AS j LEFT JOIN locked ON locked.id = j.id
         WHERE j.job_type = p_job_type AND j.unique_key = ANY (v_keys) AND j.unique_key IS NOT NULL
         UNION ALL
-        SELECT a.unique_key, a.id, a.created_at, false, a.status FROM howdah.archive AS a
+        SELECT a.unique_key, a.id, a.created_at, false, NULL, a.status FROM howdah.archive AS a
         WHERE a.id = ANY (v_last) AND a.job_type = p_job_type
     ), other AS MATERIALIZED (
         -- If several are in the way: one that can be changed, the newest of them.
-        SELECT DISTINCT ON (e.key) e.key, e.id, e.is_locked FROM earlier AS e
+        SELECT DISTINCT ON (e.key) e.key, e.id, e.is_locked, e.has_steps FROM earlier AS e
         WHERE e.status = ANY (v_rule.states)
             AND (v_rule.span IS NULL OR e.created_at > howdah.clock() - v_rule.span)
         ORDER BY e.key, e.is_locked DESC, e.created_at DESC, e.id DESC
     ), item AS (
         SELECT
-            i.place, i.id, i.is_known, CASE WHEN NOT i.is_known THEN other.id END AS other, other.is_locked,
+            i.place, i.id, i.is_known, CASE WHEN NOT i.is_known THEN other.id END AS other, other.is_locked, other.has_steps,
             -- The first item of a key is added, and is in the way of the others.
             CASE
                 WHEN other.id IS NULL AND NOT i.is_known AND 'pending' = ANY (v_rule.states)
@@ -145,8 +147,9 @@ BEGIN
             WHEN v_rule.conflict = 'replace' AND (item.is_locked OR item.twin IS NOT NULL) THEN 'replaced'
             WHEN v_rule.conflict = 'reschedule' AND (item.is_locked OR item.twin IS NOT NULL) THEN 'rescheduled'
             ELSE 'kept'
-        END ORDER BY item.place)
-    INTO v_answers, v_others, v_created, v_conflicts FROM item;
+        END ORDER BY item.place),
+        array_agg(item.other) FILTER (WHERE item.has_steps AND v_rule.conflict = 'replace')
+    INTO v_answers, v_others, v_created, v_conflicts, v_with_steps FROM item;
 
     IF v_rule.conflict = 'raise' THEN
         v_place := array_position(v_conflicts, 'kept');
@@ -193,8 +196,11 @@ BEGIN
     WHERE u.job_type = p_job_type AND u.key = ANY (v_keys) AND u.key = item.key AND u.job_id <> item.id;
 
     IF v_rule.conflict = 'replace' THEN
-        -- It is a new job under the old id: with all its attempts, and without the checkpoint of other data. If the call names no time, it
-        -- keeps its place in the queue.
+        -- It is a new job under the old id: with all its attempts, and without the checkpoint, the steps and the progress of other data. It
+        -- does not wait any more, and its token is a new one. If the call names no time, it keeps its place in the queue.
+        IF v_with_steps IS NOT NULL THEN
+            PERFORM howdah.remove_steps(v_with_steps);
+        END IF;
         UPDATE howdah.live AS j SET
             data = coalesce(item.data, '{}'),
             priority = job.priority,
@@ -204,6 +210,8 @@ BEGIN
             flow_key = flow.key, order_key = CASE WHEN job.ordered THEN flow.key END,
             line = howdah.line_of(flow.key, CASE WHEN num_nonnulls(p_run_at, v_delay) > 0 THEN job.run_at ELSE howdah.clock() END),
             meta = p_meta, cost = p_cost, attempts = 0, crashes = 0, interruptions = 0, progress = 0, current_stage = NULL, checkpoint = NULL,
+            token = howdah.next_token(j.token), has_steps = NULL,
+            progress_report = CASE WHEN j.progress_report IS NOT NULL THEN jsonb_build_object('seq', howdah.seq_of(j.progress_report)) END,
             own_write = NOT j.own_write
         FROM (
             SELECT DISTINCT ON (i.id) i.id, i.data, i.flow_key
