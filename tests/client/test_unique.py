@@ -328,6 +328,27 @@ def test_a_rescheduled_job_keeps_its_data(queue: JobQueue, clock: TestClock) -> 
     assert job.data == {"n": 1, "v": 1}
 
 
+@pytest.mark.parametrize(
+    "call", ["wait_signal(%s, %s, 'signal:go#1', 'go')", "sleep_until(%s, %s, 'sleep#1', p_delay => '1 h')"]
+)
+def test_a_job_that_waits_is_not_rescheduled(queue: JobQueue, db: Db, clock: TestClock, call: str) -> None:
+    """The bug: it was claimed while it waited, a signal woke others only, and it waited for ever."""
+    rule = Unique(by=("n",), conflict="reschedule")
+    for n in range(2):
+        queue.enqueue("mail", {"n": n}, unique=rule)
+    first, second = queue.claim(["mail"], 2)
+    for job in (first, second):
+        queue.start(job)
+        db.execute(f"SELECT {call}".encode(), (job.id, job.token))
+    due = queue.get(first.id).run_at
+    kept = queue.enqueue("mail", {"n": 0}, unique=rule)
+    assert (kept.id, kept.created, kept.conflict, kept.run_at) == (first.id, False, "kept", due)
+    assert queue.claim(["mail"], 2) == []
+    assert queue.signal("go").woken == (2 if "signal" in call else 0)
+    clock.advance(3600)
+    assert len(queue.claim(["mail"], 2)) == 2
+
+
 @pytest.mark.parametrize("conflict", ["keep", "replace", "reschedule"])
 def test_a_job_that_is_being_claimed_counts_as_running(queue: JobQueue, connect: Connect, conflict: OnConflict) -> None:
     only_pending = Unique(by=("n",), states=("pending",), conflict=conflict)

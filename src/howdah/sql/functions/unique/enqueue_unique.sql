@@ -99,12 +99,16 @@ BEGIN
     END IF;
     v_locks := v_rule.conflict IN ('replace', 'reschedule') OR NOT v_rule.states @> ARRAY['claimed', 'running']::varchar[];
     WITH locked AS MATERIALIZED (
-        SELECT j.id, j.has_steps FROM howdah.live AS j
+        SELECT
+            j.id, j.has_steps,
+            -- As in reschedule: a signal would not find a job that was claimed while it waits.
+            v_rule.conflict <> 'reschedule' OR j.has_steps IS NULL OR NOT howdah.is_waiting(j.id, j.token) AS may_change
+        FROM howdah.live AS j
         WHERE v_locks AND j.job_type = p_job_type AND j.unique_key = ANY (v_keys) AND j.unique_key IS NOT NULL AND j.status = 'pending'
         FOR UPDATE SKIP LOCKED
     ), earlier AS (
         SELECT
-            j.unique_key AS key, j.id, j.created_at, locked.id IS NOT NULL AS is_locked, locked.has_steps,
+            j.unique_key AS key, j.id, j.created_at, coalesce(locked.may_change, false) AS may_change, locked.has_steps,
             CASE
                 WHEN j.status <> 'pending' THEN j.status
                 WHEN v_locks AND locked.id IS NULL THEN 'running'
@@ -119,13 +123,13 @@ BEGIN
         WHERE a.id = ANY (v_last) AND a.job_type = p_job_type
     ), other AS MATERIALIZED (
         -- If several are in the way: one that can be changed, the newest of them.
-        SELECT DISTINCT ON (e.key) e.key, e.id, e.is_locked, e.has_steps FROM earlier AS e
+        SELECT DISTINCT ON (e.key) e.key, e.id, e.may_change, e.has_steps FROM earlier AS e
         WHERE e.status = ANY (v_rule.states)
             AND (v_rule.span IS NULL OR e.created_at > howdah.clock() - v_rule.span)
-        ORDER BY e.key, e.is_locked DESC, e.created_at DESC, e.id DESC
+        ORDER BY e.key, e.may_change DESC, e.created_at DESC, e.id DESC
     ), item AS (
         SELECT
-            i.place, i.id, i.is_known, CASE WHEN NOT i.is_known THEN other.id END AS other, other.is_locked, other.has_steps,
+            i.place, i.id, i.is_known, CASE WHEN NOT i.is_known THEN other.id END AS other, other.may_change, other.has_steps,
             -- The first item of a key is added, and is in the way of the others.
             CASE
                 WHEN other.id IS NULL AND NOT i.is_known AND 'pending' = ANY (v_rule.states)
@@ -144,8 +148,8 @@ BEGIN
         array_agg(num_nonnulls(item.other, item.twin) = 0 AND NOT item.is_known ORDER BY item.place),
         array_agg(CASE
             WHEN num_nonnulls(item.other, item.twin) = 0 THEN NULL
-            WHEN v_rule.conflict = 'replace' AND (item.is_locked OR item.twin IS NOT NULL) THEN 'replaced'
-            WHEN v_rule.conflict = 'reschedule' AND (item.is_locked OR item.twin IS NOT NULL) THEN 'rescheduled'
+            WHEN v_rule.conflict = 'replace' AND (item.may_change OR item.twin IS NOT NULL) THEN 'replaced'
+            WHEN v_rule.conflict = 'reschedule' AND (item.may_change OR item.twin IS NOT NULL) THEN 'rescheduled'
             ELSE 'kept'
         END ORDER BY item.place),
         array_agg(item.other) FILTER (WHERE item.has_steps AND v_rule.conflict = 'replace')
@@ -228,7 +232,9 @@ BEGIN
         FROM (SELECT coalesce(p_run_at, howdah.clock() + v_delay, howdah.clock()) AS at) AS due
         WHERE j.id = ANY (v_others) AND j.id IN (
             SELECT i.id FROM unnest(v_others, v_conflicts) AS i (id, conflict) WHERE i.conflict = 'rescheduled'
-        );
+        )
+            -- It may have begun to wait just before it was locked.
+            AND (j.has_steps IS NULL OR NOT howdah.is_waiting(j.id, j.token));
     END IF;
     IF (true = ANY (v_created) OR v_conflicts && ARRAY['replaced', 'rescheduled'])
         AND coalesce(p_run_at, howdah.clock() + v_delay, howdah.clock()) <= howdah.clock() + interval '2 seconds'
