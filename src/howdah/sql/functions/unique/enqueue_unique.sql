@@ -168,7 +168,7 @@ BEGIN
         END IF;
     END IF;
 
-    SELECT howdah.make_room(p_job_type, cardinality(array_positions(v_created, true))) INTO v_over FROM howdah.types AS t
+    SELECT howdah.make_room(p_job_type, cardinality(array_positions(v_created, true)), p_except => v_answers) INTO v_over FROM howdah.types AS t
     WHERE t.job_type = p_job_type AND coalesce(t.max_pending, t.declared_max_pending) IS NOT NULL;
     INSERT INTO howdah.live (
         id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout, expires_at,
