@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -222,6 +223,29 @@ def test_throttle_lets_one_through_within_so_many_seconds(queue: JobQueue, clock
     assert queue.enqueue("ping", {"host": "c"}, throttle=60).created
     assert queue.enqueue("ping", key="k", throttle=60).created
     assert not queue.enqueue("ping", {"host": "a"}, key="k", throttle=60).created
+
+
+def test_a_window_begins_when_the_job_was_added_and_not_with_the_transaction(queue: JobQueue, connect: Connect) -> None:
+    """The bug: of a transaction that was older than the window, the job counted no more as soon as it had committed."""
+    conn = connect(autocommit=False)
+    conn.execute("SELECT")
+    age = "SELECT FROM clock_timestamp() AS at WHERE at - now() > interval '0.5 s'"
+    while not conn.execute(age).rowcount:
+        pass
+    first = queue.enqueue("ping", throttle=0.5, conn=conn)
+    assert first.created
+    assert not queue.enqueue("ping", throttle=0.5, conn=conn).created
+    conn.commit()
+    began = time.monotonic()
+    second = queue.enqueue("ping", throttle=0.5)
+    assert not second.created or time.monotonic() - began > 0.4
+    # To an old transaction, the window of a job that was added since is over as it is to others.
+    old = connect(autocommit=False)
+    old.execute("SELECT")
+    queue.enqueue("ping", {"n": 2}, throttle=0.5)
+    while not old.execute(age).rowcount:
+        pass
+    assert queue.enqueue("ping", {"n": 2}, throttle=0.5, conn=old).created
 
 
 def test_debounce_postpones_the_job_and_the_last_payload_wins(queue: JobQueue, clock: TestClock) -> None:

@@ -42,6 +42,7 @@ DECLARE
     v_ids uuid[] := coalesce(p_ids, ARRAY(SELECT howdah.new_id() FROM generate_series(1, cardinality(p_data))));
     v_delay interval;
     v_locks boolean;
+    v_now timestamptz;
     v_known uuid[] := '{}';
     v_last uuid[] := '{}';
     -- For each item: the job that it is now, the job that was in the way, and what happened.
@@ -87,6 +88,7 @@ BEGIN
     END IF;
     PERFORM howdah.lock_uniques(array_fill(p_job_type, ARRAY[cardinality(v_keys)]), v_keys, v_ids, v_rule.span, v_rule.states);
 
+    v_now := howdah.moving_clock();
     IF p_ids IS NOT NULL THEN
         -- A repeated call finds its job by its id.
         v_known := ARRAY(SELECT j.id FROM howdah.live AS j WHERE j.id = ANY (p_ids));
@@ -125,7 +127,9 @@ BEGIN
         -- If several are in the way: one that can be changed, the newest of them.
         SELECT DISTINCT ON (e.key) e.key, e.id, e.may_change, e.has_steps FROM earlier AS e
         WHERE e.status = ANY (v_rule.states)
-            AND (v_rule.span IS NULL OR e.created_at > howdah.clock() - v_rule.span)
+            AND (v_rule.span IS NULL OR v_now - v_rule.span < coalesce((
+                SELECT u.added_at FROM howdah.uniques AS u WHERE u.job_type = p_job_type AND u.key = e.key AND u.job_id = e.id
+            ), e.created_at))
         ORDER BY e.key, e.may_change DESC, e.created_at DESC, e.id DESC
     ), item AS (
         SELECT
@@ -191,13 +195,15 @@ BEGIN
     CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, item.data, item.flow_key) AS key) AS flow
     WHERE item.is_created
     ORDER BY item.place;
-    UPDATE howdah.uniques AS u SET job_id = item.id
+    UPDATE howdah.uniques AS u SET job_id = item.id, added_at = v_now
     FROM (
         SELECT DISTINCT ON (i.key) i.key, i.id
         FROM unnest(v_keys, v_ids, v_created) WITH ORDINALITY AS i (key, id, is_created, place)
         WHERE i.is_created ORDER BY i.key, i.place DESC
     ) AS item
-    WHERE u.job_type = p_job_type AND u.key = ANY (v_keys) AND u.key = item.key AND u.job_id <> item.id;
+    WHERE u.job_type = p_job_type AND u.key = ANY (v_keys) AND u.key = item.key
+        -- Its row may have been added before another transaction was waited for.
+        AND (u.job_id <> item.id OR u.added_at < v_now - interval '100 milliseconds');
 
     IF v_rule.conflict = 'replace' THEN
         -- It is a new job under the old id: with all its attempts, and without the checkpoint, the steps and the progress of other data. It
