@@ -128,6 +128,16 @@ def test_jobs_of_the_keys_of_a_bulk_are_not_dropped_for_others_of_it(db: Db) -> 
     assert db.execute("SELECT id FROM live WHERE key = 'a'").fetchone() == first
 
 
+def test_a_job_that_gets_another_type_is_not_refused(db: Db) -> None:
+    """As docs/how-to/plain-sql.md says."""
+    bound(db, 1)
+    add(db)
+    add(db, job_type="u")
+    assert db.execute("UPDATE jobs SET job_type = 't' WHERE job_type = 'u'").rowcount == 1
+    assert waiting(db) == 2
+    is_refused(db, "SELECT enqueue('t')")
+
+
 def test_jobs_that_exist_need_no_room(db: Db) -> None:
     bound(db, 2)
     ended, live = new_id(), new_id()
