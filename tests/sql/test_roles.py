@@ -67,7 +67,7 @@ FUNCTIONS = decided(
     (
         NOBODYS,
         (
-            "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged clamp clamp_interval check_job_type check_meta"
+            "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged clamp clamp_interval is_in_reach check_job_type check_meta"
             " backlog_excess make_room drop_oldest check_bound check_keys check_options check_throughput check_schedule check_size check_span check_worker_id claim_level claim_levels"
             " claim_oldest claim_one_by_one claimable_unchanged attempt_outcome far_head with_type_defaults archive_jobs"
             " follow_clock has_ended has_segments segment_users is_retry_policy lane_heads may_be_claimed may_notify new_id"
