@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -224,6 +225,29 @@ def test_throttle_lets_one_through_within_so_many_seconds(queue: JobQueue, clock
     assert not queue.enqueue("ping", {"host": "a"}, key="k", throttle=60).created
 
 
+def test_a_window_begins_when_the_job_was_added_and_not_with_the_transaction(queue: JobQueue, connect: Connect) -> None:
+    """The bug: of a transaction that was older than the window, the job counted no more as soon as it had committed."""
+    conn = connect(autocommit=False)
+    conn.execute("SELECT")
+    age = "SELECT FROM clock_timestamp() AS at WHERE at - now() > interval '0.5 s'"
+    while not conn.execute(age).rowcount:
+        pass
+    first = queue.enqueue("ping", throttle=0.5, conn=conn)
+    assert first.created
+    assert not queue.enqueue("ping", throttle=0.5, conn=conn).created
+    conn.commit()
+    began = time.monotonic()
+    second = queue.enqueue("ping", throttle=0.5)
+    assert not second.created or time.monotonic() - began > 0.4
+    # To an old transaction, the window of a job that was added since is over as it is to others.
+    old = connect(autocommit=False)
+    old.execute("SELECT")
+    queue.enqueue("ping", {"n": 2}, throttle=0.5)
+    while not old.execute(age).rowcount:
+        pass
+    assert queue.enqueue("ping", {"n": 2}, throttle=0.5, conn=old).created
+
+
 def test_debounce_postpones_the_job_and_the_last_payload_wins(queue: JobQueue, clock: TestClock) -> None:
     first = queue.enqueue("save", {"doc": 1, "text": "a"}, unique=("doc",), debounce=5)
     assert first.run_at == clock.now.replace(microsecond=first.run_at.microsecond) + (first.run_at - first.created_at)
@@ -277,6 +301,47 @@ def test_a_replaced_job_is_as_new_and_keeps_its_place(queue: JobQueue, clock: Te
     queue.complete(again)
 
 
+def test_a_replaced_job_does_no_step_of_the_other_data(queue: JobQueue, db: Db) -> None:
+    """The bug: a step that was done with the old data was skipped with the new, which was never charged."""
+    rule = Unique(by=("n",), conflict="replace")
+    first = queue.enqueue("pay", {"n": 1, "euro": 5}, unique=rule)
+    (claimed,) = queue.claim(["pay"])
+    queue.start(claimed)
+    queue.progress(claimed, 50)
+    assert db.execute("SELECT record_step(%s, %s, 'charge', '5')", (first.id, claimed.token)).rowcount == 1
+    queue.fail(claimed, "broken", delay=0)
+    assert queue.enqueue("pay", {"n": 1, "euro": 500}, unique=rule).conflict == "replaced"
+    assert db.execute("SELECT FROM steps_of(%s)", (first.id,)).rowcount == 0
+    replaced = queue.get(first.id)
+    assert (replaced.record, replaced.errors[0].error) == (None, "broken")
+    (again,) = queue.claim(["pay"])
+    assert again.token > claimed.token
+    assert db.execute("SELECT FROM live WHERE has_steps").rowcount == 0
+
+
+@pytest.mark.parametrize("delay", [None, 60])
+def test_a_replaced_job_waits_for_nothing_and_is_due_as_the_call_says(
+    queue: JobQueue, db: Db, clock: TestClock, delay: float | None
+) -> None:
+    rule = Unique(by=("n",), conflict="replace")
+    first = queue.enqueue("save", {"n": 1, "text": "v1"}, unique=rule)
+    (claimed,) = queue.claim(["save"])
+    queue.start(claimed)
+    db.execute("SELECT record_step(%s, %s, 'upload', '\"v1\"')", (first.id, claimed.token))
+    db.execute("SELECT wait_signal(%s, %s, 'signal:approved#1', 'approved')", (first.id, claimed.token))
+    assert queue.get(first.id).waits_for is not None
+    clock.advance(10)
+    replaced = queue.enqueue("save", {"n": 1, "text": "v2"}, unique=rule, delay=delay)
+    assert (replaced.conflict, (replaced.run_at - clock.now).total_seconds()) == ("replaced", delay or 0)
+    assert queue.get(first.id).waits_for is None
+    # What it waited for is no wait of the new job: the signal is kept until that asks for it.
+    assert db.execute("SELECT FROM signal_channels").rowcount == 0
+    assert queue.signal("approved").woken == 0
+    clock.advance(delay or 0)
+    (again,) = queue.claim(["save"])
+    assert (again.data["text"], db.execute("SELECT FROM steps_of(%s)", (first.id,)).rowcount) == ("v2", 0)
+
+
 def test_a_rescheduled_job_keeps_its_data(queue: JobQueue, clock: TestClock) -> None:
     rule = Unique(by=("n",), conflict="reschedule")
     first = queue.enqueue("mail", {"n": 1, "v": 1}, unique=rule, delay=60, priority=5)
@@ -285,6 +350,27 @@ def test_a_rescheduled_job_keeps_its_data(queue: JobQueue, clock: TestClock) -> 
     assert ((moved.run_at - clock.now).total_seconds(), moved.run_at) == (10, moved.first_due_at)
     (job,) = (queue.enqueue("mail", {"n": 1}, unique=rule), *queue.claim(["mail"]))[1:]
     assert job.data == {"n": 1, "v": 1}
+
+
+@pytest.mark.parametrize(
+    "call", ["wait_signal(%s, %s, 'signal:go#1', 'go')", "sleep_until(%s, %s, 'sleep#1', p_delay => '1 h')"]
+)
+def test_a_job_that_waits_is_not_rescheduled(queue: JobQueue, db: Db, clock: TestClock, call: str) -> None:
+    """The bug: it was claimed while it waited, a signal woke others only, and it waited for ever."""
+    rule = Unique(by=("n",), conflict="reschedule")
+    for n in range(2):
+        queue.enqueue("mail", {"n": n}, unique=rule)
+    first, second = queue.claim(["mail"], 2)
+    for job in (first, second):
+        queue.start(job)
+        db.execute(f"SELECT {call}".encode(), (job.id, job.token))
+    due = queue.get(first.id).run_at
+    kept = queue.enqueue("mail", {"n": 0}, unique=rule)
+    assert (kept.id, kept.created, kept.conflict, kept.run_at) == (first.id, False, "kept", due)
+    assert queue.claim(["mail"], 2) == []
+    assert queue.signal("go").woken == (2 if "signal" in call else 0)
+    clock.advance(3600)
+    assert len(queue.claim(["mail"], 2)) == 2
 
 
 @pytest.mark.parametrize("conflict", ["keep", "replace", "reschedule"])

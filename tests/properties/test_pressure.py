@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,9 @@ import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from psycopg.types.json import Jsonb
 
-from howdah import JobQueue, QueueFull
+from howdah import JobQueue, QueueFull, Unique
 from howdah.model.job import Job
 from howdah.model.results import WhenFull
 from tests.clock import TestClock
@@ -24,6 +26,9 @@ operations = st.lists(
         st.tuples(st.just("add"), st.sampled_from([50, 100, 100, 200]), st.sampled_from([0, 0, 30])),
         st.tuples(st.just("add_many"), st.integers(1, 7), st.sampled_from([50, 100])),
         st.tuples(st.just("insert"), st.integers(1, 3)),
+        st.tuples(
+            st.just("unique"), st.sets(st.integers(0, 5), min_size=1, max_size=5), st.sampled_from(["keep", "replace"])
+        ),
         st.tuples(st.just("claim"), st.integers(1, 3)),
         st.tuples(st.sampled_from(["complete", "fail", "release"]), st.integers(0, 9)),
         st.tuples(st.just("cancel"), st.integers(0, 9)),
@@ -41,12 +46,15 @@ class World:
     def __init__(self, when_full: WhenFull, db: Db, queue: JobQueue, clock: TestClock) -> None:
         self.when_full, self.db, self.queue, self.clock = when_full, db, queue, clock
         self.bound = BOUND
+        self.numbers = itertools.count()
         self.waiting: dict[uuid.UUID, tuple[int, Any]] = {}
         """The jobs that wait, with their priority and when they are due: the one with the least is dropped first."""
         self.held: list[Job] = []
+        self.unique: dict[int, list[uuid.UUID]] = {}
+        """The jobs of each key, in the order in which they were added."""
         self.dropped: set[uuid.UUID] = set()
         self.ended: set[uuid.UUID] = set()
-        for table in ("live", "archive", "types", "backlog_counts"):
+        for table in ("live", "archive", "types", "backlog_counts", "uniques"):
             db.execute(f"DELETE FROM {table}".encode())
         queue.limits.set_max_pending("t", BOUND, when_full=when_full)
 
@@ -60,6 +68,8 @@ class World:
                 self.add(count, lambda: self.add_many(count, priority))
             case "insert", count:
                 self.add(count, lambda: self.insert(count))
+            case "unique", keys, conflict:
+                self.add_unique(sorted(keys), conflict)
             case "claim", count:
                 for job in self.queue.claim(["t"], count):
                     del self.waiting[job.id]
@@ -114,6 +124,42 @@ class World:
             del self.waiting[id]
         self.dropped.update(gone, mine)
 
+    def add_unique(self, keys: list[int], conflict: Any) -> None:
+        rule = Unique(by=("key",), states=("pending",), conflict=conflict)
+        known = {key: id for key in keys for id in self.unique.get(key, []) if id in self.waiting}
+        excess = max(len(self.waiting) + len(keys) - len(known) - self.bound, 0) if len(keys) > len(known) else 0
+        items = [{"key": key, "no": next(self.numbers)} for key in keys]
+        if self.when_full == "raise" and excess:
+            with pytest.raises(QueueFull):
+                self.queue.enqueue_many("t", items, unique=rule)
+            return
+        others = sorted(set(self.waiting) - set(known.values()), key=lambda id: (*self.waiting[id], id))
+        rows = self.db.execute(
+            "SELECT id, created, conflict FROM enqueue_unique('t', %s, %s)",
+            ([Jsonb(i) for i in items], Jsonb(rule.rule)),
+        ).fetchall()
+        for item, row in zip(items, rows, strict=True):
+            assert row["id"] == known.get(item["key"], row["id"])
+            assert row["conflict"] == (
+                {"keep": "kept", "replace": "replaced"}[conflict] if item["key"] in known else None
+            )
+            if row["created"] or conflict == "replace":
+                # What is reported as written is stored, even if the job is dropped at once.
+                assert self.queue.get(row["id"]).data == item
+        for item, row in zip(items, rows, strict=True):
+            if row["created"]:
+                self.unique.setdefault(item["key"], []).append(row["id"])
+        before = set(self.waiting)
+        self.note([row["id"] for row in rows])
+        gone = {id for id in self.waiting if self.is_dropped(id)}
+        assert len(gone) == excess
+        # Jobs that wait already, and are none of the call's, go first.
+        assert gone >= set(others[:excess])
+        assert gone & before <= set(others) or len(others) < excess
+        for id in gone:
+            del self.waiting[id]
+        self.dropped |= gone
+
     def is_dropped(self, id: uuid.UUID) -> bool:
         return self.queue.get(id).status == "cancelled"
 
@@ -135,7 +181,7 @@ class World:
             before = len(self.waiting)
             self.do(*word)
             self.check()
-            if word[0] in ("add", "add_many", "insert"):
+            if word[0] in ("add", "add_many", "insert", "unique"):
                 # What came back from attempts, or waited before the bound was lowered, is never refused.
                 assert len(self.waiting) <= max(self.bound, before)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import uuid
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, get_args
 
 import psycopg
@@ -26,6 +26,7 @@ WINDOW = timedelta(seconds=60)
 SLACK = timedelta(seconds=60)
 AGAIN = timedelta(minutes=10)
 DELAY = timedelta(seconds=5)
+FOR_EVER = datetime.max.replace(tzinfo=timezone.utc)
 
 
 @dataclasses.dataclass
@@ -37,6 +38,7 @@ class ModelJob:
     created_at: datetime
     run_at: datetime
     token: int = 0
+    waits: bool = False
 
 
 @dataclasses.dataclass
@@ -64,7 +66,18 @@ class UniqueJobs(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.db = psycopg.connect(self.dsn, autocommit=True, row_factory=dict_row)
-        for table in ("live", "archive", "archive_counts", "events", "types", "workers", "uniques"):
+        for table in (
+            "live",
+            "archive",
+            "archive_counts",
+            "events",
+            "types",
+            "workers",
+            "uniques",
+            "steps",
+            "signals",
+            "signal_channels",
+        ):
             self.db.execute(f"DELETE FROM howdah.{table}".encode())
         self.db.execute("UPDATE howdah.clock_mark SET latest = '-infinity'")
         self.clock = TestClock(self.dsn).__enter__()
@@ -86,7 +99,7 @@ class UniqueJobs(RuleBasedStateMachine):
         arguments = ([Jsonb({"key": key, "v": v}) for key, v in items], Jsonb(unique.rule), delay)
         try:
             rows = self.db.execute(
-                "SELECT * FROM howdah.enqueue_unique('mail', %s, %s, p_delay => %s)", arguments
+                "SELECT id, created, conflict FROM howdah.enqueue_unique('mail', %s, %s, p_delay => %s)", arguments
             ).fetchall()
         except psycopg.Error as error:
             assert error.sqlstate == "JQ020"
@@ -107,7 +120,7 @@ class UniqueJobs(RuleBasedStateMachine):
                 continue
             assert row["id"] == job.id
             if what == "replaced":
-                job.version = version
+                job.version, job.waits = version, False
                 job.run_at = due if delay else min(job.run_at, due)
             elif what == "rescheduled":
                 job.run_at = due
@@ -131,12 +144,38 @@ class UniqueJobs(RuleBasedStateMachine):
                 self.db.execute("SELECT howdah.snooze(%s, %s, p_delays => ARRAY[interval '0'])", held)
                 job.run_at = self.clock.now
 
+    @rule()
+    def wait_for_a_signal(self) -> None:
+        for row in self.db.execute("SELECT * FROM howdah.claim('w', ARRAY['mail'], 1, 1)").fetchall():
+            job = self.jobs[row["id"]]
+            self.db.execute("SELECT howdah.record_step(%s, %s, 'step', %s)", (job.id, row["token"], str(job.version)))
+            (answer,) = self.db.execute(
+                "SELECT state FROM howdah.wait_signal(%s, %s, 'signal:go#1', 'go')", (job.id, row["token"])
+            ).fetchall()
+            job.token = row["token"]
+            if answer["state"] == "waiting":
+                job.status, job.run_at, job.waits = "pending", FOR_EVER, True
+            else:
+                # It was woken in an attempt before.
+                assert answer["state"] == "done"
+                job.status = "running"
+
+    @rule()
+    def signal(self) -> None:
+        (sent,) = self.db.execute("SELECT * FROM howdah.signal('go')").fetchall()
+        waiting = [job for job in self.jobs.values() if job.waits and job.status == "pending"]
+        assert sent["woken"] == len(waiting)
+        for job in waiting:
+            job.run_at, job.waits = self.clock.now, False
+        # The first wait would take it.
+        self.db.execute("DELETE FROM howdah.signals")
+
     @rule(place=st.integers(0, 20), to=st.sampled_from(["completed", "cancelled"]))
     def end(self, place: int, to: str) -> None:
         job = self.chosen(place, LIVE if to == "completed" else ("pending", "claimed"))
         if job is not None and to == "cancelled":
             self.db.execute("SELECT howdah.cancel(%s)", ([job.id],))
-            job.status = to
+            job.status, job.waits = to, False
         elif job is not None and job.status != "pending":
             self.db.execute("SELECT howdah.complete(%s, %s)", ([job.id], [job.token]))
             job.status = to
@@ -175,9 +214,13 @@ class UniqueJobs(RuleBasedStateMachine):
 
     @invariant()
     def the_jobs_are_those_of_the_model(self) -> None:
-        rows = self.db.execute("SELECT id, status, (data -> 'v')::int AS v, run_at FROM howdah.job_details").fetchall()
-        found = {row["id"]: (row["status"], row["v"], row["run_at"]) for row in rows}
+        rows = self.db.execute(
+            "SELECT id, status, (data -> 'v')::int AS v, nullif(run_at, 'infinity') AS run_at FROM howdah.job_details"
+        ).fetchall()
+        found = {row["id"]: (row["status"], row["v"], row["run_at"] or FOR_EVER) for row in rows}
         assert found == {job.id: (job.status, job.version, job.run_at) for job in self.jobs.values()}
+        steps = self.db.execute("SELECT job_id, result FROM howdah.steps WHERE kind = 'step'").fetchall()
+        assert all(row["result"] == self.jobs[row["job_id"]].version for row in steps)
         keys = self.db.execute("SELECT job_id FROM howdah.uniques").fetchall()
         assert {row["job_id"] for row in keys} == {key.last for key in self.keys.values()}
 
@@ -190,7 +233,7 @@ class UniqueJobs(RuleBasedStateMachine):
         for key in keys:
             other = self.in_the_way(unique, key)
             if other is not None:
-                found.append((other, verb if other.status == "pending" else "kept"))
+                found.append((other, verb if self.may_change(unique, other) else "kept"))
             elif key in added and "pending" in states:
                 found.append((None, verb))
             else:
@@ -209,9 +252,12 @@ class UniqueJobs(RuleBasedStateMachine):
         changes = unique.conflict in ("replace", "reschedule") or not {"claimed", "running"} <= set(states)
         return max(
             counts,
-            key=lambda each: (changes and each.status == "pending", each.created_at, each.id),
+            key=lambda each: (changes and self.may_change(unique, each), each.created_at, each.id),
             default=None,
         )
+
+    def may_change(self, unique: Unique, job: ModelJob) -> bool:
+        return job.status == "pending" and not (unique.conflict == "reschedule" and job.waits)
 
     def lock(self, unique: Unique, keys: list[int]) -> None:
         states = tuple(unique.states or ())

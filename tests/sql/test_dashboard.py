@@ -169,6 +169,11 @@ def test_an_entry_shows_viewers_no_more_than_jobs_do(server_dsn: str) -> None:
         {"filter": {**words, "type": ["mail"]}, "reason": "s3cret"},
         {"job": "7", "reason": "s3cret"},
         {"what": "limit", "type": "mail", "per": "s3cret", "value": "3"},
+        {
+            "filter": {"type": [{"error": "s3cret"}], "status": {"is": "s3cret"}},
+            "value": {"reason": "s3cret"},
+            "ids": ["7"],
+        },
         {"filter": "s3cret"},
         ["s3cret"],
         "s3cret",
@@ -185,10 +190,11 @@ def test_an_entry_shows_viewers_no_more_than_jobs_do(server_dsn: str) -> None:
                 seen = conn.execute(read).fetchall()
                 assert "s3cret" not in str(seen)
                 hidden = dict.fromkeys(words, "[redacted]")
-                assert [row["target"] for row in seen[:3]] == [
+                assert [row["target"] for row in seen[:4]] == [
                     {"filter": {**hidden, "type": ["mail"]}, "reason": "[redacted]"},
                     {"job": "7", "reason": "[redacted]"},
                     {"what": "limit", "type": "mail", "per": "[redacted]", "value": "3"},
+                    {"filter": dict.fromkeys(("type", "status"), "[redacted]"), "value": "[redacted]", "ids": ["7"]},
                 ]
                 assert {(row["visitor"], row["outcome"]) for row in seen} == {("ann", "3 cancelled")}
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):

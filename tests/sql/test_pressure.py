@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from howdah import JobQueue
 from howdah.model.ids import new_id
@@ -32,6 +33,21 @@ def waiting(db: Db, job_type: str = "t") -> int:
     ).fetchone()
     assert row is not None
     return int(row["n"])
+
+
+def add_unique(db: Db, conflict: str, *items: tuple[str, int]) -> list[str | None]:
+    """What became of each item, of which there must not be two of one name."""
+    rows = db.execute(
+        "SELECT conflict FROM enqueue_unique('t', %s, %s)",
+        ([Jsonb({"name": name, "v": v}) for name, v in items], Jsonb({"by": ["name"], "conflict": conflict})),
+    )
+    return [row["conflict"] for row in rows]
+
+
+def found(db: Db) -> set[tuple[str, int, str]]:
+    return {
+        (row["data"]["name"], row["data"]["v"], row["status"]) for row in db.execute("SELECT data, status FROM jobs")
+    }
 
 
 def is_refused(db: Db, statement: str, parameters: Any = None) -> dict[str, Any]:
@@ -80,6 +96,46 @@ def test_every_door_drops_the_oldest(db: Db, door: str) -> None:
     ended = db.execute("SELECT id, status, last_error FROM archive").fetchall()
     assert [row["id"] for row in ended] == [ids[0] and ids[0]["id"]]
     assert (ended[0]["status"], ended[0]["last_error"]) == ("cancelled", "dropped: at most 3 jobs of type t may wait")
+
+
+@pytest.mark.parametrize("conflict", ["keep", "replace", "reschedule"])
+def test_a_job_that_the_call_answers_with_is_not_dropped_for_another_of_it(db: Db, conflict: str) -> None:
+    """The bug: it was dropped with its old data, and the new data, though reported as written, was nowhere."""
+    bound(db, 2, "drop_oldest")
+    add_unique(db, conflict, ("A", 1))
+    add_unique(db, conflict, ("X", 1))
+    assert add_unique(db, conflict, ("A", 2), ("B", 2))[1] is None
+    version = 2 if conflict == "replace" else 1
+    assert found(db) == {("A", version, "pending"), ("B", 2, "pending"), ("X", 1, "cancelled")}
+    # No others wait: the oldest of all goes, with what the call wrote.
+    add_unique(db, conflict, ("A", 3), ("B", 3), ("C", 3))
+    assert waiting(db) == 2
+    oldest = ("A", 3 if conflict == "replace" else 1, "cancelled")
+    assert found(db) - {oldest} == {
+        ("B", 3 if conflict == "replace" else 2, "pending"),
+        ("C", 3, "pending"),
+        ("X", 1, "cancelled"),
+    }
+
+
+def test_jobs_of_the_keys_of_a_bulk_are_not_dropped_for_others_of_it(db: Db) -> None:
+    """The bug: the job of the key was dropped and added again, and one more than the bound waited."""
+    bound(db, 2, "drop_oldest")
+    first = db.execute("SELECT id FROM enqueue('t', p_key => 'a')").fetchone()
+    add(db)
+    row = db.execute("SELECT enqueued FROM enqueue_many('t', ARRAY['1', '2']::jsonb[], ARRAY['a', 'b'])").fetchone()
+    assert (row, waiting(db)) == ({"enqueued": 1}, 2)
+    assert db.execute("SELECT id FROM live WHERE key = 'a'").fetchone() == first
+
+
+def test_a_job_that_gets_another_type_is_not_refused(db: Db) -> None:
+    """As docs/how-to/plain-sql.md says."""
+    bound(db, 1)
+    add(db)
+    add(db, job_type="u")
+    assert db.execute("UPDATE jobs SET job_type = 't' WHERE job_type = 'u'").rowcount == 1
+    assert waiting(db) == 2
+    is_refused(db, "SELECT enqueue('t')")
 
 
 def test_jobs_that_exist_need_no_room(db: Db) -> None:

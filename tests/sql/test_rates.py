@@ -310,6 +310,40 @@ def test_a_bucket_is_kept_until_it_is_full(db: Db, queue: JobQueue, clock: TestC
     assert starts(queue) == 1
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"rate": "(4, 0.2, 4)"}, {"rate": "(4, 0.2, 4)", "per": "key"}, {"groups": ["g"]}],
+    ids=["type", "key", "group"],
+)
+def test_tokens_are_taken_now_however_old_the_transaction_is(
+    db: Db, queue: JobQueue, connect: Connect, options: dict[str, Any]
+) -> None:
+    """The bug: each of these transactions had a full bucket of its own, that of the moment at which it had begun."""
+    queue.limits.set_rate(Rate(4, seconds=0.2), group="g")
+    declare(db, **options)
+    add(queue, 40)
+    old = [connect(autocommit=False) for _ in range(3)]
+    for conn in old:
+        conn.commit()
+        conn.execute("SELECT")
+        until(conn, 0.21)
+    claimed = []
+    for conn in old:
+        (row,) = conn.execute("SELECT count(*) AS n, clock_timestamp() AS at FROM claim('w', '{t}', 10)").fetchall()
+        claimed += [row["at"]] * row["n"]
+        conn.commit()
+    assert len(claimed) >= 4
+    check_rate(claimed, 20, 4)
+
+
+def until(conn: Db, seconds: float) -> None:
+    """Returns when the transaction is so old."""
+    while not conn.execute(
+        "SELECT FROM clock_timestamp() AS at WHERE at > now() + make_interval(secs => %s)", (seconds,)
+    ).rowcount:
+        pass
+
+
 def test_racing_claims_never_exceed_a_rate(db: Db, queue: JobQueue, dsn: str) -> None:
     declare(db, rate="(200, 1, 20)", per="key", groups=["g"])
     queue.limits.set_rate(Rate(400, 1, burst=30), group="g")

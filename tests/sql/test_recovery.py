@@ -185,6 +185,27 @@ def test_no_start_that_a_plain_client_writes_stops_the_sweep(db: Db, clock: Test
     db.execute("SELECT * FROM recover()")
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "SELECT complete(ARRAY[id], ARRAY[token]) FROM live",
+        "UPDATE jobs SET status = 'completed'",
+        "UPDATE jobs SET status = 'failed'",
+        "UPDATE live SET attempts = 3, lease_until = lease_clock() - interval '1 h', own_write = NOT own_write; SELECT recover()",
+    ],
+    ids=["complete", "completed", "failed", "recover"],
+)
+def test_times_that_are_too_far_apart_to_be_subtracted_keep_no_job_from_ending(db: Db, end: str) -> None:
+    db.execute("INSERT INTO jobs (job_type, created_at) VALUES ('odd', '4713-02-01 BC')")
+    db.execute(
+        "UPDATE jobs SET status = 'running', worker_id = 'plain', claimed_at = now(), started_at = '294276-12-30',"
+        " attempts = attempts + 1"
+    )
+    db.execute(end.encode())
+    assert db.execute("SELECT FROM live").rowcount == 0
+    assert db.execute("SELECT sum(completed + failed) AS n FROM minutes WHERE job_type = 'odd'").fetchone() == {"n": 1}
+
+
 @pytest.fixture
 def broken(db: Db) -> Iterator[uuid.UUID]:
     """The id of a job that no statement can change or end: a trigger raises an error."""

@@ -67,7 +67,7 @@ FUNCTIONS = decided(
     (
         NOBODYS,
         (
-            "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged clamp clamp_interval check_job_type check_meta"
+            "add_scheduled adopt adopted_unchanged archive_deleted archive_unchanged clamp clamp_interval is_in_reach check_job_type check_meta"
             " backlog_excess make_room drop_oldest check_bound check_keys check_options check_throughput check_schedule check_size check_span check_worker_id claim_level claim_levels"
             " claim_oldest claim_one_by_one claimable_unchanged attempt_outcome far_head with_type_defaults archive_jobs"
             " follow_clock has_ended has_segments segment_users is_retry_policy lane_heads may_be_claimed may_notify new_id"
@@ -77,7 +77,7 @@ FUNCTIONS = decided(
             " notify_watchers notify_workers with_error with_seq check_selection is_selected live_of_key lock_selected may_see_keys selected_statuses selection_end add_keys claim_flow claim_flow_lanes claim_keys end_rests flow_head flow_heads"
             " flow_key_of flow_obstacle key_in_words order_obstacle flow_room is_stray open_keys rescaled sane_full_at pause_failed key_of key_allows limit_of_keys limit_of_type line_of settle_flow sweep_flow use_keys with_flow"
             " affordable apply_limit apply_rate check_cost check_limited check_rate has_tokens_at rate_in_words rate_of_keys rate_of_type"
-            " return_tokens spend_tokens tokens without_tokens flow_due_from forget_held_from held_from_now note_held_from"
+            " return_tokens spend_tokens tokens without_tokens moving_clock flow_due_from forget_held_from held_from_now note_held_from"
             " unique_rule unique_key unique_keys lock_uniques retryable prune_uniques enqueue_on_failure bucket fold_minutes"
             " check_signal close_channel close_channels is_waiting lock_channel lock_held make_due prune_signals release_held_back"
             " remove_steps suspend wake_steps"

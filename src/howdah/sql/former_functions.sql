@@ -30,3 +30,5 @@ DROP FUNCTION IF EXISTS howdah.change_selected(
 DROP FUNCTION IF EXISTS howdah.advance_workflow(uuid, int);
 DROP FUNCTION IF EXISTS howdah.heartbeat(varchar, uuid, int, interval, interval, int, jsonb);
 DROP FUNCTION IF EXISTS howdah.apply_rate(varchar, text);
+DROP FUNCTION IF EXISTS howdah.make_room(varchar, int, uuid, text[], boolean);
+DROP FUNCTION IF EXISTS howdah.drop_oldest(varchar, int);

@@ -14,11 +14,17 @@ SELECT
                 t.key,
                 CASE
                     WHEN t.key IN ('path', 'error', 'key', 'per', 'reason', 'data') THEN '"[redacted]"'
-                    WHEN t.key <> 'filter' THEN t.value
+                    -- What is nested may have any keys.
+                    WHEN t.key <> 'filter' THEN
+                        CASE WHEN jsonb_path_exists(t.value, '$.** ? (@.type() == "object")') THEN '"[redacted]"' ELSE t.value END
                     WHEN jsonb_typeof(t.value) <> 'object' THEN '"[redacted]"'
                     ELSE (
                         SELECT coalesce(jsonb_object_agg(
-                            f.key, CASE WHEN f.key IN ('path', 'error', 'key', 'per', 'reason', 'data') THEN '"[redacted]"' ELSE f.value END
+                            f.key, CASE
+                                WHEN f.key IN ('path', 'error', 'key', 'per', 'reason', 'data')
+                                    OR jsonb_path_exists(f.value, '$.** ? (@.type() == "object")') THEN '"[redacted]"'
+                                ELSE f.value
+                            END
                         ), '{}')
                         FROM jsonb_each(t.value) AS f
                     )
@@ -31,4 +37,5 @@ SELECT
     a.outcome
 FROM howdah.audit AS a;
 COMMENT ON VIEW howdah.audit_details IS
-    'The table audit. For roles that may not read all of jobs, the values of path, error, key, per, reason and data in target are redacted.';
+    'The table audit. For roles that may not read all of jobs, the values of path, error, key, per, reason and data in target are redacted, and'
+    ' objects in others than filter.';

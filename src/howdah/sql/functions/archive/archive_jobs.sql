@@ -63,8 +63,8 @@ BEGIN
             date_trunc('minute', v_now), job_type, count(*) FILTER (WHERE ended_as = 'completed'),
             count(*) FILTER (WHERE ended_as = 'failed'), count(*) FILTER (WHERE ended_as = 'cancelled'),
             array_agg(howdah.bucket(started_at - run_at))
-                FILTER (WHERE isfinite(run_at) AND isfinite(started_at) AND ended_as <> 'cancelled' AND random() < v_share),
-            array_agg(howdah.bucket(v_now - started_at)) FILTER (WHERE isfinite(started_at) AND ended_as <> 'cancelled' AND random() < v_share)
+                FILTER (WHERE howdah.is_in_reach(run_at) AND howdah.is_in_reach(started_at) AND ended_as <> 'cancelled' AND random() < v_share),
+            array_agg(howdah.bucket(v_now - started_at)) FILTER (WHERE howdah.is_in_reach(started_at) AND ended_as <> 'cancelled' AND random() < v_share)
         FROM deleted WHERE NOT p_inserted GROUP BY job_type
     ), noted AS (
         INSERT INTO howdah.events_open (at, job_id, token, seq, attempt, job_type, kind, name, data)

@@ -55,8 +55,8 @@ BEGIN
         INSERT INTO howdah.minutes (at, job_type, completed, waits, runs)
         SELECT
             date_trunc('minute', v_now), job_type, count(*),
-            array_agg(howdah.bucket(howdah.begun_at(status, started_at, claimed_at) - run_at)) FILTER (WHERE random() < v_share AND isfinite(run_at) AND isfinite(started_at)),
-            array_agg(howdah.bucket(v_now - howdah.begun_at(status, started_at, claimed_at))) FILTER (WHERE random() < v_share AND isfinite(started_at))
+            array_agg(howdah.bucket(howdah.begun_at(status, started_at, claimed_at) - run_at)) FILTER (WHERE random() < v_share AND howdah.is_in_reach(run_at) AND howdah.is_in_reach(started_at)),
+            array_agg(howdah.bucket(v_now - howdah.begun_at(status, started_at, claimed_at))) FILTER (WHERE random() < v_share AND howdah.is_in_reach(started_at))
         FROM deleted GROUP BY job_type
     ), noted AS (
         -- A job that never reported anything gets no event at its end: there are millions of those.

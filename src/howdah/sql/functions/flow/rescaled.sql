@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION howdah.rescaled(p_former howdah.rate, p_rate howdah.rate, p_full_at timestamptz) RETURNS timestamptz
-LANGUAGE sql STABLE
+LANGUAGE sql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT howdah.without_tokens(p_rate, NULL, least(

@@ -1,6 +1,6 @@
 -- More than a second: a sum of float8 may be a little more than the whole.
 CREATE OR REPLACE FUNCTION howdah.sane_full_at(p_rate howdah.rate, p_full_at timestamptz) RETURNS timestamptz
-LANGUAGE sql STABLE
+LANGUAGE sql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE

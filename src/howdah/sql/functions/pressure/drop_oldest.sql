@@ -1,6 +1,6 @@
 -- The least important ones first, and of these the one that has been due longest. A job that another transaction has locked, such as one
 -- that is being claimed, is passed by.
-CREATE OR REPLACE FUNCTION howdah.drop_oldest(p_job_type varchar, p_count int) RETURNS void
+CREATE OR REPLACE FUNCTION howdah.drop_oldest(p_job_type varchar, p_count int, p_except uuid[] DEFAULT '{}') RETURNS int
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -28,6 +28,8 @@ BEGIN
             SELECT j.id FROM howdah.live AS j
             WHERE j.job_type = p_job_type AND j.status = 'pending' AND j.attempts < j.max_attempts AND j.priority = v_priority
                 AND j.run_at >= coalesce(v_since, '-infinity')
+                -- Hashed: it may be as long as a bulk.
+                AND j.id NOT IN (SELECT e.id FROM unnest(p_except) AS e (id))
             ORDER BY j.run_at, j.id
             LIMIT p_count - cardinality(v_ids)
             FOR UPDATE SKIP LOCKED
@@ -40,7 +42,10 @@ BEGIN
             array_fill(format('dropped: at most %s jobs of type %s may wait', v_max, p_job_type), ARRAY[cardinality(v_ids)])
         );
     END IF;
+    RETURN cardinality(v_ids);
 END
 $$;
-COMMENT ON FUNCTION howdah.drop_oldest IS 'Cancels so many jobs of a type that wait, the oldest ones of the lowest priority first. Part of make_room. Internal.';
+COMMENT ON FUNCTION howdah.drop_oldest IS
+    'Cancels so many jobs of a type that wait, the oldest ones of the lowest priority first, except for those in p_except. Returns how many there'
+    ' were. Part of make_room. Internal.';
 REVOKE ALL ON FUNCTION howdah.drop_oldest FROM PUBLIC;

@@ -1,6 +1,7 @@
 -- Called before jobs are added, so that a call that is refused writes nothing. Of a type without a bound it is not called.
 CREATE OR REPLACE FUNCTION howdah.make_room(
-    p_job_type varchar, p_added int, p_id uuid DEFAULT NULL, p_keys text[] DEFAULT NULL, p_partly boolean DEFAULT false
+    p_job_type varchar, p_added int, p_id uuid DEFAULT NULL, p_keys text[] DEFAULT NULL, p_partly boolean DEFAULT false,
+    p_except uuid[] DEFAULT '{}'
 ) RETURNS int
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
@@ -15,6 +16,9 @@ DECLARE
     v_excess bigint;
     -- So many would be too many even if no other job waited.
     v_over int;
+    -- The jobs that the call answers with, instead of adding others, are not dropped for those that it adds.
+    v_spared uuid[] := p_except;
+    v_missing int;
 BEGIN
     SELECT coalesce(t.max_pending, t.declared_max_pending), coalesce(t.when_full, t.declared_when_full, 'raise')
     INTO v_max, v_when_full FROM howdah.types AS t WHERE t.job_type = p_job_type;
@@ -39,7 +43,19 @@ BEGIN
         v_over := 0;
     ELSIF v_when_full = 'drop_oldest' THEN
         v_over := greatest(v_added - v_max, 0);
-        PERFORM howdah.drop_oldest(p_job_type, (v_excess - v_over)::int) WHERE v_excess > v_over;
+        IF v_excess > v_over THEN
+            IF cardinality(array_remove(p_keys, NULL)) > 0 THEN
+                v_spared := v_spared || ARRAY(SELECT j.id FROM howdah.live AS j WHERE j.job_type = p_job_type AND j.key = ANY (p_keys));
+            END IF;
+            v_missing := v_excess - v_over - howdah.drop_oldest(p_job_type, (v_excess - v_over)::int, v_spared);
+            -- If hardly any others wait, the oldest of all go when the call has written its data.
+            IF v_missing > 0 AND v_spared <> '{}' THEN
+                v_over := v_over + least(v_missing, (
+                    SELECT count(*) FROM howdah.live AS j
+                    WHERE j.id = ANY (v_spared) AND j.status = 'pending' AND j.attempts < j.max_attempts
+                ));
+            END IF;
+        END IF;
     ELSIF p_partly THEN
         v_over := least(v_excess, v_added);
     ELSE
@@ -64,5 +80,5 @@ $$;
 COMMENT ON FUNCTION howdah.make_room IS
     'Part of adding jobs to a type with a bound. If too many would wait, it drops the oldest ones, or raises SQLSTATE JQ022, as the type says.'
     ' Returns how many of the new jobs are still too many: they are to be dropped when they have been added. p_partly: to be left out, and'
-    ' nothing is raised. Internal.';
+    ' nothing is raised. p_except: jobs that are not dropped. Internal.';
 REVOKE ALL ON FUNCTION howdah.make_room FROM PUBLIC;

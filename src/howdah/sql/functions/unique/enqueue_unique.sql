@@ -42,6 +42,7 @@ DECLARE
     v_ids uuid[] := coalesce(p_ids, ARRAY(SELECT howdah.new_id() FROM generate_series(1, cardinality(p_data))));
     v_delay interval;
     v_locks boolean;
+    v_now timestamptz;
     v_known uuid[] := '{}';
     v_last uuid[] := '{}';
     -- For each item: the job that it is now, the job that was in the way, and what happened.
@@ -50,6 +51,8 @@ DECLARE
     v_conflicts text[];
     v_created boolean[];
     v_place int;
+    -- The jobs to replace that have steps.
+    v_with_steps uuid[];
     v_missing uuid[];
     v_over int;
 BEGIN
@@ -85,6 +88,7 @@ BEGIN
     END IF;
     PERFORM howdah.lock_uniques(array_fill(p_job_type, ARRAY[cardinality(v_keys)]), v_keys, v_ids, v_rule.span, v_rule.states);
 
+    v_now := howdah.moving_clock();
     IF p_ids IS NOT NULL THEN
         -- A repeated call finds its job by its id.
         v_known := ARRAY(SELECT j.id FROM howdah.live AS j WHERE j.id = ANY (p_ids));
@@ -97,12 +101,16 @@ BEGIN
     END IF;
     v_locks := v_rule.conflict IN ('replace', 'reschedule') OR NOT v_rule.states @> ARRAY['claimed', 'running']::varchar[];
     WITH locked AS MATERIALIZED (
-        SELECT j.id FROM howdah.live AS j
+        SELECT
+            j.id, j.has_steps,
+            -- As in reschedule: a signal would not find a job that was claimed while it waits.
+            v_rule.conflict <> 'reschedule' OR j.has_steps IS NULL OR NOT howdah.is_waiting(j.id, j.token) AS may_change
+        FROM howdah.live AS j
         WHERE v_locks AND j.job_type = p_job_type AND j.unique_key = ANY (v_keys) AND j.unique_key IS NOT NULL AND j.status = 'pending'
         FOR UPDATE SKIP LOCKED
     ), earlier AS (
         SELECT
-            j.unique_key AS key, j.id, j.created_at, locked.id IS NOT NULL AS is_locked,
+            j.unique_key AS key, j.id, j.created_at, coalesce(locked.may_change, false) AS may_change, locked.has_steps,
             CASE
                 WHEN j.status <> 'pending' THEN j.status
                 WHEN v_locks AND locked.id IS NULL THEN 'running'
@@ -113,17 +121,19 @@ BEGIN
         FROM howdah.live AS j LEFT JOIN locked ON locked.id = j.id
         WHERE j.job_type = p_job_type AND j.unique_key = ANY (v_keys) AND j.unique_key IS NOT NULL
         UNION ALL
-        SELECT a.unique_key, a.id, a.created_at, false, a.status FROM howdah.archive AS a
+        SELECT a.unique_key, a.id, a.created_at, false, NULL, a.status FROM howdah.archive AS a
         WHERE a.id = ANY (v_last) AND a.job_type = p_job_type
     ), other AS MATERIALIZED (
         -- If several are in the way: one that can be changed, the newest of them.
-        SELECT DISTINCT ON (e.key) e.key, e.id, e.is_locked FROM earlier AS e
+        SELECT DISTINCT ON (e.key) e.key, e.id, e.may_change, e.has_steps FROM earlier AS e
         WHERE e.status = ANY (v_rule.states)
-            AND (v_rule.span IS NULL OR e.created_at > howdah.clock() - v_rule.span)
-        ORDER BY e.key, e.is_locked DESC, e.created_at DESC, e.id DESC
+            AND (v_rule.span IS NULL OR v_now - v_rule.span < coalesce((
+                SELECT u.added_at FROM howdah.uniques AS u WHERE u.job_type = p_job_type AND u.key = e.key AND u.job_id = e.id
+            ), e.created_at))
+        ORDER BY e.key, e.may_change DESC, e.created_at DESC, e.id DESC
     ), item AS (
         SELECT
-            i.place, i.id, i.is_known, CASE WHEN NOT i.is_known THEN other.id END AS other, other.is_locked,
+            i.place, i.id, i.is_known, CASE WHEN NOT i.is_known THEN other.id END AS other, other.may_change, other.has_steps,
             -- The first item of a key is added, and is in the way of the others.
             CASE
                 WHEN other.id IS NULL AND NOT i.is_known AND 'pending' = ANY (v_rule.states)
@@ -142,11 +152,12 @@ BEGIN
         array_agg(num_nonnulls(item.other, item.twin) = 0 AND NOT item.is_known ORDER BY item.place),
         array_agg(CASE
             WHEN num_nonnulls(item.other, item.twin) = 0 THEN NULL
-            WHEN v_rule.conflict = 'replace' AND (item.is_locked OR item.twin IS NOT NULL) THEN 'replaced'
-            WHEN v_rule.conflict = 'reschedule' AND (item.is_locked OR item.twin IS NOT NULL) THEN 'rescheduled'
+            WHEN v_rule.conflict = 'replace' AND (item.may_change OR item.twin IS NOT NULL) THEN 'replaced'
+            WHEN v_rule.conflict = 'reschedule' AND (item.may_change OR item.twin IS NOT NULL) THEN 'rescheduled'
             ELSE 'kept'
-        END ORDER BY item.place)
-    INTO v_answers, v_others, v_created, v_conflicts FROM item;
+        END ORDER BY item.place),
+        array_agg(item.other) FILTER (WHERE item.has_steps AND v_rule.conflict = 'replace')
+    INTO v_answers, v_others, v_created, v_conflicts, v_with_steps FROM item;
 
     IF v_rule.conflict = 'raise' THEN
         v_place := array_position(v_conflicts, 'kept');
@@ -161,7 +172,7 @@ BEGIN
         END IF;
     END IF;
 
-    SELECT howdah.make_room(p_job_type, cardinality(array_positions(v_created, true))) INTO v_over FROM howdah.types AS t
+    SELECT howdah.make_room(p_job_type, cardinality(array_positions(v_created, true)), p_except => v_answers) INTO v_over FROM howdah.types AS t
     WHERE t.job_type = p_job_type AND coalesce(t.max_pending, t.declared_max_pending) IS NOT NULL;
     INSERT INTO howdah.live (
         id, job_type, data, priority, run_at, first_due_at, created_at, max_attempts, order_key, timeout, expires_at,
@@ -184,17 +195,22 @@ BEGIN
     CROSS JOIN LATERAL (SELECT howdah.flow_key_of(job.keyed, job.per, item.data, item.flow_key) AS key) AS flow
     WHERE item.is_created
     ORDER BY item.place;
-    UPDATE howdah.uniques AS u SET job_id = item.id
+    UPDATE howdah.uniques AS u SET job_id = item.id, added_at = v_now
     FROM (
         SELECT DISTINCT ON (i.key) i.key, i.id
         FROM unnest(v_keys, v_ids, v_created) WITH ORDINALITY AS i (key, id, is_created, place)
         WHERE i.is_created ORDER BY i.key, i.place DESC
     ) AS item
-    WHERE u.job_type = p_job_type AND u.key = ANY (v_keys) AND u.key = item.key AND u.job_id <> item.id;
+    WHERE u.job_type = p_job_type AND u.key = ANY (v_keys) AND u.key = item.key
+        -- Its row may have been added before another transaction was waited for.
+        AND (u.job_id <> item.id OR u.added_at < v_now - interval '100 milliseconds');
 
     IF v_rule.conflict = 'replace' THEN
-        -- It is a new job under the old id: with all its attempts, and without the checkpoint of other data. If the call names no time, it
-        -- keeps its place in the queue.
+        -- It is a new job under the old id: with all its attempts, and without the checkpoint, the steps and the progress of other data. It
+        -- does not wait any more, and its token is a new one. If the call names no time, it keeps its place in the queue.
+        IF v_with_steps IS NOT NULL THEN
+            PERFORM howdah.remove_steps(v_with_steps);
+        END IF;
         UPDATE howdah.live AS j SET
             data = coalesce(item.data, '{}'),
             priority = job.priority,
@@ -204,6 +220,8 @@ BEGIN
             flow_key = flow.key, order_key = CASE WHEN job.ordered THEN flow.key END,
             line = howdah.line_of(flow.key, CASE WHEN num_nonnulls(p_run_at, v_delay) > 0 THEN job.run_at ELSE howdah.clock() END),
             meta = p_meta, cost = p_cost, attempts = 0, crashes = 0, interruptions = 0, progress = 0, current_stage = NULL, checkpoint = NULL,
+            token = howdah.next_token(j.token), has_steps = NULL,
+            progress_report = CASE WHEN j.progress_report IS NOT NULL THEN jsonb_build_object('seq', howdah.seq_of(j.progress_report)) END,
             own_write = NOT j.own_write
         FROM (
             SELECT DISTINCT ON (i.id) i.id, i.data, i.flow_key
@@ -220,7 +238,9 @@ BEGIN
         FROM (SELECT coalesce(p_run_at, howdah.clock() + v_delay, howdah.clock()) AS at) AS due
         WHERE j.id = ANY (v_others) AND j.id IN (
             SELECT i.id FROM unnest(v_others, v_conflicts) AS i (id, conflict) WHERE i.conflict = 'rescheduled'
-        );
+        )
+            -- It may have begun to wait just before it was locked.
+            AND (j.has_steps IS NULL OR NOT howdah.is_waiting(j.id, j.token));
     END IF;
     IF (true = ANY (v_created) OR v_conflicts && ARRAY['replaced', 'rescheduled'])
         AND coalesce(p_run_at, howdah.clock() + v_delay, howdah.clock()) <= howdah.clock() + interval '2 seconds'

@@ -8,14 +8,15 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     v_lock_timeout text := current_setting('lock_timeout');
-    v_until timestamptz := howdah.clock() + coalesce(howdah.clamp_interval(p_span), interval '0');
+    v_until timestamptz := howdah.moving_clock() + coalesce(howdah.clamp_interval(p_span), interval '0');
 BEGIN
     IF v_lock_timeout::interval NOT BETWEEN interval '1 microsecond' AND interval '30 seconds' THEN
         PERFORM set_config('lock_timeout', '30s', true);
     END IF;
-    INSERT INTO howdah.uniques AS u (job_type, key, job_id, states, until)
+    INSERT INTO howdah.uniques AS u (job_type, key, job_id, states, until, added_at)
     SELECT DISTINCT ON (i.job_type, i.key)
-        i.job_type, i.key, i.id, coalesce(p_states, ARRAY['pending', 'claimed', 'running']), v_until + interval '1 minute'
+        i.job_type, i.key, i.id, coalesce(p_states, ARRAY['pending', 'claimed', 'running']), v_until + interval '1 minute',
+        CASE WHEN p_states IS NOT NULL THEN howdah.moving_clock() END
     FROM unnest(p_job_types, p_keys, p_ids) WITH ORDINALITY AS i (job_type, key, id, place)
     ORDER BY i.job_type, i.key, i.place
     ON CONFLICT (job_type, key) DO UPDATE SET

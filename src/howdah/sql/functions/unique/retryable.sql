@@ -32,7 +32,7 @@ BEGIN
         SELECT FROM howdah.live AS j
         WHERE j.job_type = e.job_type AND j.unique_key = e.key AND j.unique_key IS NOT NULL AND j.status = ANY (u.states)
     );
-    UPDATE howdah.uniques AS u SET job_id = i.id FROM unnest(v_types, v_keys, v_ids) AS i (job_type, key, id)
+    UPDATE howdah.uniques AS u SET job_id = i.id, added_at = NULL FROM unnest(v_types, v_keys, v_ids) AS i (job_type, key, id)
     WHERE u.job_type = i.job_type AND u.key = i.key AND u.job_id <> i.id AND i.id <> ALL (coalesce(v_refused, '{}'));
     RETURN ARRAY(SELECT i.id FROM unnest(p_ids) AS i (id) WHERE i.id <> ALL (coalesce(v_refused, '{}')));
 END
