@@ -54,6 +54,32 @@ def workflow(
     return uuid.UUID(str(row["id"]))
 
 
+def map_over(db: Db, *, when: str = "success") -> uuid.UUID:
+    """Job a, a map b over its result, and job c, which takes the results of the map. Each has a type of its own."""
+    with db.transaction():
+        (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
+        items = json.dumps({"parameter": "item", "node": 1, "path": []})
+        inputs = json.dumps([{"parameter": "all", "list": False, "sources": [{"node": 2, "path": []}]}])
+        db.execute(
+            "SELECT add_nodes(%s, ARRAY[1, 2, 3], ARRAY['a', 'b', 'c'], ARRAY['a', 'b', 'c'], ARRAY['job', 'map', 'job'],"
+            " ARRAY['success', %s, 'success'], p_items => ARRAY[NULL, %s, NULL]::jsonb[], p_inputs => ARRAY[NULL, NULL, %s]::jsonb[],"
+            " p_parents => ARRAY[1, 2], p_children => ARRAY[2, 3])",
+            (row["id"], when, items, inputs),
+        )
+        db.execute("SELECT add_node_jobs(%s, ARRAY[1, 3], ARRAY[0, 0], ARRAY['{}', '{}']::jsonb[])", (row["id"],))
+        db.execute("SELECT start_workflow(%s)", (row["id"],))
+    return uuid.UUID(str(row["id"]))
+
+
+def expand(db: Db, workflow_id: uuid.UUID, start: int, items: int, *, last: bool) -> int | None:
+    """Add jobs to the map of ``map_over``. Returns how many it has."""
+    data = [json.dumps({"item": start + n}) for n in range(items)]
+    (row,) = db.execute(
+        "SELECT expand_map(%s, 2, %s, %s::jsonb[], %s) AS n", (workflow_id, start, data, last)
+    ).fetchall()
+    return None if row["n"] is None else int(row["n"])
+
+
 def claim(db: Db, *types: str, most: int = 1000) -> Ran:
     """Claim and start what is due, as one batch."""
     rows = db.execute("SELECT id, token, place FROM claim('w', %s, %s, %s)", (list(types), most, most)).fetchall()

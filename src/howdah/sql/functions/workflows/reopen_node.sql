@@ -7,8 +7,9 @@ SET jit = off
 AS $$
 DECLARE
     v_id uuid := p_node.workflow_id;
-    -- A map that runs again may get other items. Its earlier jobs are no longer its own.
-    v_expands boolean := p_node.kind = 'map' AND (p_again OR p_node.jobs = 0 OR p_node.error IS NOT NULL);
+    -- A map that runs again may get other items, and one that ended before all of its jobs were added lacks some. Its earlier jobs are no longer
+    -- its own.
+    v_expands boolean := p_node.kind = 'map' AND (p_again OR p_node.jobs = 0 OR p_node.expanded_to IS NULL OR p_node.error IS NOT NULL);
     v_ids uuid[];
     v_before record;
     v_after record;
