@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.clock import TestClock
 from tests.conftest import Db
-from tests.sql.graphs import advance, counts, expand, map_over, run, states, status
+from tests.sql.graphs import advance, claim, counts, expand, fail, map_over, run, states, status, workflow
 
 
 def cancelled(db: Db, flow: Any, clock: TestClock) -> None:
@@ -60,3 +61,85 @@ def test_a_map_that_was_expanded_to_its_end_keeps_its_completed_jobs(db: Db) -> 
     db.execute("SELECT retry_workflow(%s)", (flow,))
     assert [run(db, "b"), run(db, "c")] == [2, 1]
     assert (status(db, flow), counts(db, flow)) == ("completed", (0, 6, 0, 0))
+
+
+# A retry while a map downstream is expanded
+
+
+def test_a_map_without_jobs_waits_for_the_new_items(db: Db) -> None:
+    flow = map_over(db, when="always")
+    fail(db, claim(db, "a"))
+    assert states(db, flow)["b"] == "running"
+    db.execute("SELECT retry_workflow(%s)", (flow,))
+    assert states(db, flow) == {"a": "running", "b": "waiting", "c": "waiting"}
+    assert db.execute("SELECT FROM maps_to_expand()").fetchall() == []
+    assert expand(db, flow, 0, 2, last=True) is None
+    held = claim(db, "a")
+    db.execute("SELECT complete(%(ids)s, %(tokens)s, ARRAY['[1, 2, 3]'::jsonb])", held)
+    (todo,) = db.execute("SELECT results FROM maps_to_expand()").fetchall()
+    assert todo == {"results": [[1, 2, 3]]}
+    expand(db, flow, 0, 3, last=True)
+    assert [run(db, "b"), run(db, "c")] == [3, 1]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 5, 0, 0))
+
+
+def test_a_retry_waits_until_a_map_over_its_results_has_its_jobs(db: Db) -> None:
+    flow = map_over(db, when="always")
+    fail(db, claim(db, "a"))
+    expand(db, flow, 0, 2, last=False)
+    with pytest.raises(psycopg.Error, match="the jobs of map b are being added") as refused:
+        db.execute("SELECT retry_workflow(%s)", (flow,))
+    assert refused.value.sqlstate == "JQ005"
+    expand(db, flow, 2, 1, last=True)
+    db.execute("SELECT retry_workflow(%s)", (flow,))
+    assert run(db, "b") == 3
+    assert states(db, flow) == {"a": "running", "b": "completed", "c": "waiting"}
+    assert [run(db, "a"), run(db, "c")] == [1, 1]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 5, 0, 0))
+
+
+def test_the_jobs_of_an_open_map_do_not_wait_for_a_parent_that_runs_again(db: Db) -> None:
+    flow = map_over(db, when="always", beside=True)
+    held = claim(db, "a")
+    db.execute("SELECT complete(%(ids)s, %(tokens)s, ARRAY['[1, 2]'::jsonb])", held)
+    fail(db, claim(db, "d"))
+    expand(db, flow, 0, 1, last=False)
+    db.execute("SELECT retry_workflow(%s)", (flow,))
+    assert expand(db, flow, 1, 1, last=True) == 2
+    assert run(db, "b") == 2
+    assert states(db, flow) == {"a": "completed", "b": "completed", "c": "waiting", "d": "running"}
+    # What comes behind the map does wait for it.
+    assert run(db, "c") == 0
+    assert [run(db, "d"), run(db, "c")] == [1, 1]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 5, 0, 0))
+
+
+def test_a_retry_reaches_a_node_that_is_being_skipped(db: Db) -> None:
+    flow = workflow(db, {"a": 1, "b": 1500, "c": 1}, {"b": ["a"], "c": ["b"]})
+    fail(db, claim(db, "a"))
+    assert 0 < counts(db, flow)[0] < 1500
+    with pytest.raises(psycopg.Error, match="node b has not ended"):
+        db.execute("SELECT retry_workflow(%s, 'a')", (flow,))
+    db.execute("SELECT retry_workflow(%s)", (flow,))
+    run(db, "a")
+    advance(db)
+    assert [run(db, "b"), run(db, "b"), run(db, "c")] == [1000, 500, 1]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 1502, 0, 0))
+
+
+def test_a_node_that_has_ended_opens_none_while_one_before_it_runs_again(db: Db) -> None:
+    leaves = {f"c{n}": ["b"] for n in range(150)}
+    flow = workflow(db, {"a": 1, "b": 1, **dict.fromkeys(leaves, 1)}, {"b": ["a"], **leaves}, whens={"b": "always"})
+    fail(db, claim(db, "a"))
+    run(db, "b")
+    db.execute("SELECT retry_workflow(%s)", (flow,))
+    advance(db)
+    found = states(db, flow)
+    assert (found["a"], found["b"]) == ("running", "completed")
+    assert {found[leaf] for leaf in leaves} <= {"running", "waiting"}
+    assert "waiting" in {found[leaf] for leaf in leaves}
+    run(db, "a")
+    advance(db)
+    assert run(db, *leaves) == 150
+    advance(db)
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 152, 0, 0))
