@@ -10,7 +10,7 @@ import pytest
 
 from tests.clock import TestClock
 from tests.conftest import Db
-from tests.sql.graphs import advance, claim, counts, expand, fail, map_over, run, states, status, workflow
+from tests.sql.graphs import advance, claim, complete, counts, expand, fail, map_over, run, states, status, workflow
 
 
 def cancelled(db: Db, flow: Any, clock: TestClock) -> None:
@@ -143,3 +143,56 @@ def test_a_node_that_has_ended_opens_none_while_one_before_it_runs_again(db: Db)
     assert run(db, *leaves) == 150
     advance(db)
     assert (status(db, flow), counts(db, flow)) == ("completed", (0, 152, 0, 0))
+
+
+# Single jobs of an earlier run of their node
+
+
+def test_a_spawned_job_of_an_earlier_run_counts_in_no_node(db: Db) -> None:
+    flow = workflow(db, {"a": 1, "z": 1}, {"z": ["a"]})
+    run(db, "a")
+    held = claim(db, "z")
+    with db.transaction():
+        db.execute("SELECT spawn(%s, %s, 'extra', ARRAY['{}'::jsonb])", (held["ids"][0], held["tokens"][0]))
+        complete(db, held)
+    fail(db, claim(db, "extra"))
+    assert status(db, flow) == "failed"
+    db.execute("SELECT retry_workflow(%s, 'a')", (flow,))
+    db.execute("SELECT retry(ARRAY(SELECT id FROM archive WHERE job_type = 'extra'))")
+    # It runs by itself: neither does it wait for the node, nor the node for it.
+    assert run(db, "extra") == 1
+    assert [run(db, "a"), run(db, "z")] == [1, 1]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 2, 0, 0))
+
+
+def test_a_spawned_job_counts_again_while_its_node_has_it(db: Db) -> None:
+    flow = workflow(db, {"a": 1, "b": 1}, {"b": ["a"]})
+    held = claim(db, "a")
+    with db.transaction():
+        for data in ("ARRAY['{}', '{}']", "ARRAY['{}']"):
+            db.execute(f"SELECT spawn(%s, %s, 'extra', {data}::jsonb[])", (held["ids"][0], held["tokens"][0]))
+        complete(db, held)
+    fail(db, claim(db, "extra", most=2))
+    db.execute("SELECT retry(ARRAY(SELECT id FROM archive WHERE job_type = 'extra'))")
+    assert counts(db, flow) == (4, 1, 0, 0)
+    assert [run(db, "extra"), run(db, "b")] == [3, 1]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 5, 0, 0))
+
+
+@pytest.mark.parametrize("delete", ["DELETE FROM jobs WHERE id = ANY (%s)", "SELECT delete_jobs(%s)"])
+def test_a_job_of_an_earlier_expansion_counts_in_no_node(db: Db, delete: str) -> None:
+    flow = map_over(db)
+    run(db, "a")
+    expand(db, flow, 0, 2, last=True)
+    run(db, "b")
+    (old,) = db.execute("SELECT array_agg(id) AS ids FROM archive WHERE job_type = 'b'").fetchall()
+    run(db, "c")
+    db.execute("SELECT retry_workflow(%s, 'a')", (flow,))
+    run(db, "a")
+    expand(db, flow, 0, 2, last=True)
+    db.execute("SELECT retry(%(ids)s)", old)
+    assert counts(db, flow) == (3, 1, 0, 0)
+    db.execute(delete.encode(), (old["ids"],))
+    assert counts(db, flow) == (3, 1, 0, 0)
+    assert [run(db, "b"), run(db, "c")] == [2, 1]
+    assert (status(db, flow), counts(db, flow)) == ("completed", (0, 4, 0, 0))
