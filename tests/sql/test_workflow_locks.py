@@ -1,17 +1,18 @@
-"""A transaction that has locked workflows holds up no other workflow."""
+"""A transaction that has locked workflows holds up no other workflow, and one map that cannot get its jobs no other map."""
 
 from __future__ import annotations
 
 import json
 import uuid
 
+import psycopg
 import pytest
 
 from howdah import JobQueue
 from howdah.verbs.maps import expand_maps
 from tests.clock import TestClock
 from tests.conftest import Connect, Db
-from tests.sql.graphs import advance, claim, complete, expand, map_over, run, states, status, workflow
+from tests.sql.graphs import advance, claim, complete, counts, expand, map_over, run, states, status, workflow
 
 
 def give_items(db: Db, items: list[int]) -> None:
@@ -87,3 +88,64 @@ def test_an_empty_map_ends_though_what_comes_behind_it_is_locked(db: Db, connect
     advance(db)
     assert run(db, "c") == 1
     assert status(db, flow) == "completed"
+
+
+def test_a_map_whose_jobs_cannot_be_added_fails_and_stops_no_other(
+    db: Db, queue: JobQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = map_over(db), map_over(db)
+    give_items(db, [1, 2, 3])
+    # A producer chooses its ids itself: this is the id of the third job.
+    db.execute(
+        "SELECT enqueue('other', p_id => member_id(first_id, 2), p_delay => '1 day') FROM workflow_nodes"
+        " WHERE workflow_id = %s AND node = 2",
+        (bad,),
+    )
+    assert queue._database.run(expand_maps(queue._context)) == 2
+    assert (states(db, bad)["b"], states(db, good)["b"]) == ("failed", "running")
+    reason = 'its jobs cannot be added: duplicate key value violates unique constraint "live_pkey"'
+    (row,) = db.execute("SELECT error FROM node_details WHERE workflow_id = %s AND node = 2", (bad,)).fetchall()
+    assert row == {"error": reason}
+    assert [record.getMessage() for record in caplog.records] == [f"the map b of workflow {bad} fails: {reason}"]
+    advance(db)
+    assert (status(db, bad), run(db, "b")) == ("failed", 3)
+    # Its jobs get other ids.
+    db.execute("SELECT retry_workflow(%s)", (bad,))
+    queue._database.run(expand_maps(queue._context))
+    assert [run(db, "b"), run(db, "c")] == [3, 2]
+    assert (status(db, bad), counts(db, bad)) == ("completed", (0, 5, 0, 0))
+
+
+@pytest.mark.parametrize(("state", "others"), [("40001", False), ("57014", False), ("55P03", True), ("XX000", True)])
+def test_an_error_that_is_not_about_the_jobs_of_a_map_does_not_fail_it(
+    db: Db, queue: JobQueue, state: str, others: bool
+) -> None:
+    """Stands for the error: a map whose template makes a trigger raise it."""
+    bad, *good = [map_over(db) for _ in range(4)]
+    give_items(db, [1, 2])
+    db.execute(
+        "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" RAISE EXCEPTION 'refused' USING ERRCODE = '{state}'; END $$"
+    )
+    db.execute(
+        "CREATE TRIGGER refuse BEFORE INSERT ON live FOR EACH ROW"
+        f" WHEN (NEW.workflow_id = '{bad}') EXECUTE FUNCTION public.refuse()"
+    )
+    try:
+        plan = expand_maps(queue._context)
+        if state == "55P03":
+            assert queue._database.run(plan) == 3
+        else:
+            with pytest.raises(psycopg.Error) as raised:
+                queue._database.run(plan)
+            assert raised.value.sqlstate == state
+    finally:
+        db.execute("DROP FUNCTION public.refuse CASCADE")
+    assert states(db, bad)["b"] == "running"
+    if others:
+        assert run(db, "b") == 6
+    while queue._database.run(expand_maps(queue._context)):
+        pass
+    run(db, "b")
+    assert run(db, "c") == 4
+    assert {status(db, flow) for flow in (bad, *good)} == {"completed"}
