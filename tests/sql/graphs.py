@@ -54,6 +54,50 @@ def workflow(
     return uuid.UUID(str(row["id"]))
 
 
+def map_over(db: Db, *, when: str = "success", beside: bool = False) -> uuid.UUID:
+    """Job a, a map b over its result, and job c, which takes the results of the map. Each has a type of its own.
+
+    beside: the map waits for a job d, too.
+    """
+    items = Jsonb({"parameter": "item", "node": 1, "path": []})
+    inputs = Jsonb([{"parameter": "all", "list": False, "sources": [{"node": 2, "path": []}]}])
+    names = ["a", "b", "c", "d"][: 4 if beside else 3]
+    edges = [(1, 2), (2, 3), (4, 2)][: 3 if beside else 2]
+    with db.transaction():
+        (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
+        db.execute(
+            "SELECT add_nodes(%s, %s, %s, %s, %s, %s, p_items => %s, p_inputs => %s, p_parents => %s, p_children => %s)",
+            (
+                row["id"],
+                [place for place, _ in enumerate(names, 1)],
+                names,
+                names,
+                ["map" if name == "b" else "job" for name in names],
+                [when if name == "b" else "success" for name in names],
+                [items if name == "b" else None for name in names],
+                [inputs if name == "c" else None for name in names],
+                [parent for parent, _ in edges],
+                [child for _, child in edges],
+            ),
+        )
+        jobs = [place for place, name in enumerate(names, 1) if name != "b"]
+        db.execute(
+            "SELECT add_node_jobs(%s, %s, array_fill(0, ARRAY[%s]), array_fill('{}'::jsonb, ARRAY[%s]))",
+            (row["id"], jobs, len(jobs), len(jobs)),
+        )
+        db.execute("SELECT start_workflow(%s)", (row["id"],))
+    return uuid.UUID(str(row["id"]))
+
+
+def expand(db: Db, workflow_id: uuid.UUID, start: int, items: int, *, last: bool) -> int | None:
+    """Add jobs to the map of ``map_over``. Returns how many it has."""
+    data = [json.dumps({"item": start + n}) for n in range(items)]
+    (row,) = db.execute(
+        "SELECT expand_map(%s, 2, %s, %s::jsonb[], %s) AS n", (workflow_id, start, data, last)
+    ).fetchall()
+    return None if row["n"] is None else int(row["n"])
+
+
 def claim(db: Db, *types: str, most: int = 1000) -> Ran:
     """Claim and start what is due, as one batch."""
     rows = db.execute("SELECT id, token, place FROM claim('w', %s, %s, %s)", (list(types), most, most)).fetchall()

@@ -23,6 +23,7 @@ from tests.sql.graphs import (
     complete,
     counts,
     fail,
+    map_over,
     run,
     states,
     status,
@@ -487,22 +488,6 @@ def test_members_are_kept_until_their_workflow_has_ended(db: Db, clock: TestCloc
 
 
 # Maps, results, spawned jobs
-
-
-def map_over(db: Db, **given: Any) -> uuid.UUID:
-    with db.transaction():
-        (row,) = db.execute("SELECT id FROM enqueue_workflow('w')").fetchall()
-        items = json.dumps({"parameter": "item", "node": 1, "path": []})
-        inputs = json.dumps([{"parameter": "all", "list": False, "sources": [{"node": 2, "path": []}]}])
-        db.execute(
-            "SELECT add_nodes(%s, ARRAY[1, 2, 3], ARRAY['a', 'b', 'c'], ARRAY['a', 'b', 'c'], ARRAY['job', 'map', 'job'],"
-            " p_items => ARRAY[NULL, %s, NULL]::jsonb[], p_inputs => ARRAY[NULL, NULL, %s]::jsonb[],"
-            " p_parents => ARRAY[1, 2], p_children => ARRAY[2, 3])",
-            (row["id"], items, inputs),
-        )
-        db.execute("SELECT add_node_jobs(%s, ARRAY[1, 3], ARRAY[0, 0], ARRAY['{}', '{}']::jsonb[])", (row["id"],))
-        db.execute("SELECT start_workflow(%s)", (row["id"],))
-    return uuid.UUID(str(row["id"]))
 
 
 def test_a_map_is_expanded_by_any_number_of_workers(db: Db) -> None:

@@ -9,9 +9,12 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+import psycopg
+
 from howdah.checks.context import Context
 from howdah.checks.values import stored_json
 from howdah.db.adapters import JsonTexts
+from howdah.db.outage import is_temporary
 from howdah.db.plan import Plan, Row, call
 from howdah.errors import InvalidInput
 from howdah.model.codec import Unreadable, decoded
@@ -20,6 +23,9 @@ from howdah.verbs.inputs import MOST_BYTES, Wrong, part_of, read_results
 log = logging.getLogger("howdah.worker")
 
 AT_ONCE: Final = 1_000
+
+# Data, constraints, limits, what a trigger raises: another try would fail in the same way, whatever else the server does.
+_OF_ITS_JOBS: Final = ("22", "23", "54", "P0")
 
 
 def advance_all(context: Context) -> Plan[bool]:
@@ -39,26 +45,35 @@ def expand_maps(context: Context) -> Plan[int]:
     """Adds jobs to the maps that wait for theirs. Returns how many maps there were that no other transaction has locked."""
     rows = yield from call("maps_to_expand")
     done = 0
+    failure: psycopg.Error | None = None
     for row in rows:
         try:
-            items = _items(context, row)
-            template = decoded(row["template"], context.codec)
-            if isinstance(template, Unreadable):
-                raise Wrong(f"its arguments cannot be read: {template.reason}")
-            if not isinstance(template, dict | None):
-                raise Wrong(f"its arguments are no object, but a {type(template).__name__}")
-            done += yield from _expand(context, row, items, template or {})
+            done += yield from _expand(context, row)
         except (Wrong, InvalidInput) as wrong:
-            log.error(
-                "the map %s of workflow %s fails: %s",
-                row["name"],
-                row["workflow_id"],
-                wrong,
-                extra={"event": "map_failed"},
-            )
-            fails = {"workflow_id": row["workflow_id"], "node": row["node"], "error": str(wrong)}
-            done += (yield from call("fail_map", **fails))[0]["fail_map"]
+            done += yield from _fail(row, str(wrong))
+        except psycopg.errors.LockNotAvailable:
+            # It is looked at again. The others do not wait for it.
+            continue
+        except psycopg.Error as error:
+            if is_temporary(error):
+                raise
+            if not (error.sqlstate or "").startswith(_OF_ITS_JOBS):
+                # It may be about the session, or the server: the map has not failed, but it holds up no other.
+                failure = failure or error
+                continue
+            # Without its detail, which may have contents of the items.
+            reason = error.diag.message_primary or type(error).__name__
+            done += yield from _fail(row, f"its jobs cannot be added: {reason}")
+    if failure is not None:
+        raise failure
     return done
+
+
+def _fail(row: Row, reason: str) -> Plan[bool]:
+    named = (row["name"], row["workflow_id"])
+    log.error("the map %s of workflow %s fails: %s", *named, reason, extra={"event": "map_failed"})
+    (answer,) = yield from call("fail_map", workflow_id=row["workflow_id"], node=row["node"], error=reason)
+    return bool(answer["fail_map"])
 
 
 def _items(context: Context, row: Row) -> list[Any]:
@@ -76,7 +91,17 @@ def _items(context: Context, row: Row) -> list[Any]:
     return value
 
 
-def _expand(context: Context, row: Row, items: list[Any], template: dict[str, Any]) -> Plan[bool]:
+def _template(context: Context, row: Row) -> dict[str, Any]:
+    template = decoded(row["template"], context.codec)
+    if isinstance(template, Unreadable):
+        raise Wrong(f"its arguments cannot be read: {template.reason}")
+    if not isinstance(template, dict | None):
+        raise Wrong(f"its arguments are no object, but a {type(template).__name__}")
+    return template or {}
+
+
+def _expand(context: Context, row: Row) -> Plan[bool]:
+    items, template = _items(context, row), _template(context, row)
     known, place = context.known.get(row["job_type"]), row["expanded"]
     while True:
         data = [{**template, row["parameter"]: item} for item in items[place : place + AT_ONCE]]

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION howdah.advance_workflows(p_limit int DEFAULT 1000) RETURNS TABLE (done int, more boolean, maps boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+-- Shared by all waits of a call that were in vain: see below.
 SET lock_timeout = '500ms'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -10,6 +11,9 @@ DECLARE
     v_id uuid;
     v_broken uuid[] := '{}';
     v_careful boolean;
+    v_since timestamptz;
+    -- Milliseconds. One transaction may have locked the nodes of any number of workflows.
+    v_patience float8 := 500;
 BEGIN
     done := 0;
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -22,6 +26,8 @@ BEGIN
         ORDER BY least(w.deadline_at, w.expires_at) LIMIT 100 FOR UPDATE SKIP LOCKED
     LOOP
         -- What is wrong with one workflow does not stop the others, here and below.
+        v_since := clock_timestamp();
+        PERFORM set_config('lock_timeout', greatest(v_patience / 4, 1)::int::text, true);
         BEGIN
             done := done + (
                 SELECT howdah.cancel_workflow(
@@ -30,6 +36,8 @@ BEGIN
                 )::int FROM howdah.workflows AS w WHERE w.id = v_id
             );
         EXCEPTION
+            WHEN lock_not_available OR deadlock_detected THEN
+                v_patience := v_patience - extract(epoch FROM clock_timestamp() - v_since) * 1000;
             WHEN others THEN
                 IF howdah.is_passing(SQLSTATE) THEN
                     RAISE;
@@ -41,7 +49,10 @@ BEGIN
     FOR v_id IN
         UPDATE howdah.workflows AS w SET
             status = 'failed', error = 'it was never started', finished_at = howdah.clock(), cancel_requested_at = howdah.clock(), cancel_all = true
-        WHERE w.finished_at IS NULL AND w.started_at IS NULL AND least(w.deadline_at, w.expires_at) <= howdah.clock()
+        WHERE w.id = ANY (ARRAY(
+            SELECT o.id FROM howdah.workflows AS o
+            WHERE o.finished_at IS NULL AND o.started_at IS NULL AND least(o.deadline_at, o.expires_at) <= howdah.clock() FOR UPDATE SKIP LOCKED
+        ))
         RETURNING w.id
     LOOP
         UPDATE howdah.workflow_nodes AS n SET step = 'cancel', step_from = 0 WHERE n.workflow_id = v_id AND n.node > 0 AND n.state <> 'ended';
@@ -66,6 +77,8 @@ BEGIN
         ORDER BY random()
     LOOP
         EXIT WHEN done >= p_limit;
+        v_since := clock_timestamp();
+        PERFORM set_config('lock_timeout', greatest(v_patience / 4, 1)::int::text, true);
         FOREACH v_careful IN ARRAY ARRAY[false, true] LOOP
             BEGIN
                 PERFORM howdah.fold_workflow(v_id);
@@ -73,6 +86,7 @@ BEGIN
                 EXIT;
             EXCEPTION
                 WHEN lock_not_available OR deadlock_detected THEN
+                    v_patience := v_patience - extract(epoch FROM clock_timestamp() - v_since) * 1000;
                     EXIT;
                 WHEN others THEN
                     IF howdah.is_passing(SQLSTATE) THEN

@@ -32,9 +32,9 @@ BEGIN
     );
     UPDATE howdah.workflow_nodes AS n SET
         step = CASE WHEN v_is_over THEN NULL ELSE n.step END,
-        outcome = coalesce(n.outcome, CASE WHEN v_is_over AND (n.state = 'waiting' OR n.kind = 'map' AND n.expanded_to IS NULL) THEN 'cancelled' END),
-        -- A map that was not expanded, or not to its end, gets no more jobs.
-        expanded_to = CASE WHEN v_is_over AND n.kind = 'map' THEN coalesce(n.expanded_to, n.jobs) ELSE n.expanded_to END
+        -- A map that was not expanded, or not to its end, gets no more jobs: so it ends with this outcome. Its expanded_to stays NULL, and a retry
+        -- begins its expansion anew.
+        outcome = coalesce(n.outcome, CASE WHEN v_is_over AND (n.state = 'waiting' OR n.kind = 'map' AND n.expanded_to IS NULL) THEN 'cancelled' END)
     WHERE n.workflow_id = v_id AND n.node = p_node.node;
     IF v_is_over THEN
         v_is_empty := NOT EXISTS (

@@ -15,7 +15,7 @@ BEGIN
             ) AS has_more
         FROM howdah.workflow_nodes AS n
         WHERE n.workflow_id = p_workflow_id AND n.node = ANY (p_nodes) AND n.node > 0 AND n.open_stripes = 0 AND n.state <> 'ended'
-            AND (n.kind <> 'map' OR n.expanded_to IS NOT NULL)
+            AND (n.kind <> 'map' OR n.expanded_to IS NOT NULL OR n.outcome IS NOT NULL)
     )
     UPDATE howdah.workflow_nodes AS n SET
         state = CASE WHEN done.has_more THEN n.state ELSE 'ended' END,

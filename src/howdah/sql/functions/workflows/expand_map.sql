@@ -18,12 +18,10 @@ DECLARE
     v_nodes int[] := array_fill(p_node, ARRAY[cardinality(p_data)]);
     v_types varchar[];
 BEGIN
-    BEGIN
-        SELECT n.* INTO v_node FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id AND n.node = p_node FOR UPDATE;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            RETURN -1;
-    END;
+    SELECT n.* INTO v_node FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id AND n.node = p_node FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND EXISTS (SELECT FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_workflow_id AND n.node = p_node) THEN
+        RETURN -1;
+    END IF;
     IF v_node.step IS DISTINCT FROM 'expand' THEN
         -- It was expanded, or the workflow was cancelled.
         RETURN NULL;

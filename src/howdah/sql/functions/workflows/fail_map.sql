@@ -5,16 +5,13 @@ SET lock_timeout = '500ms'
 SET enable_seqscan = off
 AS $$
 BEGIN
-    BEGIN
-        UPDATE howdah.workflow_nodes AS n SET error = left(p_error, 1000), step = NULL, expanded_to = n.jobs
-        WHERE n.workflow_id = p_workflow_id AND n.node = p_node AND n.step = 'expand';
-        IF NOT FOUND THEN
-            RETURN false;
-        END IF;
-    EXCEPTION
-        WHEN lock_not_available THEN
-            RETURN false;
-    END;
+    PERFORM FROM howdah.workflow_nodes AS n
+    WHERE n.workflow_id = p_workflow_id AND n.node = p_node AND n.step = 'expand' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE howdah.workflow_nodes AS n SET error = left(p_error, 1000), step = NULL, expanded_to = n.jobs
+    WHERE n.workflow_id = p_workflow_id AND n.node = p_node;
     PERFORM howdah.end_nodes(p_workflow_id, ARRAY[p_node]);
     PERFORM howdah.try_advance(p_workflow_id, 100);
     PERFORM howdah.notify_advance(p_workflow_id);

@@ -17,12 +17,13 @@ BEGIN
     RETURN QUERY
     WITH node AS MATERIALIZED (
         SELECT
-            n.node, n.first_id, n.job_type, n.waits > 0 AS is_waiting, n.inputs IS NOT NULL AS has_inputs, o.meta, o.cost, o.flow_key, job.*
+            n.node, n.first_id, n.job_type, n.inputs IS NOT NULL AS has_inputs, o.meta, o.cost, o.flow_key, job.*
         FROM howdah.workflow_nodes AS n
         CROSS JOIN LATERAL jsonb_populate_record(NULL::howdah.node_options, coalesce(n.options, '{}')) AS o
         CROSS JOIN LATERAL howdah.with_type_defaults(
             n.job_type, o.priority,
-            CASE WHEN n.waits > 0 THEN 'infinity' ELSE coalesce(o.run_at, howdah.clock() + o.delay, howdah.clock()) END,
+            -- A parent of an open node may run again, and the node waits for its end, but its jobs do not.
+            CASE WHEN n.state = 'waiting' AND n.waits > 0 THEN 'infinity' ELSE coalesce(o.run_at, howdah.clock() + o.delay, howdah.clock()) END,
             NULL, o.max_attempts, o.timeout, o.expires_at, o.expires_in, o.retry_policy
         ) AS job
         WHERE n.workflow_id = p_workflow_id AND n.node = ANY (ARRAY(SELECT DISTINCT asked.node FROM unnest(p_nodes) AS asked (node)))

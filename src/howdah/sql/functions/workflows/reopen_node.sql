@@ -7,8 +7,9 @@ SET jit = off
 AS $$
 DECLARE
     v_id uuid := p_node.workflow_id;
-    -- A map that runs again may get other items. Its earlier jobs are no longer its own.
-    v_expands boolean := p_node.kind = 'map' AND (p_again OR p_node.jobs = 0 OR p_node.error IS NOT NULL);
+    -- A map that runs again may get other items, and one that ended before all of its jobs were added lacks some. Its earlier jobs are no longer
+    -- its own.
+    v_expands boolean := p_node.kind = 'map' AND (p_again OR p_node.jobs = 0 OR p_node.expanded_to IS NULL OR p_node.error IS NOT NULL);
     v_ids uuid[];
     v_before record;
     v_after record;
@@ -42,6 +43,8 @@ BEGIN
             ) AS l
         ));
     END IF;
+    -- Of a node that was being skipped, jobs ended just now, or are retried above. The sums of the whole need these changes, too.
+    PERFORM howdah.fold_workflow(v_id);
     -- Counted again: some may have been retried by themselves, or deleted.
     SELECT
         coalesce(sum(c.remaining), 0) AS remaining, coalesce(sum(c.completed), 0) AS completed, coalesce(sum(c.failed), 0) AS failed,
@@ -94,5 +97,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.reopen_node IS
-    'Lets a node that has ended wait again: its jobs that have not completed, or all of them (p_again). Part of retry_workflow. Internal.';
+    'Lets a node that has ended, or is being skipped, wait again: its jobs that have not completed, or all of them (p_again). Part of retry_workflow. Internal.';
 REVOKE ALL ON FUNCTION howdah.reopen_node FROM PUBLIC;

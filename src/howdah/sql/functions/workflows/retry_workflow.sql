@@ -10,6 +10,7 @@ DECLARE
     v_nodes int[];
     v_node howdah.workflow_nodes;
     v_busy text;
+    v_maps int[];
     v_number int;
 BEGIN
     SELECT w.* INTO v_workflow FROM howdah.workflows AS w WHERE w.id = p_id FOR UPDATE;
@@ -32,7 +33,7 @@ BEGIN
                 JOIN howdah.workflow_nodes AS n ON n.workflow_id = p_id AND n.node = e.child AND n.node > 0
             )
             SELECT n.node FROM broken AS b JOIN howdah.workflow_nodes AS n ON n.workflow_id = p_id AND n.node = b.node
-            WHERE n.state = 'ended' AND n.outcome <> 'completed' ORDER BY n.node
+            WHERE n.state = 'ended' AND n.outcome <> 'completed' OR n.step = 'skip' ORDER BY n.node
         );
     ELSE
         SELECT n.node INTO v_number FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_id AND n.name = p_node AND n.node > 0;
@@ -48,7 +49,7 @@ BEGIN
             SELECT d.node FROM downstream AS d WHERE d.node > 0 ORDER BY d.node
         );
         SELECT n.name INTO v_busy FROM howdah.workflow_nodes AS n
-        WHERE n.workflow_id = p_id AND n.node = ANY (v_nodes) AND n.state = 'open' LIMIT 1;
+        WHERE n.workflow_id = p_id AND n.node = ANY (v_nodes) AND (n.state = 'open' OR n.step = 'skip') LIMIT 1;
         IF v_busy IS NULL THEN
             SELECT n.name INTO v_busy FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_id AND n.node = v_number AND n.state <> 'ended';
         END IF;
@@ -62,6 +63,16 @@ BEGIN
     IF v_nodes = '{}' THEN
         RETURN 0;
     END IF;
+    -- Maps whose items are the results of nodes that run again. One that has no job yet waits for the new results. One that has some can
+    -- take the others neither from the old results, which go, nor from the new ones.
+    v_maps := ARRAY(
+        SELECT n.node FROM howdah.workflow_nodes AS n
+        WHERE n.workflow_id = p_id AND n.state = 'open' AND n.step = 'expand' AND n.items ->> 'node' = ANY (v_nodes::text[]) ORDER BY n.node
+    );
+    SELECT n.name INTO v_busy FROM howdah.workflow_nodes AS n WHERE n.workflow_id = p_id AND n.node = ANY (v_maps) AND n.jobs > 0 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'the jobs of map % are being added', v_busy USING ERRCODE = 'JQ005', HINT = 'Try again in a moment, or cancel the workflow.';
+    END IF;
     -- All that depends on them waits again: also the end of the workflow, behind nodes that have completed and stay as they are.
     UPDATE howdah.workflow_edges AS e SET passed = false
     WHERE e.workflow_id = p_id AND e.passed AND e.parent = ANY (ARRAY(
@@ -74,7 +85,10 @@ BEGIN
     ));
     UPDATE howdah.workflow_nodes AS n SET
         waits = e.waits, failed_parents = e.failed, skipped_parents = e.skipped,
-        state = CASE WHEN n.node = 0 THEN 'waiting' ELSE n.state END, step = CASE WHEN n.node > 0 THEN n.step END
+        state = CASE WHEN n.node = 0 OR n.node = ANY (v_maps) THEN 'waiting' ELSE n.state END,
+        opened_at = CASE WHEN n.node <> ALL (v_maps) THEN n.opened_at END,
+        -- What has ended tells its children when its parents have ended again.
+        step = CASE WHEN n.node > 0 AND n.node <> ALL (v_maps) AND NOT (n.step = 'pass' AND e.waits > 0) THEN n.step END
     FROM (
         SELECT
             c.child, count(*) FILTER (WHERE NOT c.passed)::int AS waits,

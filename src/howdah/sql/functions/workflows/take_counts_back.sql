@@ -15,6 +15,14 @@ BEGIN
         SELECT m.*, n.state, n.inputs IS NOT NULL AS has_inputs
         FROM unnest(p_ids, p_workflow_ids, p_nodes, p_places, p_statuses) AS m (id, workflow_id, node, place, status)
         JOIN howdah.workflow_nodes AS n ON n.workflow_id = m.workflow_id AND n.node = m.node AND n.state <> 'ended'
+        -- A node that runs again may have other jobs by now: those of an expansion before, or spawned by an attempt before, count in none.
+        WHERE CASE
+            WHEN m.place >= 0 THEN m.id >= n.first_id AND m.id < howdah.member_id(n.first_id, n.jobs)
+            ELSE m.id < (
+                SELECT howdah.member_id(s.first_id, s.jobs) FROM howdah.workflow_spawned AS s
+                WHERE s.workflow_id = m.workflow_id AND s.node = m.node AND s.first_id <= m.id ORDER BY s.first_id DESC LIMIT 1
+            )
+        END
     ), changed AS (
         UPDATE howdah.live AS j SET
             node = m.node, place = m.place, inputs = nullif(m.has_inputs, false),
@@ -34,5 +42,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION howdah.take_counts_back IS
-    'Jobs of workflows run again, by retry: they count in their nodes again, if these have not ended. Otherwise they belong to none. Internal.';
+    'Jobs of workflows run again, by retry: they count in their nodes again, if these have not ended and still have them. Otherwise they belong to none. Internal.';
 REVOKE ALL ON FUNCTION howdah.take_counts_back FROM PUBLIC;

@@ -5,6 +5,9 @@ AS $$
 BEGIN
     PERFORM howdah.advance_workflow(p_workflow_id, p_limit);
 EXCEPTION
+    WHEN lock_not_available OR deadlock_detected THEN
+        -- As in advance_workflows, which does it when the lock is free.
+        NULL;
     WHEN others THEN
         IF howdah.is_passing(SQLSTATE) THEN
             RAISE;
@@ -13,5 +16,5 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION howdah.try_advance IS
-    'As advance_workflow, for a caller whose own change stays, whatever is wrong with a node: advance_workflows looks at it again. Internal.';
+    'As advance_workflow, for a caller whose own change stays, whatever is wrong with a node, or locked: advance_workflows looks at it again. Internal.';
 REVOKE ALL ON FUNCTION howdah.try_advance FROM PUBLIC;
