@@ -6,6 +6,7 @@ import base64
 import json
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -13,13 +14,16 @@ import pytest
 from starlette.routing import Route
 
 from howdah import DatabaseUnavailable, InvalidOption, JobQueue, NotPermitted
+from howdah.db.plan import Begin, Call
 from howdah.encryption import EncryptedCodec, new_key
-from howdah.web import Password, ProxyHeader, Visitor, app
+from howdah.model.results import WhenFull
+from howdah.web import Password, ProxyHeader, Visitor, app, plans
 from howdah.web.defence import MOST_BODY
 from howdah.web.filters import Filter
 from tests.conftest import Db
 from tests.tenant import Tenant
 from tests.web_ui.conftest import ORIGIN, Site
+from tests.worker.processes import until
 
 FORM = "application/x-www-form-urlencoded"
 PASSWORDS = {"operator": "an operator's secret", "viewer": "a viewer's secret"}
@@ -182,6 +186,68 @@ def test_a_password_gives_its_role_and_a_name_for_the_audit(dsn: str) -> None:
         == 303
     )
     assert "bea" in site.get("/audit", headers=operator).text
+    site.close()
+
+
+def test_what_is_changed_and_its_entry_in_the_audit_are_one(site: Site, queue: JobQueue, db: Db) -> None:
+    db.execute(
+        "CREATE TRIGGER audit_refuses BEFORE INSERT ON audit FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+    )
+    form = {"name": "nightly", "type": "mail", "every": "1h"}
+    for path, fields in (("/jobs", {"type": "mail"}), ("/schedules", form)):
+        assert site.post(path, fields).status_code >= 500, path
+    assert site.request("POST", "/api/v1/jobs", headers=ORIGIN, json={"type": "mail"}).status_code >= 500
+    assert len(queue.list()) == 0
+    assert queue.schedules.list() == []
+    db.execute("DROP TRIGGER audit_refuses ON audit")
+    for path, fields in (("/jobs", {"type": "mail"}), ("/schedules", form)):
+        assert site.post(path, fields).status_code == 303, path
+    assert site.request("POST", "/api/v1/jobs", headers=ORIGIN, json={"type": "mail"}).status_code == 201
+    entries = site.get("/api/v1/audit").json()["entries"]
+    assert [entry["action"] for entry in entries] == ["create", "save schedule", "create"]
+
+
+def test_a_new_job_waits_for_room_without_a_transaction(
+    site: Site, queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.limits.set_max_pending("mail", 1, when_full="wait")
+    queue.enqueue("mail")
+    with ThreadPoolExecutor() as threads:
+        sent = threads.submit(site.post, "/jobs", {"type": "mail"})
+        asks = (
+            "SELECT state, xact_start FROM pg_stat_activity WHERE query ~ 'has_room' AND state = 'idle'"
+            " AND pid <> pg_backend_pid()"
+        )
+        until(lambda: db.execute(asks).fetchall(), "the new job waits for room")
+        assert all(row["xact_start"] is None for row in db.execute(asks))
+        assert queue.claim(["mail"])
+        answer = sent.result(60)
+    assert answer.status_code == 303
+    assert queue.stats()["mail"].pending == 1
+    assert [entry["jobs"] for entry in site.get("/api/v1/audit").json()["entries"]] == [1]
+    monkeypatch.setattr(plans, "ROOM_TIMEOUT", 0.2)
+    refusals: tuple[WhenFull, ...] = ("wait", "raise")
+    for when_full in refusals:
+        queue.limits.set_max_pending("mail", 1, when_full=when_full)
+        assert site.post("/jobs", {"type": "mail"}).status_code == 409
+    assert len(site.get("/api/v1/audit").json()["entries"]) == 1
+
+
+def test_no_other_call_leaves_its_notification_to_a_new_job_that_may_be_rolled_back(queue: JobQueue) -> None:
+    plan = plans.enqueue(queue._context, job_type="mail", data={})
+    assert isinstance(next(plan), Begin)
+    step = plan.send(None)
+    assert isinstance(step, Call)
+    assert step.arguments["alone"] is False
+    plan.close()
+
+
+@pytest.mark.parametrize("name", ["an\x00n", "ann\n", "\u202eann", "ann\ud800", "a" * 300])
+def test_any_name_of_a_visitor_can_be_entered_in_the_audit(dsn: str, name: str) -> None:
+    site = Site(JobQueue(dsn), authenticate=lambda _: Visitor(name, "operator"))
+    assert site.post("/jobs", {"type": "mail"}).status_code == 303
+    (entry,) = site.get("/api/v1/audit").json()["entries"]
+    assert entry["visitor"].replace("\N{REPLACEMENT CHARACTER}", "") in ("ann", "a" * 100)
     site.close()
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -21,6 +22,7 @@ Role: TypeAlias = Literal["viewer", "operator"]
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MOST_NAME: Final = 100
+_UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 SHORTEST_PASSWORD: Final = 8
 
 
@@ -30,6 +32,10 @@ class Visitor:
 
     name: str
     role: Role = "viewer"
+
+    def __post_init__(self) -> None:
+        # Wherever it comes from: the audit cannot store some of these characters, and others reverse or end a line of it.
+        object.__setattr__(self, "name", _UNFIT.sub("\N{REPLACEMENT CHARACTER}", self.name)[:MOST_NAME])
 
     @property
     def may_operate(self) -> bool:

@@ -27,12 +27,12 @@ from howdah.web.defence import Refusal
 from howdah.web.fields import new_job, refuse_hidden_parts
 from howdah.web.openapi import TEXT, Operation, Operations, description_of
 from howdah.web.pages import job as job_pages
+from howdah.web.pages import jobs as job_list
 from howdah.web.pages import signals as signal_pages
 from howdah.web.pages import types as type_pages
 from howdah.web.pages import workflows as flow_pages
 from howdah.web.pages.audit import PAGE as AUDIT_PAGE
 from howdah.web.pages.health import examination, freshness
-from howdah.web.pages.jobs import refuse_hidden
 from howdah.web.runs import APPLIES_TO, WHY_UNCHANGED
 from howdah.web.site import Site, described
 
@@ -126,7 +126,7 @@ def _reads(site: Site) -> Operations:
     async def jobs(request: Request) -> Any:
         given = request.query_params
         wanted = filters.filter_of(given.multi_items())
-        refuse_hidden(site, wanted)
+        job_list.refuse_hidden(site, wanted)
         limit = _integer(given.get("limit", "50"), "limit", 1, _MOST_LIMIT)
         before = options.job_id(given["before"]) if given.get("before") else None
         page = await site.read(request, plans.jobs(context, wanted, before, limit=limit))
@@ -286,8 +286,7 @@ def _writes(site: Site) -> Operations:
         fields = await _body(request)
         data = fields.pop("data", {})
         made = {**new_job(_texts(fields)), "data": data}
-        job = await site.queue.aenqueue(**made)
-        await site.done(request, "create", {"job": str(job.id), "type": job.job_type}, int(job.created))
+        job = await job_list.add(site, request, made)
         return {"id": job.id, "created": job.created}
 
     @api.post(

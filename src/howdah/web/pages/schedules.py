@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from howdah.db.plan import Plan
+from howdah.db.plan import Begin, Plan
 from howdah.errors import InvalidInput, InvalidOption
 from howdah.model.schedule import MISSED, Schedule
 from howdah.verbs import cron
@@ -61,15 +61,11 @@ def routes(site: Site) -> list[BaseRoute]:
         fields = dict(await site.form(request))
         try:
             given = _given(fields)
-            await site.queue.schedules.aset(**given)
+            await site.perform_as_login(
+                request, "save schedule", _save(site, given), lambda _: (_entry(given), None, None)
+            )
         except (InvalidInput, InvalidOption) as error:
             return await form(request, fields, None, str(error), 400)
-        target = {
-            name: str(value)
-            for name, value in given.items()
-            if name in ("name", "job_type", "cron", "every", "timezone") and value
-        }
-        await site.done(request, "save schedule", target)
         return site.see(request, "schedules")
 
     async def act(request: Request) -> Response:
@@ -86,6 +82,16 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/schedules", site.page(save), methods=["POST"]),
         Route("/schedules/{verb}", site.page(act), methods=["POST"]),
     ]
+
+
+def _save(site: Site, given: Mapping[str, Any]) -> Plan[Schedule]:
+    yield Begin()
+    return (yield from verbs.schedule(site.context, **given))
+
+
+def _entry(given: Mapping[str, Any]) -> dict[str, str]:
+    """The target of a saved schedule in the audit."""
+    return {name: str(given[name]) for name in ("name", "job_type", "cron", "every", "timezone") if given[name]}
 
 
 def _act(site: Site, verb: str, name: str) -> Plan[str]:
