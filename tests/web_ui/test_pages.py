@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 import threading
 import time
+from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode
@@ -444,6 +446,51 @@ def test_schedules_are_made_changed_run_paused_and_deleted(site: Site, queue: Jo
     assert site.post("/schedules/run", {"name": "nothing"}).status_code == 404
     site.post("/schedules/delete", {"name": "nightly"})
     assert queue.schedules.list() == []
+
+
+@pytest.mark.parametrize(
+    ("rhythm", "every"),
+    [
+        ({"every": timedelta(days=30)}, "30d"),
+        ({"every": timedelta(days=800, minutes=5)}, "1152005min"),
+        ({"every": timedelta(seconds=123456.5)}, "123456.5s"),
+        ({"every": timedelta(days=3_000, microseconds=1)}, "259200000.000001s"),
+        ({"cron": "0 3 * * *", "timezone": "Europe/Berlin"}, ""),
+    ],
+    ids=str,
+)
+def test_saving_the_form_of_a_schedule_changes_nothing_that_was_not_changed(
+    site: Site, queue: JobQueue, rhythm: dict[str, Any], every: str
+) -> None:
+    rest: dict[str, Any] = {
+        "timeout": 30,
+        "retry_policy": [1, 2, 3],
+        "max_attempts": 7,
+        "missed": "all",
+        "overlap": False,
+    }
+    queue.schedules.set("nightly", "report", {"n": 2**60, "f": 1.0}, **rhythm, **rest)
+    before = queue.schedules.get("nightly")
+    form = fields_in(site.get("/schedules/edit?name=nightly").text)
+    assert form["every"] == every
+    assert site.post("/schedules", form).status_code == 303
+    assert queue.schedules.get("nightly") == before
+    assert site.post("/schedules", {**form, "priority": "7"}).status_code == 303
+    assert queue.schedules.get("nightly").options == {**before.options, "priority": 7}
+
+
+def fields_in(page: str) -> dict[str, str]:
+    """What a browser sends of the form with arguments."""
+    made = {}
+    for tag in re.findall(r"<input[^>]*>", page):
+        name, value = re.search(r' name="([^"]*)"', tag), re.search(r' value="([^"]*)"', tag)
+        if name is not None and ('type="checkbox"' not in tag or " checked" in tag):
+            made[name[1]] = html.unescape(value[1]) if value else ""
+    made |= dict(re.findall(r'<select name="(\w+)">.*?<option selected>(\w+)<', page))
+    return made | {
+        name: html.unescape(text)
+        for name, text in re.findall(r'<textarea name="(\w+)"[^>]*>(.*?)</textarea>', page, re.DOTALL)
+    }
 
 
 def test_a_schedule_shows_how_often_it_fires_in_the_next_day(site: Site, queue: JobQueue) -> None:

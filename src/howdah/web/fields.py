@@ -6,20 +6,33 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any, Final
 
 from howdah.checks import options
 from howdah.errors import InvalidOption
 from howdah.web import tree
 
-_SPAN: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|min|h|d)")
+_SPAN: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(s|min|h|d)")
 _UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
 def span(written: str) -> timedelta | None:
     """A duration such as ``30s``, ``5min``, ``2h`` or ``1d``; None if the text is none."""
     match = _SPAN.fullmatch(written)
-    return None if match is None else timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    if match is None:
+        return None
+    try:
+        return timedelta(microseconds=round(Decimal(match[1]) * _UNITS[match[2]] * 1_000_000))
+    except OverflowError:
+        raise InvalidOption(f"{written!r} is longer than any time: write a smaller number") from None
+
+
+def written_span(length: timedelta) -> str:
+    """A duration as ``span`` reads it, exactly: in the largest unit of which it is a whole number."""
+    seconds = Decimal(length // timedelta(microseconds=1)) / 1_000_000
+    unit = next((unit for unit, size in reversed(_UNITS.items()) if seconds % size == 0), "s")
+    return f"{seconds / _UNITS[unit]:f}{unit}"
 
 
 def moment(written: str, name: str, now: datetime) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -14,12 +15,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from howdah.db.plan import Begin, Plan
-from howdah.errors import InvalidInput, InvalidOption
+from howdah.errors import InvalidInput, InvalidOption, ScheduleNotFound
 from howdah.model.schedule import MISSED, Schedule
 from howdah.verbs import cron
 from howdah.verbs import schedules as verbs
 from howdah.web import metrics, words
-from howdah.web.fields import json_in, span, whole_numbers
+from howdah.web.fields import json_in, span, whole_numbers, written_span
 from howdah.web.site import Site
 
 _HOUR: Final = timedelta(hours=1)
@@ -85,8 +86,13 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 def _save(site: Site, given: Mapping[str, Any]) -> Plan[Schedule]:
+    """Sets the schedule. Options that the form does not show stay as they are."""
     yield Begin()
-    return (yield from verbs.schedule(site.context, **given))
+    kept: dict[str, Any] = {}
+    with contextlib.suppress(ScheduleNotFound):
+        its = yield from verbs.get_schedule(site.context, given["name"])
+        kept = {name: its.options[name] for name in ("timeout", "retry_policy") if name in its.options}
+    return (yield from verbs.schedule(site.context, **kept, **given))
 
 
 def _entry(given: Mapping[str, Any]) -> dict[str, str]:
@@ -146,7 +152,7 @@ def _values(site: Site, schedule: Schedule) -> dict[str, Any]:
         "name": schedule.name,
         "type": schedule.job_type,
         "cron": schedule.cron or "",
-        "every": "" if schedule.every is None else f"{schedule.every.total_seconds():g}s",
+        "every": "" if schedule.every is None else written_span(schedule.every),
         "timezone": schedule.timezone,
         "missed": schedule.missed,
         "overlap": "yes" if schedule.overlap else "",
