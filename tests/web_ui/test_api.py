@@ -13,6 +13,7 @@ import schemathesis
 
 from howdah import JobQueue
 from howdah.web import app
+from tests.conftest import Db
 from tests.web_ui.conftest import ORIGIN, Site
 
 
@@ -85,6 +86,19 @@ def test_errors_are_json(site: Site) -> None:
     assert post(site, "/jobs", {"type": ""}).status_code == 400
     assert post(site, "/jobs", [1]).status_code == 400
     assert site.request("POST", "/api/v1/jobs", headers=ORIGIN, content=b"{").status_code == 415
+
+
+def test_what_is_nested_deeply_is_redacted(dsn: str, queue: JobQueue, db: Db) -> None:
+    site = Site(JobQueue(dsn), redact=["**.password"])
+    # A client in SQL may nest them deeper than ours.
+    nested = "(repeat('[', 900) || '{\"password\": 4711}' || repeat(']', 900))::jsonb"
+    db.execute(f"INSERT INTO jobs (job_type, data) VALUES ('mail', {nested})".encode())
+    (job,) = queue.list()
+    for path in ("/jobs", f"/jobs/{job.id}", f"/jobs/new?like={job.id}", f"/api/v1/jobs/{job.id}"):
+        answer = site.get(path)
+        assert answer.status_code == 200, path
+        assert "4711" not in answer.text
+    site.close()
 
 
 def test_nothing_that_the_description_allows_or_forbids_breaks_it(dsn: str, queue: JobQueue) -> None:

@@ -14,6 +14,7 @@ from howdah.errors import InvalidOption
 from howdah.web import tree
 
 _SPAN: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(s|min|h|d)")
+_WHOLE: Final = re.compile(r"-?[0-9]{1,10}")
 _UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
@@ -52,7 +53,7 @@ def moment(written: str, name: str, now: datetime) -> datetime | None:
 
 def whole(written: str, name: str) -> int:
     text = written.strip()
-    if not text.lstrip("-").isdecimal() or len(text) > 11:
+    if not _WHOLE.fullmatch(text):
         raise InvalidOption(f"{name} is {written!r}, which is not a whole number")
     return int(text)
 
