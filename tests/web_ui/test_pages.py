@@ -548,7 +548,14 @@ def test_chosen_parts_are_redacted_everywhere_and_cannot_be_searched(dsn: str, q
         assert answer.status_code == 200
         assert "4711" not in answer.text, path
     assert "visa" in site.get(f"/jobs/{job.id}").text
-    # What a form shows as hidden is not stored in its place.
+    # What a form shows as hidden is not stored in its place, and no call is offered that would do so.
+    page = site.get(f"/jobs/{job.id}").text
+    assert "a copy would not be the same job" in page
+    assert "queue.enqueue(" not in page
+    for data in ({"card": {"number": "[redacted]"}}, {"a": [{"howdah.unreadable": "x"}]}):
+        assert (
+            site.request("POST", "/api/v1/jobs", headers=ORIGIN, json={"type": "mail", "data": data}).status_code == 400
+        )
     again = {"type": "mail", "data": '{"card": {"number": "[redacted]"}}'}
     assert site.post("/jobs", again).status_code == 400
     assert site.post("/schedules", {**again, "name": "nightly", "every": "1h"}).status_code == 400

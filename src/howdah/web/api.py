@@ -285,6 +285,7 @@ def _writes(site: Site) -> Operations:
     async def create(request: Request) -> Any:
         fields = await _body(request)
         data = fields.pop("data", {})
+        refuse_hidden_parts(data)
         made = {**new_job(_texts(fields)), "data": data}
         job = await job_list.add(site, request, made)
         return {"id": job.id, "created": job.created}
