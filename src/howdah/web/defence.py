@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from howdah.asgi import Scope, header, host_name, is_loopback, place_of, refuse
+from howdah.asgi import Scope, encoded, header, host_name, is_loopback, place_of, refuse
 from howdah.errors import InvalidOption
 from howdah.web.access import LOCAL, Authenticate, Visitor, is_local
 
@@ -78,7 +79,7 @@ class Defence:
                 scope["howdah.visitor"] = await self._admit(scope)
                 await self._inner(scope, _bounded(receive), guarded)
             except Refusal as refusal:
-                await refuse(guarded, refusal.status, str(refusal), refusal.headers)
+                await _refuse(guarded, scope, refusal)
         else:
             await send({"type": "websocket.close", "code": 1003})
 
@@ -115,6 +116,22 @@ class Defence:
             asks = {"www-authenticate": f'Basic realm="{realm}", charset="UTF-8"'} if realm else {}
             raise Refusal(401, "this needs a login", asks)
         return visitor
+
+
+def is_api(scope: Scope) -> bool:
+    """Whether a request is one of the API, whose errors are JSON."""
+    path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
+    return f"{path}/".startswith("/api/v1/")
+
+
+async def _refuse(send: Send, scope: Scope, refusal: Refusal) -> None:
+    if not is_api(scope):
+        await refuse(send, refusal.status, str(refusal), refusal.headers)
+        return
+    body = json.dumps({"error": str(refusal)}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
+    await send({"type": "http.response.start", "status": refusal.status, "headers": encoded(headers)})
+    await send({"type": "http.response.body", "body": body})
 
 
 def check_origin(scope: Scope) -> None:

@@ -36,18 +36,22 @@ def written_span(length: timedelta) -> str:
     return f"{seconds / _UNITS[unit]:f}{unit}"
 
 
-def moment(written: str, name: str, now: datetime) -> datetime | None:
-    """A time: ISO 8601, in UTC if it has no zone, or so long ago, such as ``15min``. None if the field is empty."""
+def moment(written: str, name: str, now: datetime, *, ahead: bool = False) -> datetime | None:
+    """A time: ISO 8601, in UTC if it has no zone, or so long ago, such as ``15min``. None if the field is empty.
+
+    ahead: it is the time of something to come, and a duration is from now on.
+    """
     if not written:
         return None
     try:
-        if (ago := span(written)) is not None:
-            return now - ago
+        if (away := span(written)) is not None:
+            return now + away if ahead else now - away
         found = datetime.fromisoformat(written)
         return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise InvalidOption(
-            f"{name} is {written!r}, which is no time: write 2026-11-18T09:30, or how long ago, such as 15min, 2h or 3d"
+            f"{name} is {written!r}, which is no time: write 2026-11-18T09:30, or how long {'from now' if ahead else 'ago'}, such as"
+            " 15min, 2h or 3d"
         ) from None
 
 
@@ -87,7 +91,7 @@ def new_job(fields: Mapping[str, str]) -> dict[str, Any]:
         **whole_numbers(fields, "priority", "max_attempts"),
     }
     if written := fields.get("run_at", "").strip():
-        made["run_at"] = moment(written, "run_at", datetime.now(timezone.utc))
+        made["run_at"] = moment(written, "run_at", datetime.now(timezone.utc), ahead=True)
     if written := fields.get("key", "").strip():
         made["key"] = written
     return made

@@ -146,7 +146,7 @@ def _act(site: Site, verb: str, job_id: uuid.UUID, fields: Mapping[str, str]) ->
             number = whole(fields.get("priority", ""), "priority")
             return operate.reprioritise(context, job_id, number)
         case "reschedule":
-            run_at = moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc))
+            run_at = moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc), ahead=True)
             return operate.reschedule(context, job_id, run_at=run_at)
     raise InvalidOption(f"{verb!r} is not an action on a job")
 
