@@ -150,6 +150,26 @@ def test_without_authentication_only_this_machine_is_served(site: Site) -> None:
             assert site.request(method, path, client=client, headers=ORIGIN).status_code == 403
 
 
+def test_names_and_passwords_beyond_ascii(dsn: str) -> None:
+    site = Site(JobQueue(dsn), authenticate=Password(operator="pässwörd-1"))
+    assert site.get("/", headers={"authorization": "Bearer pässwörd-1".encode()}).status_code == 200
+    assert site.get("/", headers={"authorization": "Bearer pässwörd-1".encode("latin-1")}).status_code == 200
+    assert "Zoë" in site.get("/", headers=basic("pässwörd-1", "Zoë")).text
+    assert site.get("/", headers={"authorization": "Bearer pässwörd-2".encode()}).status_code == 401
+    site.close()
+    header = ProxyHeader("X-Forwarded-User", trusted=["127.0.0.1"], operators=["josé"])
+    site = Site(JobQueue(dsn), authenticate=header)
+    for name, expected in (("josé".encode(), 303), ("josé".encode("latin-1"), 303), ("josè".encode(), 403)):
+        answer = site.post(
+            "/jobs", {"type": "mail"}, headers={b"x-forwarded-user": name, b"origin": b"http://localhost"}
+        )
+        assert answer.status_code == expected
+    assert {
+        entry["visitor"] for entry in site.get("/api/v1/audit", headers={"x-forwarded-user": "x"}).json()["entries"]
+    } == {"josé"}
+    site.close()
+
+
 def test_a_host_beyond_this_machine_needs_authentication(queue: JobQueue) -> None:
     for hosts in (["jobs.example.com"], ["localhost", "10.0.0.5"]):
         with pytest.raises(InvalidOption, match="authenticate"):

@@ -68,7 +68,7 @@ class Password:
             raise InvalidOption("the passwords of operators and viewers are the same: viewers would be operators")
 
     def __call__(self, scope: Scope) -> Visitor | None:
-        name, secret = _credentials(header(scope, b"authorization"))
+        name, secret = _credentials(_text(scope, b"authorization"))
         if secret is None:
             return None
         found = [role for role, digest in self._digests.items() if hmac.compare_digest(_digest(secret), digest)]
@@ -92,7 +92,7 @@ class ProxyHeader:
         self._operators = frozenset(operators)
 
     def __call__(self, scope: Scope) -> Visitor | None:
-        name = header(scope, self._name)
+        name = _text(scope, self._name)
         # With two of them, it is not clear which one is the proxy's.
         is_single = sum(key == self._name for key, _ in scope["headers"]) == 1
         if not name or not is_single or len(name) > MOST_NAME or not self._is_trusted(scope):
@@ -118,6 +118,15 @@ def is_local(scope: Scope) -> bool:
     """Whether the request comes from this machine. A Unix socket has no address."""
     address = client_address(scope)
     return scope.get("client") is None or (address is not None and address.is_loopback)
+
+
+def _text(scope: Scope, name: bytes) -> str:
+    """A header as its sender means it: UTF-8 where it can be, or else Latin-1."""
+    value = header(scope, name)
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _credentials(given: str) -> tuple[str, str | None]:
