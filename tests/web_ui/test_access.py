@@ -150,6 +150,20 @@ def test_without_authentication_only_this_machine_is_served(site: Site) -> None:
             assert site.request(method, path, client=client, headers=ORIGIN).status_code == 403
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "x-forwarded-host", "X-Real-IP", "Forwarded", "Via"])
+def test_without_authentication_nothing_that_a_proxy_forwards_is_served(
+    site: Site, queue: JobQueue, dsn: str, header: str
+) -> None:
+    for method, path in every_route(site):
+        answer = site.request(method, path, headers={**ORIGIN, header: "203.0.113.9"})
+        assert answer.status_code == 403, (method, path)
+        assert "proxy forwarded this request" in answer.text
+    assert not queue.stats()
+    guarded = Site(JobQueue(dsn), authenticate=Password(**PASSWORDS))
+    assert guarded.get("/", headers={**basic(PASSWORDS["viewer"]), header: "203.0.113.9"}).status_code == 200
+    guarded.close()
+
+
 def test_names_and_passwords_beyond_ascii(dsn: str) -> None:
     site = Site(JobQueue(dsn), authenticate=Password(operator="pässwörd-1"))
     assert site.get("/", headers={"authorization": "Bearer pässwörd-1".encode()}).status_code == 200

@@ -22,6 +22,7 @@ Role: TypeAlias = Literal["viewer", "operator"]
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MOST_NAME: Final = 100
+_OF_PROXIES: Final = (b"forwarded", b"via", b"x-real-ip")
 _UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 SHORTEST_PASSWORD: Final = 8
 
@@ -118,6 +119,11 @@ def is_local(scope: Scope) -> bool:
     """Whether the request comes from this machine. A Unix socket has no address."""
     address = client_address(scope)
     return scope.get("client") is None or (address is not None and address.is_loopback)
+
+
+def is_forwarded(scope: Scope) -> bool:
+    """Whether a proxy says that it passes a request on: then the address is the proxy's, and the sender may be anywhere."""
+    return any(name in _OF_PROXIES or name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
 
 
 def _text(scope: Scope, name: bytes) -> str:

@@ -64,7 +64,8 @@ def app(
     """The dashboard of a queue, as an ASGI app.
 
     authenticate: called with the ASGI scope of each request; returns a ``Visitor``, or None for a stranger: ``Password(…)``, ``ProxyHeader(…)``,
-        or a function of yours, which may be async. Without it, only requests of this machine are served, and they may do everything.
+        or a function of yours, which may be async. Without it, only requests of this machine that no proxy forwards are
+        served, and they may do everything.
     hosts: the host names to serve besides localhost, such as ``["jobs.example.com"]``. A request for another host is refused, because an
         attacker can make a name of his own point here.
     read_only: nothing can be changed, by no visitor.

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from howdah.asgi import Scope, encoded, header, host_name, is_loopback, place_of, refuse
 from howdah.errors import InvalidOption
-from howdah.web.access import LOCAL, Authenticate, Visitor, is_local
+from howdah.web.access import LOCAL, Authenticate, Visitor, is_forwarded, is_local
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -106,6 +106,12 @@ class Defence:
         if self._authenticate is None:
             if not is_local(scope):
                 raise Refusal(403, "without authentication, only this machine is served")
+            if is_forwarded(scope):
+                raise Refusal(
+                    403,
+                    "a proxy forwarded this request, so it may come from anywhere, and without authentication only this machine is"
+                    " served: set a password, or let the proxy authenticate",
+                )
             return LOCAL
         found = self._authenticate(scope)
         visitor = await found if inspect.isawaitable(found) else found
