@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -9,6 +10,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from starlette.routing import Route
@@ -18,7 +20,7 @@ from howdah.db.plan import Begin, Call
 from howdah.encryption import EncryptedCodec, new_key
 from howdah.model.results import WhenFull
 from howdah.web import Password, ProxyHeader, Visitor, app, plans
-from howdah.web.defence import MOST_BODY
+from howdah.web.defence import MOST_BODY, MOST_WRONG
 from howdah.web.filters import Filter
 from tests.conftest import Db
 from tests.tenant import Tenant
@@ -181,6 +183,24 @@ def test_names_and_passwords_beyond_ascii(dsn: str) -> None:
     assert {
         entry["visitor"] for entry in site.get("/api/v1/audit", headers={"x-forwarded-user": "x"}).json()["entries"]
     } == {"josé"}
+    site.close()
+
+
+def test_few_wrong_passwords_can_be_tried_at_once(dsn: str) -> None:
+    site = Site(JobQueue(dsn), authenticate=Password(**PASSWORDS))
+    site.dashboard._defence.pause = 2
+
+    async def guess(number: int) -> int:
+        transport = httpx.ASGITransport(site.dashboard, client=(f"10.0.0.{number}", 5))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as caller:
+            return (await caller.get("/", headers=basic(f"guess {number}"))).status_code
+
+    async def guesses() -> list[int]:
+        return await asyncio.gather(*map(guess, range(60)))
+
+    answers = site._on_loop(guesses())
+    assert (answers.count(401), answers.count(429)) == (MOST_WRONG, 60 - MOST_WRONG)
+    assert site.get("/", headers=basic(PASSWORDS["viewer"])).status_code == 200
     site.close()
 
 

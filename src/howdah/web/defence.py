@@ -25,6 +25,8 @@ log = logging.getLogger("howdah.web")
 
 MOST_BODY: Final = 256 * 1024
 MOST_QUERY: Final = 8 * 1024
+MOST_WRONG: Final = 20
+"""Wrong passwords that wait to be refused, from wherever they come. While so many wait, none is looked at."""
 READING: Final = ("GET", "HEAD")
 
 CSP: Final = (
@@ -69,6 +71,7 @@ class Defence:
         self._read_only = read_only
         self.pause = 0.5
         """Seconds before a wrong password is refused: so few can be tried."""
+        self._wrong = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -113,15 +116,24 @@ class Defence:
                     " served: set a password, or let the proxy authenticate",
                 )
             return LOCAL
+        if self._wrong >= MOST_WRONG and header(scope, b"authorization"):
+            raise Refusal(429, "too many wrong passwords at once: try again in a second", {"retry-after": "1"})
         found = self._authenticate(scope)
         visitor = await found if inspect.isawaitable(found) else found
         if visitor is None:
             if header(scope, b"authorization"):
-                await asyncio.sleep(self.pause)
+                await self._slow_down()
             realm = getattr(self._authenticate, "realm", None)
             asks = {"www-authenticate": f'Basic realm="{realm}", charset="UTF-8"'} if realm else {}
             raise Refusal(401, "this needs a login", asks)
         return visitor
+
+    async def _slow_down(self) -> None:
+        self._wrong += 1
+        try:
+            await asyncio.sleep(self.pause)
+        finally:
+            self._wrong -= 1
 
 
 def is_api(scope: Scope) -> bool:

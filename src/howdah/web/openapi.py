@@ -145,5 +145,6 @@ _REFUSALS: Final = {
     "409": "The state does not allow it",
     "413": "Too long",
     "415": "Not JSON",
+    "429": "Too many wrong passwords at once",
     "503": "The database cannot be reached, or took too long",
 }
