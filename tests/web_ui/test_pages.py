@@ -8,8 +8,9 @@ import json
 import re
 import threading
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +19,7 @@ import pytest
 
 from howdah import JobQueue
 from howdah.db.plan import Plan, Read
-from howdah.web import plans
+from howdah.web import plans, words
 from howdah.web.filters import filter_of
 from tests.conftest import Db
 from tests.web_ui.conftest import ORIGIN, Site
@@ -94,12 +95,23 @@ def test_the_pages_of_an_empty_queue_say_what_to_do(site: Site) -> None:
 
 def test_what_needs_attention_is_said_first(site: Site, queue: JobQueue) -> None:
     queue.enqueue_many("mail", ({} for _ in range(3)))
+    queue.enqueue("fax")
     failed(queue, "report")
     queue.pause("letters", "the printer is out of ink")
     page = text_of(site, "/")
     assert "3 jobs of mail wait, and no live worker handles them" in page
+    assert "1 job of fax waits, and no live worker handles it" in page
     assert "100% of the jobs of report that ended today have failed" in page
     assert "letters is paused: the printer is out of ink" in page
+
+
+def test_the_rest_of_a_job_is_set_off_from_its_amounts() -> None:
+    now = datetime.now(timezone.utc)
+    record = SimpleNamespace(finishes_at=now + timedelta(seconds=368), done=4, total=10, rate=4.9)
+    job: Any = SimpleNamespace(record=record, stalled=False, status="running", ended=False)
+    assert f"{words.amounts(job)} {words.left(job, now)}" == "4 of 10, 4.9/s · about 6min 8s left"
+    record.done = None
+    assert words.left(job, now) == "about 6min 8s left"
 
 
 @pytest.mark.parametrize("mount", ["", "/ops/jobs"])

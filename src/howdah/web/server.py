@@ -86,12 +86,14 @@ def server_of(dashboard: Dashboard, host: str, port: int) -> StoppingServer:
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that answers from now on. Raises InvalidInput."""
+    if not 0 <= port <= 65_535:
+        raise InvalidInput(f"port must be between 0 and 65535, not {port}: 0 is a free one")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise InvalidInput(
-            f"cannot listen at {host}, port {port}: {error.strerror or error}; choose another one"
+            f"cannot listen at {host}, port {port}: {error.strerror or error}; choose another one with --port"
         ) from None
 
 
