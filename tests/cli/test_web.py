@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -55,6 +56,29 @@ def test_passwords_and_proxies_come_from_the_environment_and_options(monkeypatch
 def test_a_short_password_and_a_missing_schema_are_errors(dsn: str) -> None:
     assert howdah("web", "--port", "0", dsn=dsn, HOWDAH_WEB_PASSWORD="short").code == 2
     assert howdah("web", "--port", "0", "--schema", "nothing_here", dsn=dsn).code == 3
+
+
+@pytest.mark.parametrize("port", ["80000", "65536", "-1", str(10**30)])
+def test_a_port_that_there_cannot_be_is_said(dsn: str, port: str) -> None:
+    refused = howdah("web", "--port", port, dsn=dsn)
+    assert refused.code == 2
+    assert "port must be between 0 and 65535" in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_a_port_in_use_is_said(dsn: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused = howdah("web", "--port", str(taken.getsockname()[1]), dsn=dsn)
+    assert refused.code == 2
+    assert "choose another one with --port" in refused.err
+
+
+def test_without_the_packages_of_the_dashboard_the_import_names_the_extra() -> None:
+    for name in ("starlette", "jinja2", "uvicorn"):
+        code = f"import sys; sys.modules[{name!r}] = None; import howdah.web"
+        failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        said = failed.stderr.splitlines()[-1]
+        assert said == f"ModuleNotFoundError: howdah.web needs more packages ({name}): pip install 'howdah[web]'"
 
 
 def test_the_command_lines_of_the_page_are_understood() -> None:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 from starlette.routing import Route
 
 from howdah import DatabaseUnavailable, InvalidOption, JobQueue, NotPermitted
+from howdah.db.plan import Begin, Call
 from howdah.encryption import EncryptedCodec, new_key
-from howdah.web import Password, ProxyHeader, Visitor, app
-from howdah.web.defence import MOST_BODY
+from howdah.model.results import WhenFull
+from howdah.web import Password, ProxyHeader, Visitor, app, plans
+from howdah.web.defence import MOST_BODY, MOST_WRONG
 from howdah.web.filters import Filter
 from tests.conftest import Db
 from tests.tenant import Tenant
 from tests.web_ui.conftest import ORIGIN, Site
+from tests.worker.processes import until
 
 FORM = "application/x-www-form-urlencoded"
 PASSWORDS = {"operator": "an operator's secret", "viewer": "a viewer's secret"}
@@ -146,6 +152,58 @@ def test_without_authentication_only_this_machine_is_served(site: Site) -> None:
             assert site.request(method, path, client=client, headers=ORIGIN).status_code == 403
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "x-forwarded-host", "X-Real-IP", "Forwarded", "Via"])
+def test_without_authentication_nothing_that_a_proxy_forwards_is_served(
+    site: Site, queue: JobQueue, dsn: str, header: str
+) -> None:
+    for method, path in every_route(site):
+        answer = site.request(method, path, headers={**ORIGIN, header: "203.0.113.9"})
+        assert answer.status_code == 403, (method, path)
+        assert "proxy forwarded this request" in answer.text
+    assert not queue.stats()
+    guarded = Site(JobQueue(dsn), authenticate=Password(**PASSWORDS))
+    assert guarded.get("/", headers={**basic(PASSWORDS["viewer"]), header: "203.0.113.9"}).status_code == 200
+    guarded.close()
+
+
+def test_names_and_passwords_beyond_ascii(dsn: str) -> None:
+    site = Site(JobQueue(dsn), authenticate=Password(operator="pässwörd-1"))
+    assert site.get("/", headers={"authorization": "Bearer pässwörd-1".encode()}).status_code == 200
+    assert site.get("/", headers={"authorization": "Bearer pässwörd-1".encode("latin-1")}).status_code == 200
+    assert "Zoë" in site.get("/", headers=basic("pässwörd-1", "Zoë")).text
+    assert site.get("/", headers={"authorization": "Bearer pässwörd-2".encode()}).status_code == 401
+    site.close()
+    header = ProxyHeader("X-Forwarded-User", trusted=["127.0.0.1"], operators=["josé"])
+    site = Site(JobQueue(dsn), authenticate=header)
+    for name, expected in (("josé".encode(), 303), ("josé".encode("latin-1"), 303), ("josè".encode(), 403)):
+        answer = site.post(
+            "/jobs", {"type": "mail"}, headers={b"x-forwarded-user": name, b"origin": b"http://localhost"}
+        )
+        assert answer.status_code == expected
+    assert {
+        entry["visitor"] for entry in site.get("/api/v1/audit", headers={"x-forwarded-user": "x"}).json()["entries"]
+    } == {"josé"}
+    site.close()
+
+
+def test_few_wrong_passwords_can_be_tried_at_once(dsn: str) -> None:
+    site = Site(JobQueue(dsn), authenticate=Password(**PASSWORDS))
+    site.dashboard._defence.pause = 2
+
+    async def guess(number: int) -> int:
+        transport = httpx.ASGITransport(site.dashboard, client=(f"10.0.0.{number}", 5))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as caller:
+            return (await caller.get("/", headers=basic(f"guess {number}"))).status_code
+
+    async def guesses() -> list[int]:
+        return await asyncio.gather(*map(guess, range(60)))
+
+    answers = site._on_loop(guesses())
+    assert (answers.count(401), answers.count(429)) == (MOST_WRONG, 60 - MOST_WRONG)
+    assert site.get("/", headers=basic(PASSWORDS["viewer"])).status_code == 200
+    site.close()
+
+
 def test_a_host_beyond_this_machine_needs_authentication(queue: JobQueue) -> None:
     for hosts in (["jobs.example.com"], ["localhost", "10.0.0.5"]):
         with pytest.raises(InvalidOption, match="authenticate"):
@@ -182,6 +240,68 @@ def test_a_password_gives_its_role_and_a_name_for_the_audit(dsn: str) -> None:
         == 303
     )
     assert "bea" in site.get("/audit", headers=operator).text
+    site.close()
+
+
+def test_what_is_changed_and_its_entry_in_the_audit_are_one(site: Site, queue: JobQueue, db: Db) -> None:
+    db.execute(
+        "CREATE TRIGGER audit_refuses BEFORE INSERT ON audit FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+    )
+    form = {"name": "nightly", "type": "mail", "every": "1h"}
+    for path, fields in (("/jobs", {"type": "mail"}), ("/schedules", form)):
+        assert site.post(path, fields).status_code >= 500, path
+    assert site.request("POST", "/api/v1/jobs", headers=ORIGIN, json={"type": "mail"}).status_code >= 500
+    assert len(queue.list()) == 0
+    assert queue.schedules.list() == []
+    db.execute("DROP TRIGGER audit_refuses ON audit")
+    for path, fields in (("/jobs", {"type": "mail"}), ("/schedules", form)):
+        assert site.post(path, fields).status_code == 303, path
+    assert site.request("POST", "/api/v1/jobs", headers=ORIGIN, json={"type": "mail"}).status_code == 201
+    entries = site.get("/api/v1/audit").json()["entries"]
+    assert [entry["action"] for entry in entries] == ["create", "save schedule", "create"]
+
+
+def test_a_new_job_waits_for_room_without_a_transaction(
+    site: Site, queue: JobQueue, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.limits.set_max_pending("mail", 1, when_full="wait")
+    queue.enqueue("mail")
+    with ThreadPoolExecutor() as threads:
+        sent = threads.submit(site.post, "/jobs", {"type": "mail"})
+        asks = (
+            "SELECT state, xact_start FROM pg_stat_activity WHERE query ~ 'has_room' AND state = 'idle'"
+            " AND pid <> pg_backend_pid()"
+        )
+        until(lambda: db.execute(asks).fetchall(), "the new job waits for room")
+        assert all(row["xact_start"] is None for row in db.execute(asks))
+        assert queue.claim(["mail"])
+        answer = sent.result(60)
+    assert answer.status_code == 303
+    assert queue.stats()["mail"].pending == 1
+    assert [entry["jobs"] for entry in site.get("/api/v1/audit").json()["entries"]] == [1]
+    monkeypatch.setattr(plans, "ROOM_TIMEOUT", 0.2)
+    refusals: tuple[WhenFull, ...] = ("wait", "raise")
+    for when_full in refusals:
+        queue.limits.set_max_pending("mail", 1, when_full=when_full)
+        assert site.post("/jobs", {"type": "mail"}).status_code == 409
+    assert len(site.get("/api/v1/audit").json()["entries"]) == 1
+
+
+def test_no_other_call_leaves_its_notification_to_a_new_job_that_may_be_rolled_back(queue: JobQueue) -> None:
+    plan = plans.enqueue(queue._context, job_type="mail", data={})
+    assert isinstance(next(plan), Begin)
+    step = plan.send(None)
+    assert isinstance(step, Call)
+    assert step.arguments["alone"] is False
+    plan.close()
+
+
+@pytest.mark.parametrize("name", ["an\x00n", "ann\n", "\u202eann", "ann\ud800", "a" * 300])
+def test_any_name_of_a_visitor_can_be_entered_in_the_audit(dsn: str, name: str) -> None:
+    site = Site(JobQueue(dsn), authenticate=lambda _: Visitor(name, "operator"))
+    assert site.post("/jobs", {"type": "mail"}).status_code == 303
+    (entry,) = site.get("/api/v1/audit").json()["entries"]
+    assert entry["visitor"].replace("\N{REPLACEMENT CHARACTER}", "") in ("ann", "a" * 100)
     site.close()
 
 

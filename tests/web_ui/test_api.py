@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ import schemathesis
 
 from howdah import JobQueue
 from howdah.web import app
+from tests.conftest import Db
 from tests.web_ui.conftest import ORIGIN, Site
 
 
@@ -82,9 +84,120 @@ def test_errors_are_json(site: Site) -> None:
         answer = site.get(f"/api/v1{path}")
         assert answer.status_code == status
         assert answer.json()["error"]
+    missing = [
+        ("GET", "/nosuch"),
+        ("GET", "/jobs/abc"),
+        ("DELETE", "/jobs"),
+        ("POST", "/jobs"),
+        ("GET", ""),
+        ("GET", "/"),
+    ]
+    for method, path in missing:
+        answer = site.request(method, f"/api/v1{path}")
+        assert answer.status_code in (403, 404, 405), path
+        assert answer.json()["error"], path
+    assert site.get("/api/v1/jobs", headers={"host": "evil.example"}).json()["error"]
+    assert site.get("/api/v1/jobs?path=" + "x" * 9_000).json()["error"] == "this request is too long"
+    assert "<html" in site.get("/api/v1x").text
     assert post(site, "/jobs", {"type": ""}).status_code == 400
     assert post(site, "/jobs", [1]).status_code == 400
     assert site.request("POST", "/api/v1/jobs", headers=ORIGIN, content=b"{").status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/jobs", {}, "type is missing"),
+        ("/jobs", {"type": 5}, "type is 5"),
+        ("/jobs", {"type": {"a": 1}}, "JSON of the type string"),
+        ("/jobs", {"type": None}, "JSON of the type string"),
+        ("/jobs", {"type": "t", "key": ["k"]}, "key is ['k']"),
+        ("/jobs", {"type": "t", "priority": "7"}, "integer"),
+        ("/jobs", {"type": "t", "priority": True}, "integer"),
+        ("/jobs", {"type": "t", "prioritty": 5}, "Did you mean priority?"),
+        ("/jobs", {"job_type": "t"}, "Did you mean type?"),
+        ("/jobs", {"type": "t", "delay": "60"}, "number"),
+        ("/jobs", {"type": "t", "delay": 60, "run_at": "2h"}, "delay"),
+        ("/jobs?typ=x", {"type": "t"}, "typ: not an option"),
+        ("/jobs/ID/reschedule", {"runat": "2030-01-01"}, "Did you mean run_at?"),
+        ("/jobs/ID/reschedule", {"priority": 7}, "priority: not an option of POST /jobs/{id}/reschedule"),
+        ("/jobs/ID/cancel", {"reason": 5}, "reason is 5"),
+        ("/jobs/ID/cancel", {"because": "x"}, "Did you mean reason?"),
+        ("/types/pause", {"type": "t", "because": {"a": 1}}, "because is"),
+        ("/types/pause", {"type": "t", "reason": "x"}, "Did you mean because?"),
+        ("/signals", {"name": ["a"]}, "name is"),
+        ("/signals", {"name": "a", "key": 5}, "key is 5"),
+    ],
+    ids=str,
+)
+def test_a_body_that_does_not_fit_the_description_is_refused(
+    site: Site, queue: JobQueue, path: str, body: Any, said: str
+) -> None:
+    job = queue.enqueue("mail", delay=3600)
+    answer = post(site, path.replace("ID", str(job.id)), body)
+    assert answer.status_code == 400, answer.text
+    assert said in answer.json()["error"]
+    assert len(queue.list()) == 1
+    assert queue.get(job) == job
+    assert site.get("/api/v1/audit").json()["entries"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("jobs?typ=mail", "Did you mean type?"),
+        ("history?span=century", "hour"),
+        ("counts?limit=1", "limit"),
+        ("jobs?status=done", "completed"),
+    ],
+)
+def test_a_parameter_that_there_is_not_is_refused(site: Site, query: str, said: str) -> None:
+    answer = site.get(f"/api/v1/{query}")
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+
+
+def test_when_a_job_is_due_is_a_time_or_a_duration_from_now(site: Site, queue: JobQueue) -> None:
+    begun = datetime.now(timezone.utc)
+    made = [
+        post(site, "/jobs", {"type": "t", **due}).json()["id"]
+        for due in ({"run_at": "2h"}, {"delay": 7200}, {"delay": None})
+    ]
+    made.append(str(queue.enqueue("t").id))
+    assert post(site, f"/jobs/{made[3]}/reschedule", {"run_at": "2h"}).json()["changed"] is True
+    assert post(site, f"/jobs/{made[1]}/reschedule", {}).json()["changed"] is True
+    site.post("/jobs", {"type": "t", "run_at": "2h"})
+    made.append(str(queue.list()[0].id))
+    late = [queue.get(id).run_at - begun > timedelta(hours=1) for id in made]
+    assert late == [True, False, False, True, True]
+
+
+@pytest.mark.parametrize("written", ["9999999d", "9999999999d", "-1h", "2 weeks", "9999-12-31T23:59:59-10:00"])
+def test_a_time_that_is_none_is_refused(site: Site, queue: JobQueue, written: str) -> None:
+    job = queue.enqueue("t")
+    for path in (f"jobs/{job.id}/reschedule", "jobs", "schedules"):
+        form = {"type": "t", "run_at": written, "name": "n", "every": written if path == "schedules" else ""}
+        if (path, written) != ("schedules", "9999999d"):
+            assert site.post(f"/{path}", form).status_code == 400, path
+    assert post(site, f"/jobs/{job.id}/reschedule", {"run_at": written}).status_code == 400
+    for name, given in (("since", written), ("until", written), ("since", "999999d")):
+        assert site.get("/jobs", params={name: given}).status_code == 400
+        assert site.get("/api/v1/jobs", params={name: given}).status_code == 400
+    for number in ("--5", "5-", "", "1.5"):
+        assert site.post(f"/jobs/{job.id}/reprioritise", {"priority": number}).status_code == 400
+
+
+def test_what_is_nested_deeply_is_redacted(dsn: str, queue: JobQueue, db: Db) -> None:
+    site = Site(JobQueue(dsn), redact=["**.password"])
+    # A client in SQL may nest them deeper than ours.
+    nested = "(repeat('[', 900) || '{\"password\": 4711}' || repeat(']', 900))::jsonb"
+    db.execute(f"INSERT INTO jobs (job_type, data) VALUES ('mail', {nested})".encode())
+    (job,) = queue.list()
+    for path in ("/jobs", f"/jobs/{job.id}", f"/jobs/new?like={job.id}", f"/api/v1/jobs/{job.id}"):
+        answer = site.get(path)
+        assert answer.status_code == 200, path
+        assert "4711" not in answer.text
+    site.close()
 
 
 def test_nothing_that_the_description_allows_or_forbids_breaks_it(dsn: str, queue: JobQueue) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 import threading
 import time
+from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,7 +19,7 @@ import pytest
 
 from howdah import JobQueue
 from howdah.db.plan import Plan, Read
-from howdah.web import plans
+from howdah.web import plans, words
 from howdah.web.filters import filter_of
 from tests.conftest import Db
 from tests.web_ui.conftest import ORIGIN, Site
@@ -92,12 +95,23 @@ def test_the_pages_of_an_empty_queue_show_the_next_step(site: Site) -> None:
 
 def test_what_needs_attention_is_shown_first(site: Site, queue: JobQueue) -> None:
     queue.enqueue_many("mail", ({} for _ in range(3)))
+    queue.enqueue("fax")
     failed(queue, "report")
     queue.pause("letters", "the printer is out of ink")
     page = text_of(site, "/")
     assert "3 jobs of mail wait, and no live worker handles them" in page
+    assert "1 job of fax waits, and no live worker handles it" in page
     assert "100% of the jobs of report that ended today have failed" in page
     assert "letters is paused: the printer is out of ink" in page
+
+
+def test_the_rest_of_a_job_is_set_off_from_its_amounts() -> None:
+    now = datetime.now(timezone.utc)
+    record = SimpleNamespace(finishes_at=now + timedelta(seconds=368), done=4, total=10, rate=4.9)
+    job: Any = SimpleNamespace(record=record, stalled=False, status="running", ended=False)
+    assert f"{words.amounts(job)} {words.left(job, now)}" == "4 of 10, 4.9/s · about 6min 8s left"
+    record.done = None
+    assert words.left(job, now) == "about 6min 8s left"
 
 
 @pytest.mark.parametrize("mount", ["", "/ops/jobs"])
@@ -446,6 +460,51 @@ def test_schedules_are_made_changed_run_paused_and_deleted(site: Site, queue: Jo
     assert queue.schedules.list() == []
 
 
+@pytest.mark.parametrize(
+    ("rhythm", "every"),
+    [
+        ({"every": timedelta(days=30)}, "30d"),
+        ({"every": timedelta(days=800, minutes=5)}, "1152005min"),
+        ({"every": timedelta(seconds=123456.5)}, "123456.5s"),
+        ({"every": timedelta(days=3_000, microseconds=1)}, "259200000.000001s"),
+        ({"cron": "0 3 * * *", "timezone": "Europe/Berlin"}, ""),
+    ],
+    ids=str,
+)
+def test_saving_the_form_of_a_schedule_changes_nothing_that_was_not_changed(
+    site: Site, queue: JobQueue, rhythm: dict[str, Any], every: str
+) -> None:
+    rest: dict[str, Any] = {
+        "timeout": 30,
+        "retry_policy": [1, 2, 3],
+        "max_attempts": 7,
+        "missed": "all",
+        "overlap": False,
+    }
+    queue.schedules.set("nightly", "report", {"n": 2**60, "f": 1.0}, **rhythm, **rest)
+    before = queue.schedules.get("nightly")
+    form = fields_in(site.get("/schedules/edit?name=nightly").text)
+    assert form["every"] == every
+    assert site.post("/schedules", form).status_code == 303
+    assert queue.schedules.get("nightly") == before
+    assert site.post("/schedules", {**form, "priority": "7"}).status_code == 303
+    assert queue.schedules.get("nightly").options == {**before.options, "priority": 7}
+
+
+def fields_in(page: str) -> dict[str, str]:
+    """What a browser sends of the form with arguments."""
+    made = {}
+    for tag in re.findall(r"<input[^>]*>", page):
+        name, value = re.search(r' name="([^"]*)"', tag), re.search(r' value="([^"]*)"', tag)
+        if name is not None and ('type="checkbox"' not in tag or " checked" in tag):
+            made[name[1]] = html.unescape(value[1]) if value else ""
+    made |= dict(re.findall(r'<select name="(\w+)">.*?<option selected>(\w+)<', page))
+    return made | {
+        name: html.unescape(text)
+        for name, text in re.findall(r'<textarea name="(\w+)"[^>]*>(.*?)</textarea>', page, re.DOTALL)
+    }
+
+
 def test_a_schedule_shows_how_often_it_fires_in_the_next_day(site: Site, queue: JobQueue) -> None:
     queue.schedules.set("often", "report", cron="*/15 * * * *")
     queue.schedules.set("daily", "report", cron="30 4 * * *", timezone="Asia/Kathmandu")
@@ -501,7 +560,14 @@ def test_chosen_parts_are_redacted_everywhere_and_cannot_be_searched(dsn: str, q
         assert answer.status_code == 200
         assert "4711" not in answer.text, path
     assert "visa" in site.get(f"/jobs/{job.id}").text
-    # What a form shows as hidden is not stored in its place.
+    # What a form shows as hidden is not stored in its place, and no call is offered that would do so.
+    page = site.get(f"/jobs/{job.id}").text
+    assert "a copy would not be the same job" in page
+    assert "queue.enqueue(" not in page
+    for data in ({"card": {"number": "[redacted]"}}, {"a": [{"howdah.unreadable": "x"}]}):
+        assert (
+            site.request("POST", "/api/v1/jobs", headers=ORIGIN, json={"type": "mail", "data": data}).status_code == 400
+        )
     again = {"type": "mail", "data": '{"card": {"number": "[redacted]"}}'}
     assert site.post("/jobs", again).status_code == 400
     assert site.post("/schedules", {**again, "name": "nightly", "every": "1h"}).status_code == 400

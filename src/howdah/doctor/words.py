@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from psycopg import sql
@@ -13,7 +14,7 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
 _TOKEN: Final = re.compile(
     r"""
     (?P<comment>--[^\n]*|/\*)
-    | (?P<escaped>[eE]'(?:[^'\\]|''|\\.)*(?:'|\\?$))
+    | (?P<escaped>[eE]'(?:[^'\\]|''|\\.)*(?:'(?:[ \t\f\v]|--[^\n\r]*)*[\n\r](?:\s|--[^\n\r]*[\n\r])*'(?:[^'\\]|''|\\.)*)*(?:'|\\?$))
     | (?P<text>(?:[uU]&|[bBnNxX])?'(?:[^']|'')*(?:'|$))
     | (?P<name>"(?:[^"]|"")*(?:"|$)|[^\W\d]\w*)
     | (?P<dollar>\$(?P<tag>[^\W\d]?\w*)\$.*?(?:\$(?P=tag)\$|$))
@@ -24,6 +25,8 @@ _TOKEN: Final = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
+_CHANGES: Final = ("UPDATE", "INSERT", "MERGE", "WITH")
+"""Commands whose SET names columns."""
 _HIDDEN: Final = {"text": "'…'", "escaped": "'…'", "dollar": "'…'", "number": "?", "space": " ", "comment": " "}
 
 
@@ -75,12 +78,40 @@ def statement(query: str | None) -> str:
 
 
 def _without_values(query: str) -> str:
-    parts, position = [], 0
+    return "".join(_without_settings(_tokens(query)))
+
+
+def _tokens(query: str) -> Iterator[tuple[str, str]]:
+    """The kinds of the parts of a statement, and their text without values."""
+    position = 0
     while token := _TOKEN.match(query, position):
-        kind = token.lastgroup if token.lastgroup != "tag" else "dollar"
-        parts.append(_HIDDEN.get(kind or "", token[0]))
+        kind = (token.lastgroup if token.lastgroup != "tag" else "dollar") or ""
+        yield kind, _HIDDEN.get(kind, token[0])
+        if kind == "text" and token[0].endswith("\\'"):
+            # With standard_conforming_strings = off, this string goes on: what follows may be a part of it.
+            yield "other", "…"
+            return
         position = _end_of_comment(query, token.end()) if token[0] == "/*" else token.end()
-    return "".join(parts)
+
+
+def _without_settings(tokens: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Leaves out the values of SET, which need no quotes: all after the name of the setting."""
+    command, setting, is_hidden = "", "", False
+    for kind, text in tokens:
+        word = text.upper() if kind == "name" else ""
+        if (kind, text) == ("other", ";"):
+            command, setting, is_hidden = "", "", False
+        elif is_hidden:
+            continue
+        elif setting and kind != "space" and kind != "comment":
+            if setting[-1] in " ." if kind == "name" else text == ".":
+                setting += " " if word in ("LOCAL", "SESSION") else text
+            else:
+                is_hidden, text = True, "…"
+        elif not setting:
+            command = command or word
+            setting = " " if word == "SET" and command not in _CHANGES else ""
+        yield text
 
 
 def _end_of_comment(query: str, position: int) -> int:

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -21,6 +22,8 @@ Role: TypeAlias = Literal["viewer", "operator"]
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MOST_NAME: Final = 100
+_OF_PROXIES: Final = (b"forwarded", b"via", b"x-real-ip")
+_UNFIT: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 SHORTEST_PASSWORD: Final = 8
 
 
@@ -30,6 +33,10 @@ class Visitor:
 
     name: str
     role: Role = "viewer"
+
+    def __post_init__(self) -> None:
+        # Wherever it comes from: the audit cannot store some of these characters, and others reverse or end a line of it.
+        object.__setattr__(self, "name", _UNFIT.sub("\N{REPLACEMENT CHARACTER}", self.name)[:MOST_NAME])
 
     @property
     def may_operate(self) -> bool:
@@ -62,7 +69,7 @@ class Password:
             raise InvalidOption("the passwords of operators and viewers are the same: viewers would be operators")
 
     def __call__(self, scope: Scope) -> Visitor | None:
-        name, secret = _credentials(header(scope, b"authorization"))
+        name, secret = _credentials(_text(scope, b"authorization"))
         if secret is None:
             return None
         found = [role for role, digest in self._digests.items() if hmac.compare_digest(_digest(secret), digest)]
@@ -86,7 +93,7 @@ class ProxyHeader:
         self._operators = frozenset(operators)
 
     def __call__(self, scope: Scope) -> Visitor | None:
-        name = header(scope, self._name)
+        name = _text(scope, self._name)
         # With two of them, it is not clear which one is the proxy's.
         is_single = sum(key == self._name for key, _ in scope["headers"]) == 1
         if not name or not is_single or len(name) > MOST_NAME or not self._is_trusted(scope):
@@ -112,6 +119,20 @@ def is_local(scope: Scope) -> bool:
     """Whether the request comes from this machine. A Unix socket has no address."""
     address = client_address(scope)
     return scope.get("client") is None or (address is not None and address.is_loopback)
+
+
+def is_forwarded(scope: Scope) -> bool:
+    """Whether a proxy says that it passes a request on: then the address is the proxy's, and the sender may be anywhere."""
+    return any(name in _OF_PROXIES or name.startswith(b"x-forwarded-") for name, _ in scope["headers"])
+
+
+def _text(scope: Scope, name: bytes) -> str:
+    """A header as its sender means it: UTF-8 where it can be, or else Latin-1."""
+    value = header(scope, name)
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _credentials(given: str) -> tuple[str, str | None]:

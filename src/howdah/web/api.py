@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import json
@@ -25,16 +26,24 @@ from howdah.verbs import operate
 from howdah.web import filters, metrics, plans
 from howdah.web.defence import Refusal
 from howdah.web.fields import new_job, refuse_hidden_parts
-from howdah.web.openapi import TEXT, Operation, Operations, description_of
+from howdah.web.openapi import (
+    TEXT,
+    Operation,
+    Operations,
+    check_body,
+    check_query,
+    description_of,
+    refuse_unknown,
+)
 from howdah.web.pages import job as job_pages
+from howdah.web.pages import jobs as job_list
 from howdah.web.pages import signals as signal_pages
 from howdah.web.pages import types as type_pages
 from howdah.web.pages import workflows as flow_pages
 from howdah.web.pages.audit import PAGE as AUDIT_PAGE
 from howdah.web.pages.health import examination, freshness
-from howdah.web.pages.jobs import refuse_hidden
 from howdah.web.runs import APPLIES_TO, WHY_UNCHANGED
-from howdah.web.site import Site, described
+from howdah.web.site import PATIENCE, Site, described
 
 _MOST_LIMIT: Final = 500
 _MOST_EVENTS: Final = 1_000
@@ -62,19 +71,24 @@ def encoded(value: Any) -> bytes:
 def _endpoint(operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
-            value = await operation.answer(request)
+            async with asyncio.timeout(PATIENCE):
+                check_query(operation, request.query_params.multi_items())
+                if operation.body is not None:
+                    request.state.body = await _body(request)
+                    check_body(operation, request.state.body)
+                value = await operation.answer(request)
         except Refusal as refusal:
-            return _problem(refusal.status, str(refusal))
+            return problem(refusal.status, str(refusal))
         except (HowdahError, psycopg.Error, TimeoutError) as error:
             found = described(error)
-            return _problem(found.status, found.text)
+            return problem(found.status, found.text)
         return Response(encoded(value), operation.status, media_type="application/json")
 
     return functools.wraps(operation.answer)(answer)
 
 
-def _problem(status: int, text: str) -> Response:
-    return Response(json.dumps({"error": text}), status, media_type="application/json")
+def problem(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json.dumps({"error": text}), status, headers, media_type="application/json")
 
 
 # Parts of the description
@@ -89,7 +103,16 @@ def _verb(verbs: Iterable[str]) -> dict[str, Any]:
 
 
 def _object(*required: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})
+    """A body. A field that it may lack may be null, too."""
+    made = {
+        name: each if name in required or "type" not in each else _or_null(each) for name, each in properties.items()
+    }
+    described = {"type": "object", "properties": made, "additionalProperties": False}
+    return described | ({"required": list(required)} if required else {})
+
+
+def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {**schema, "type": [schema["type"], "null"]}
 
 
 def _described_filter(name: str) -> dict[str, Any]:
@@ -103,8 +126,17 @@ def _described_filter(name: str) -> dict[str, Any]:
 _ID: Final = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
 _INT32: Final = {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}
 _JOB_TYPE: Final = {"type": "string", "minLength": 1, "maxLength": 50}
-_NEW_JOB: Final = _object("type", type=_JOB_TYPE, data={}, priority=_INT32, max_attempts=_INT32, key=TEXT, run_at=TEXT)
+_RUN_AT: Final = {
+    **TEXT,
+    "description": "Not before this time, in ISO 8601, or not before so long from now, such as 2h",
+}
+_DELAY: Final = {"type": "number", "minimum": 0, "description": "Instead of run_at: seconds from now"}
+_NEW_JOB: Final = _object(
+    "type", type=_JOB_TYPE, data={}, priority=_INT32, max_attempts=_INT32, key=TEXT, run_at=_RUN_AT, delay=_DELAY
+)
 _FILTERS: Final = tuple(_query(name, _described_filter(name)) for name in filters.NAMES)
+_FIELDS: Final = {"cancel": ("reason",), "reprioritise": ("priority",), "reschedule": ("run_at",)}
+"""The fields of each action on a job."""
 _PAGING: Final = (
     _query("before", {"type": "string", "format": "uuid"}),
     _query("limit", {"type": "integer", "minimum": 1, "maximum": _MOST_LIMIT}),
@@ -126,7 +158,7 @@ def _reads(site: Site) -> Operations:
     async def jobs(request: Request) -> Any:
         given = request.query_params
         wanted = filters.filter_of(given.multi_items())
-        refuse_hidden(site, wanted)
+        job_list.refuse_hidden(site, wanted)
         limit = _integer(given.get("limit", "50"), "limit", 1, _MOST_LIMIT)
         before = options.job_id(given["before"]) if given.get("before") else None
         page = await site.read(request, plans.jobs(context, wanted, before, limit=limit))
@@ -283,11 +315,11 @@ def _writes(site: Site) -> Operations:
 
     @api.post("/jobs", "Enqueues a job", body=_NEW_JOB, status=201)
     async def create(request: Request) -> Any:
-        fields = await _body(request)
-        data = fields.pop("data", {})
-        made = {**new_job(_texts(fields)), "data": data}
-        job = await site.queue.aenqueue(**made)
-        await site.done(request, "create", {"job": str(job.id), "type": job.job_type}, int(job.created))
+        fields = dict(request.state.body)
+        data, delay = fields.pop("data", {}), fields.pop("delay", None)
+        refuse_hidden_parts(data)
+        made = {**new_job(_texts(fields)), "data": data, "delay": delay}
+        job = await job_list.add(site, request, made)
         return {"id": job.id, "created": job.created}
 
     @api.post(
@@ -295,11 +327,13 @@ def _writes(site: Site) -> Operations:
         "Changes a job",
         _ID,
         _verb(APPLIES_TO),
-        body=_object(reason=TEXT, priority=_INT32, run_at=TEXT),
+        body=_object(reason=TEXT, priority=_INT32, run_at=_RUN_AT),
     )
     async def act(request: Request) -> Any:
         job_id, verb = request.path_params["id"], request.path_params["verb"]
-        changed = await job_pages.change(site, request, verb, job_id, _texts(await _body(request)))
+        if verb in APPLIES_TO:
+            refuse_unknown(request.state.body, _FIELDS.get(verb, ()), f"POST /jobs/{{id}}/{verb}")
+        changed = await job_pages.change(site, request, verb, job_id, _texts(request.state.body))
         return {"changed": changed, "because": None if changed else WHY_UNCHANGED[verb]}
 
     @api.post(
@@ -309,11 +343,9 @@ def _writes(site: Site) -> Operations:
         body=_object("type", type=_JOB_TYPE, because=TEXT),
     )
     async def pause(request: Request) -> Any:
-        fields = await _body(request)
-        verb, job_type = request.path_params["verb"], options.job_type(fields.get("type"))
-        because = fields.get("because")
-        reason = None if because is None else str(because)
-        changed = await type_pages.change(site, request, verb, job_type, reason)
+        fields = request.state.body
+        verb, job_type = request.path_params["verb"], options.job_type(fields["type"])
+        changed = await type_pages.change(site, request, verb, job_type, fields.get("because"))
         return {"changed": changed}
 
     @api.post(
@@ -324,7 +356,7 @@ def _writes(site: Site) -> Operations:
         body=_object(reason=TEXT, node=TEXT),
     )
     async def act_on_workflow(request: Request) -> Any:
-        fields = _texts(await _body(request))
+        fields = _texts(request.state.body)
         verb, workflow_id = request.path_params["verb"], request.path_params["id"]
         return {"changed": await flow_pages.change(site, request, verb, workflow_id, fields)}
 
@@ -334,10 +366,9 @@ def _writes(site: Site) -> Operations:
         body=_object("name", name=TEXT, key=TEXT, data={}),
     )
     async def signal(request: Request) -> Any:
-        fields = await _body(request)
-        name, key, data = (fields.get(each) for each in ("name", "key", "data"))
+        name, key, data = (request.state.body.get(each) for each in ("name", "key", "data"))
         refuse_hidden_parts(data)
-        return (await signal_pages.sending(site, request, str(name or ""), data, key))._asdict()
+        return (await signal_pages.sending(site, request, name, data, key))._asdict()
 
     return api
 

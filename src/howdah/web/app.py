@@ -15,11 +15,11 @@ from starlette.routing import BaseRoute, Route
 from howdah.checks import options
 from howdah.checks.options import Seconds
 from howdah.web.access import Authenticate
-from howdah.web.api import api_routes
-from howdah.web.defence import Defence, Receive, Refusal, Send
+from howdah.web.api import api_routes, problem
+from howdah.web.defence import Defence, Receive, Refusal, Send, is_api
 from howdah.web.live import Live
 from howdah.web.pages import page_routes
-from howdah.web.site import Site, Trouble, static_files
+from howdah.web.site import Site, Trouble, described, static_files
 
 if TYPE_CHECKING:
     from howdah.queue import JobQueue
@@ -64,7 +64,8 @@ def app(
     """The dashboard of a queue, as an ASGI app.
 
     authenticate: called with the ASGI scope of each request; returns a ``Visitor``, or None for a stranger: ``Password(…)``, ``ProxyHeader(…)``,
-        or a function of yours, which may be async. Without it, only requests of this machine are served, and they may do everything.
+        or a function of yours, which may be async. Without it, only requests of this machine that no proxy forwards are
+        served, and they may do everything.
     hosts: the host names to serve besides localhost, such as ``["jobs.example.com"]``. A request for another host is refused, because an
         attacker can make a name of his own point here.
     read_only: nothing can be changed, by no visitor.
@@ -98,13 +99,20 @@ def app(
     async def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
         trouble = _MISSING.get(status, Trouble(status, "Not possible", "This is not served."))
+        if is_api(request.scope):
+            return problem(status, "there is nothing at this address, or not by this method: see /api/v1/openapi.json")
         return site.render(request, "trouble.html", status, trouble=trouble)
 
-    async def refused(_: Request, error: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
+        if is_api(request.scope):
+            return problem(error.status, str(error), error.headers)
         return PlainTextResponse(f"{error}\n", error.status, error.headers)
 
     async def failed(request: Request, error: Exception) -> Response:
+        if is_api(request.scope):
+            found = described(error)
+            return problem(found.status, found.text)
         return site.trouble(request, error)
 
     inner = Starlette(

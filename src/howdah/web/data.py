@@ -43,8 +43,11 @@ class Data:
 
     async def write(self, plan: Plan[R]) -> R:
         """Runs a plan of an action in a transaction, as the role of operators if the queue's login may take it, or else as the login."""
-        its = (await self._known_roles()).get("operator")
-        return await self.queue._database.arun(_as_role(plan, its["role"] if its and its["may"] else None))
+        return await self.queue._database.arun(_as_role(plan, await self._operator_role()))
+
+    async def write_as_login(self, plan: Plan[R], entry: Callable[[R], Plan[None]]) -> R:
+        """Runs a plan that begins a transaction as the login, and in that transaction makes its entry in the audit, as in ``write``."""
+        return await self.queue._database.arun(_entered(plan, entry, await self._operator_role()))
 
     async def kept(self, key: Hashable, ask: Callable[[], Awaitable[R]], *, seconds: float | None = None) -> R:
         key = (id(asyncio.get_running_loop()), key)
@@ -90,6 +93,10 @@ class Data:
             )
         return None if its is None else its["role"]
 
+    async def _operator_role(self) -> str | None:
+        its = (await self._known_roles()).get("operator")
+        return its["role"] if its is not None and its["may"] else None
+
     async def _known_roles(self) -> dict[str, Row]:
         """The roles of the schema by kind. One that is missing or cannot be taken is looked for again: it may be there, or granted, since."""
         if not self._roles or not all(each["may"] for each in self._roles.values()):
@@ -104,9 +111,20 @@ def _has_failed(task: asyncio.Future[Any]) -> bool:
 
 def _as_role(plan: Plan[R], role: str | None) -> Plan[R]:
     yield Begin()
+    yield from _take(role)
+    return (yield from plan)
+
+
+def _entered(plan: Plan[R], entry: Callable[[R], Plan[None]], role: str | None) -> Plan[R]:
+    result = yield from plan
+    yield from _take(role)
+    yield from entry(result)
+    return result
+
+
+def _take(role: str | None) -> Plan[None]:
     if role is not None:
         yield from read("web/take_role", role=role)
-    return (yield from plan)
 
 
 def _bounded(plan: Plan[R], timeout: str, role: str | None) -> Plan[R]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from howdah.asgi import Scope, header, host_name, is_loopback, place_of, refuse
+from howdah.asgi import Scope, encoded, header, host_name, is_loopback, place_of, refuse
 from howdah.errors import InvalidOption
-from howdah.web.access import LOCAL, Authenticate, Visitor, is_local
+from howdah.web.access import LOCAL, Authenticate, Visitor, is_forwarded, is_local
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -24,6 +25,8 @@ log = logging.getLogger("howdah.web")
 
 MOST_BODY: Final = 256 * 1024
 MOST_QUERY: Final = 8 * 1024
+MOST_WRONG: Final = 20
+"""Wrong passwords that wait to be refused, from wherever they come. While so many wait, none is looked at."""
 READING: Final = ("GET", "HEAD")
 
 CSP: Final = (
@@ -68,6 +71,7 @@ class Defence:
         self._read_only = read_only
         self.pause = 0.5
         """Seconds before a wrong password is refused: so few can be tried."""
+        self._wrong = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -78,7 +82,7 @@ class Defence:
                 scope["howdah.visitor"] = await self._admit(scope)
                 await self._inner(scope, _bounded(receive), guarded)
             except Refusal as refusal:
-                await refuse(guarded, refusal.status, str(refusal), refusal.headers)
+                await _refuse(guarded, scope, refusal)
         else:
             await send({"type": "websocket.close", "code": 1003})
 
@@ -105,16 +109,47 @@ class Defence:
         if self._authenticate is None:
             if not is_local(scope):
                 raise Refusal(403, "without authentication, only this machine is served")
+            if is_forwarded(scope):
+                raise Refusal(
+                    403,
+                    "a proxy forwarded this request, so it may come from anywhere, and without authentication only this machine is"
+                    " served: set a password, or let the proxy authenticate",
+                )
             return LOCAL
+        if self._wrong >= MOST_WRONG and header(scope, b"authorization"):
+            raise Refusal(429, "too many wrong passwords at once: try again in a second", {"retry-after": "1"})
         found = self._authenticate(scope)
         visitor = await found if inspect.isawaitable(found) else found
         if visitor is None:
             if header(scope, b"authorization"):
-                await asyncio.sleep(self.pause)
+                await self._slow_down()
             realm = getattr(self._authenticate, "realm", None)
             asks = {"www-authenticate": f'Basic realm="{realm}", charset="UTF-8"'} if realm else {}
             raise Refusal(401, "this needs a login", asks)
         return visitor
+
+    async def _slow_down(self) -> None:
+        self._wrong += 1
+        try:
+            await asyncio.sleep(self.pause)
+        finally:
+            self._wrong -= 1
+
+
+def is_api(scope: Scope) -> bool:
+    """Whether a request is one of the API, whose errors are JSON."""
+    path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
+    return f"{path}/".startswith("/api/v1/")
+
+
+async def _refuse(send: Send, scope: Scope, refusal: Refusal) -> None:
+    if not is_api(scope):
+        await refuse(send, refusal.status, str(refusal), refusal.headers)
+        return
+    body = json.dumps({"error": str(refusal)}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
+    await send({"type": "http.response.start", "status": refusal.status, "headers": encoded(headers)})
+    await send({"type": "http.response.body", "body": body})
 
 
 def check_origin(scope: Scope) -> None:

@@ -6,40 +6,58 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any, Final
 
 from howdah.checks import options
 from howdah.errors import InvalidOption
 from howdah.web import tree
 
-_SPAN: Final = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(s|min|h|d)")
+_SPAN: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(s|min|h|d)")
+_WHOLE: Final = re.compile(r"-?[0-9]{1,10}")
 _UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 
 
 def span(written: str) -> timedelta | None:
     """A duration such as ``30s``, ``5min``, ``2h`` or ``1d``; None if the text is none."""
     match = _SPAN.fullmatch(written)
-    return None if match is None else timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    if match is None:
+        return None
+    try:
+        return timedelta(microseconds=round(Decimal(match[1]) * _UNITS[match[2]] * 1_000_000))
+    except OverflowError:
+        raise InvalidOption(f"{written!r} is longer than any time: write a smaller number") from None
 
 
-def moment(written: str, name: str, now: datetime) -> datetime | None:
-    """A time: ISO 8601, in UTC if it has no zone, or so long ago, such as ``15min``. None if the field is empty."""
+def written_span(length: timedelta) -> str:
+    """A duration as ``span`` reads it, exactly: in the largest unit of which it is a whole number."""
+    seconds = Decimal(length // timedelta(microseconds=1)) / 1_000_000
+    unit = next((unit for unit, size in reversed(_UNITS.items()) if seconds % size == 0), "s")
+    return f"{seconds / _UNITS[unit]:f}{unit}"
+
+
+def moment(written: str, name: str, now: datetime, *, ahead: bool = False) -> datetime | None:
+    """A time: ISO 8601, in UTC if it has no zone, or so long ago, such as ``15min``. None if the field is empty.
+
+    ahead: it is the time of something to come, and a duration is from now on.
+    """
     if not written:
         return None
     try:
-        if (ago := span(written)) is not None:
-            return now - ago
+        if (away := span(written)) is not None:
+            return now + away if ahead else now - away
         found = datetime.fromisoformat(written)
         return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
     except (ValueError, OverflowError):
         raise InvalidOption(
-            f"{name} is {written!r}, which is no time: write 2026-11-18T09:30, or how long ago, such as 15min, 2h or 3d"
+            f"{name} is {written!r}, which is no time: write 2026-11-18T09:30, or how long {'from now' if ahead else 'ago'}, such as"
+            " 15min, 2h or 3d"
         ) from None
 
 
 def whole(written: str, name: str) -> int:
     text = written.strip()
-    if not text.lstrip("-").isdecimal() or len(text) > 11:
+    if not _WHOLE.fullmatch(text):
         raise InvalidOption(f"{name} is {written!r}, which is not a whole number")
     return int(text)
 
@@ -73,7 +91,7 @@ def new_job(fields: Mapping[str, str]) -> dict[str, Any]:
         **whole_numbers(fields, "priority", "max_attempts"),
     }
     if written := fields.get("run_at", "").strip():
-        made["run_at"] = moment(written, "run_at", datetime.now(timezone.utc))
+        made["run_at"] = moment(written, "run_at", datetime.now(timezone.utc), ahead=True)
     if written := fields.get("key", "").strip():
         made["key"] = written
     return made

@@ -14,13 +14,13 @@ from psycopg.types.json import Jsonb
 from howdah.checks.context import Context
 from howdah.checks.values import stored_text
 from howdah.db.adapters import Ids
-from howdah.db.plan import Begin, Plan, Rollback, Row, call, call_within, read
+from howdah.db.plan import Begin, Call, GatheredCall, Plan, Rollback, Row, Step, call, call_within, read
 from howdah.errors import InvalidOption, NotPermitted, WorkflowNotFound
 from howdah.model.codec import PLAIN
 from howdah.model.job import Job, from_row
 from howdah.model.results import JobPage
 from howdah.model.workflow import Workflow
-from howdah.verbs import operate
+from howdah.verbs import operate, produce
 from howdah.verbs import workflows as flow_verbs
 from howdah.verbs.selection import SelectionVerb
 from howdah.web.filters import Filter
@@ -28,6 +28,8 @@ from howdah.web.graph import FlowNode
 
 WINDOW: Final = 5_000
 PAGE: Final = 50
+ROOM_TIMEOUT: Final = 10.0
+"""Seconds that a new job waits for room: less than a page may take, so that the answer says why there is none."""
 MOST_NODES: Final = 500
 """Nodes of a workflow that are shown at once."""
 
@@ -282,6 +284,35 @@ def signals(name: str | None, limit: int, skip: int) -> Plan[list[Row]]:
 
 
 # Actions
+
+
+def enqueue(context: Context, **arguments: Any) -> Plan[Job[Any]]:
+    """Adds a job, and leaves its transaction open for the entry in the audit. While it waits for room, it has none."""
+    plan, answer, failure = produce.enqueue(context, **arguments, room_timeout=ROOM_TIMEOUT), None, None
+    while True:
+        try:
+            step = plan.throw(failure) if failure is not None else plan.send(answer)
+        except StopIteration as end:
+            job: Job[Any] = end.value
+            return job
+        step, adds = _within(step)
+        if adds:
+            yield Begin()
+        try:
+            answer, failure = (yield step), None
+        except Exception as error:  # noqa: BLE001
+            failure = error
+            if adds:
+                yield Rollback()
+
+
+def _within(step: Step) -> tuple[Step, bool]:
+    """A step as it is in a transaction with others, and whether it adds jobs."""
+    its = step.call if isinstance(step, GatheredCall) else step
+    if not isinstance(its, Call) or "alone" not in its.arguments:
+        return step, False
+    # Others leave their notification to that of a call that is alone. This one may yet be rolled back.
+    return dataclasses.replace(its, arguments={**its.arguments, "alone": False}), True
 
 
 def change(

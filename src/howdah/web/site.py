@@ -218,17 +218,21 @@ class Site:
         self.data.forget()
         return done
 
-    async def done(
+    async def perform_as_login(
         self,
         request: Request,
         action: str,
-        target: Mapping[str, Any],
-        jobs: int | None = None,
-        outcome: str | None = None,
-    ) -> None:
-        """Enters an action that is done in the audit, and makes the pages show it."""
+        plan: Plan[R],
+        entry: Callable[[R], tuple[Mapping[str, Any], int | None, str | None]],
+    ) -> R:
+        """``perform`` for what the role of operators may not do. The plan begins its transaction. entry: the target, and the outcome."""
+
+        def entered(result: R) -> Plan[None]:
+            return record(self.context, self.visitor(request).name, action, *entry(result))
+
+        done = await self.data.write_as_login(plan, entered)
         self.data.forget()
-        await self.data.write(record(self.context, self.visitor(request).name, action, target, jobs, outcome))
+        return done
 
     def shown(self, value: Any) -> tree.Node:
         return tree.Tree().node(tree.redact(words.readable(value), self.redacted))

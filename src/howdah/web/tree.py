@@ -75,14 +75,23 @@ def patterns(paths: Sequence[str]) -> tuple[Pattern, ...]:
 
 
 def redact(value: Any, wanted: Sequence[Pattern]) -> Any:
-    """The value, with [redacted] where a path leads."""
-    if not wanted:
-        return value
-    if isinstance(value, Mapping):
-        return {key: _below(each, str(key), wanted) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_below(each, str(place), wanted) for place, each in enumerate(value)]
-    return value
+    """The value, with [redacted] where a path leads. Without recursion: jobs may be nested deeper than Python's stack."""
+    whole = [value]
+    pending: list[tuple[Any, Any, Sequence[Pattern]]] = [(whole, 0, wanted)]
+    while pending:
+        parent, place, left = pending.pop()
+        each = parent[place]
+        if not left or not isinstance(each, Mapping | list | tuple):
+            continue
+        copy: Any = dict(each) if isinstance(each, Mapping) else list(each)
+        parent[place] = copy
+        for name in list(copy) if isinstance(each, Mapping) else range(len(copy)):
+            below = _below(str(name), left)
+            if below is None:
+                copy[name] = REDACTED
+            else:
+                pending.append((copy, name, below))
+    return whole[0]
 
 
 def is_whole(value: Any) -> bool:
@@ -104,16 +113,17 @@ def is_whole(value: Any) -> bool:
     return True
 
 
-def _below(value: Any, name: str, wanted: Sequence[Pattern]) -> Any:
+def _below(name: str, wanted: Sequence[Pattern]) -> list[Pattern] | None:
+    """What is left of the paths inside of the part of this name; None: one of them leads to it."""
     left: list[Pattern] = []
     for pattern in wanted:
         if pattern[0] == "**":
             left.append(pattern)
             pattern = pattern[1:]
             if not pattern:
-                return REDACTED
+                return None
         if pattern[0] in ("*", name):
             if len(pattern) == 1:
-                return REDACTED
+                return None
             left.append(pattern[1:])
-    return redact(value, left)
+    return left

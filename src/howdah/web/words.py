@@ -153,7 +153,8 @@ def left(job: Job[Any], now: datetime) -> str:
     if job.record is None or job.record.finishes_at is None or job.stalled or job.status != "running":
         return ""
     rest = (job.record.finishes_at - now).total_seconds()
-    return f"about {duration(rest)} left" if rest > 0 else ""
+    # It stands behind the amounts.
+    return f"{'· ' if amounts(job) else ''}about {duration(rest)} left" if rest > 0 else ""
 
 
 def waiting(job: Job[Any], place: QueuePosition | None, now: datetime, nodes: Sequence[str] = ()) -> str:

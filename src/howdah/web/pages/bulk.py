@@ -97,7 +97,7 @@ def _arguments(verb: str, given: dict[str, str]) -> dict[str, Any]:
         return {"priority": whole(given.get("new_priority", ""), "the new priority")}
     if verb == "reschedule":
         now = datetime.now(timezone.utc)
-        return {"run_at": moment(given.get("run_at", "").strip(), "run_at", now) or now}
+        return {"run_at": moment(given.get("run_at", "").strip(), "run_at", now, ahead=True) or now}
     return {}
 
 

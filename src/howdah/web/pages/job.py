@@ -23,7 +23,7 @@ from howdah.model.results import QueuePosition
 from howdah.model.step import Step as JobStep
 from howdah.verbs import events as event_verbs
 from howdah.verbs import operate, signals
-from howdah.web import graph, plans, words
+from howdah.web import graph, plans, tree, words
 from howdah.web.charts import progress_plot
 from howdah.web.fields import moment, whole
 from howdah.web.plans import FlowPlace
@@ -146,7 +146,7 @@ def _act(site: Site, verb: str, job_id: uuid.UUID, fields: Mapping[str, str]) ->
             number = whole(fields.get("priority", ""), "priority")
             return operate.reprioritise(context, job_id, number)
         case "reschedule":
-            run_at = moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc))
+            run_at = moment(fields.get("run_at", "").strip(), "run_at", datetime.now(timezone.utc), ahead=True)
             return operate.reschedule(context, job_id, run_at=run_at)
     raise InvalidOption(f"{verb!r} is not an action on a job")
 
@@ -208,7 +208,9 @@ def _status_parts(name: str, data: Mapping[str, Any], at: datetime) -> Iterator[
 
 
 def copies(site: Site, job: Job[Any], host: str) -> list[tuple[str, str]]:
-    """The job as calls that enqueue one like it."""
+    """The job as calls that enqueue one like it. None if a part of its arguments is hidden: they would store the mark in its place."""
+    if not tree.is_whole(site.redact(job.data)):
+        return []
     text = json.dumps(site.redact(job.data), ensure_ascii=False, default=str)
     written = repr(site.redact(job.data))
     options_text = f", priority={job.priority}, max_attempts={job.max_attempts}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -11,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from howdah.checks import options
 from howdah.errors import InvalidOption
-from howdah.model.job import STATUSES
+from howdah.model.job import STATUSES, Job
 from howdah.verbs import operate
 from howdah.web import filters, plans
 from howdah.web.fields import new_job
@@ -66,13 +67,10 @@ def routes(site: Site) -> list[BaseRoute]:
     async def create(request: Request) -> Response:
         fields = dict(await site.form(request))
         try:
-            enqueue = new_job(fields)
-            job = await site.queue.aenqueue(enqueue.pop("job_type"), enqueue.pop("data"), **enqueue)
+            job = await add(site, request, new_job(fields))
         except (InvalidOption, ValueError) as error:
             counts = await site.counts(request)
             return site.render(request, "new_job.html", 400, types=counts.names, values=fields, problem=str(error))
-        said = "created" if job.created else f"there was one already, which was {job.conflict or 'kept'}"
-        await site.done(request, "create", {"job": str(job.id), "type": job.job_type}, int(job.created), said)
         return site.see(request, f"jobs/{job.id}")
 
     return [
@@ -80,6 +78,16 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/jobs", site.page(create), methods=["POST"]),
         Route("/jobs/new", site.page(new)),
     ]
+
+
+async def add(site: Site, request: Request, given: Mapping[str, Any]) -> Job[Any]:
+    """Enqueues a job, and enters it in the audit: both or neither."""
+
+    def entry(job: Job[Any]) -> tuple[dict[str, Any], int, str]:
+        said = "created" if job.created else f"there was one already, which was {job.conflict or 'kept'}"
+        return {"job": str(job.id), "type": job.job_type}, int(job.created), said
+
+    return await site.perform_as_login(request, "create", plans.enqueue(site.context, **given), entry)
 
 
 def refuse_hidden(site: Site, wanted: Filter) -> None:

@@ -71,13 +71,17 @@ def _of_types(counts: Counts, workers: Sequence[WorkerInfo]) -> Iterator[Attenti
         if each.due and name not in handled and not each.paused:
             yield Attention(
                 "error",
-                f"{words.count(each.due)} jobs of {name} wait, and no live worker handles them",
+                f"{each.due:,} jobs of {name} wait, and no live worker handles them"
+                if each.due != 1
+                else f"1 job of {name} waits, and no live worker handles it",
                 jobs(type=name),
             )
         if each.stalled:
             yield Attention(
                 "error",
-                f"{each.stalled:,} running jobs of {name} have stopped reporting",
+                f"{each.stalled:,} running jobs of {name} have stopped reporting"
+                if each.stalled != 1
+                else f"1 running job of {name} has stopped reporting",
                 jobs(type=name, state="stalled"),
             )
         failed, ended = each.today.get("failed", 0), sum(each.today.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -13,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from howdah.db.plan import Plan
-from howdah.errors import InvalidInput, InvalidOption
+from howdah.db.plan import Begin, Plan
+from howdah.errors import InvalidInput, InvalidOption, ScheduleNotFound
 from howdah.model.schedule import MISSED, Schedule
 from howdah.verbs import cron
 from howdah.verbs import schedules as verbs
 from howdah.web import metrics, words
-from howdah.web.fields import json_in, span, whole_numbers
+from howdah.web.fields import json_in, span, whole_numbers, written_span
 from howdah.web.site import Site
 
 _HOUR: Final = timedelta(hours=1)
@@ -61,15 +62,11 @@ def routes(site: Site) -> list[BaseRoute]:
         fields = dict(await site.form(request))
         try:
             given = _given(fields)
-            await site.queue.schedules.aset(**given)
+            await site.perform_as_login(
+                request, "save schedule", _save(site, given), lambda _: (_entry(given), None, None)
+            )
         except (InvalidInput, InvalidOption) as error:
             return await form(request, fields, None, str(error), 400)
-        target = {
-            name: str(value)
-            for name, value in given.items()
-            if name in ("name", "job_type", "cron", "every", "timezone") and value
-        }
-        await site.done(request, "save schedule", target)
         return site.see(request, "schedules")
 
     async def act(request: Request) -> Response:
@@ -86,6 +83,21 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/schedules", site.page(save), methods=["POST"]),
         Route("/schedules/{verb}", site.page(act), methods=["POST"]),
     ]
+
+
+def _save(site: Site, given: Mapping[str, Any]) -> Plan[Schedule]:
+    """Sets the schedule. Options that the form does not show stay as they are."""
+    yield Begin()
+    kept: dict[str, Any] = {}
+    with contextlib.suppress(ScheduleNotFound):
+        its = yield from verbs.get_schedule(site.context, given["name"])
+        kept = {name: its.options[name] for name in ("timeout", "retry_policy") if name in its.options}
+    return (yield from verbs.schedule(site.context, **kept, **given))
+
+
+def _entry(given: Mapping[str, Any]) -> dict[str, str]:
+    """The target of a saved schedule in the audit."""
+    return {name: str(given[name]) for name in ("name", "job_type", "cron", "every", "timezone") if given[name]}
 
 
 def _act(site: Site, verb: str, name: str) -> Plan[str]:
@@ -140,7 +152,7 @@ def _values(site: Site, schedule: Schedule) -> dict[str, Any]:
         "name": schedule.name,
         "type": schedule.job_type,
         "cron": schedule.cron or "",
-        "every": "" if schedule.every is None else f"{schedule.every.total_seconds():g}s",
+        "every": "" if schedule.every is None else written_span(schedule.every),
         "timezone": schedule.timezone,
         "missed": schedule.missed,
         "overlap": "yes" if schedule.overlap else "",
