@@ -46,8 +46,7 @@ def _checked(dsn: str, origin: str) -> str:
     except ProgrammingError:
         # Not the driver's own message: it may repeat the DSN with its password.
         raise InvalidOption(
-            f"{origin} is not a PostgreSQL DSN: write postgresql://user:password@host:5432/database,"
-            " or host=… dbname=… user=…"
+            f"{origin} is not a PostgreSQL DSN: write postgresql://user@host:5432/database, or host=… dbname=… user=…"
         ) from None
     return dsn
 

@@ -66,7 +66,7 @@ def test_the_refusal_of_a_malformed_dsn_shows_no_password(dsn: str, origin: str)
     with pytest.raises(InvalidOption) as refused:
         configured_dsn(dsn) if origin == "dsn" else configured_dsn(None, {origin: dsn})
     assert origin in str(refused.value)
-    assert "postgresql://user:password@host:5432/database" in str(refused.value)
+    assert "postgresql://user@host:5432/database" in str(refused.value)
     # What a log would have of it.
     printed = "".join(line for line in traceback.format_exception(refused.value) if "configured_dsn(" not in line)
     assert SECRET not in printed

@@ -250,7 +250,7 @@ def test_what_is_wrong_is_refused_when_it_is_added(made: Handlers, db: Db) -> No
     fetch = flow.add(made.download, url="x/10")
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: flow.add(made.download), "missing argument 'url'"),
-        (lambda: flow.add(made.download, url=7), "argument 'url'"),
+        (lambda: flow.add(made.download, url=7), "argument 'url': Expected `str`, got `int`"),
         (lambda: flow.add(made.download, url=fetch), "argument 'url' is a string, and the results of download are object"),
         (lambda: flow.add(made.merge, parts=fetch), "is a list, and the results of download are object"),
         (lambda: flow.add(made.fragile, number=flow.map(made.fragile, [1])), "is a number, and the results of fragile are lists"),

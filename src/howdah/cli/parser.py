@@ -7,7 +7,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from howdah import __about__
 from howdah.checks.options import nearest
@@ -82,6 +82,13 @@ HOWDAH_DEBUG=1 adds the traceback to an error. NO_COLOR=1 leaves the colours out
 class Parser(argparse.ArgumentParser):
     """Argparse, with error messages that are escaped for a terminal and hold no password."""
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses what is unknown itself: the parser above it has another usage, and other options."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
+
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         meant = self._meant(message)
@@ -90,7 +97,7 @@ class Parser(argparse.ArgumentParser):
 
     def _meant(self, message: str) -> str:
         """The command, the option or the value that is nearest to the one that is wrong, or nothing."""
-        if unknown := re.search(r"unrecognized arguments: (?:.* )?(--[\w-]+)", message):
+        if unknown := re.search(r"unrecognized arguments: .*?(--[\w-]+)", message):
             return nearest(unknown[1], _option_names(self))
         if wrong := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             return nearest(wrong[1], re.findall(r"[\w-]+", wrong[2]))

@@ -42,12 +42,14 @@ def reason_of(error: BaseException) -> str:
         return "nested too deeply"
     if cause.args == (_BAD_KEYS,):
         return _BAD_KEYS
-    located = PLACE.fullmatch(str(cause)) if isinstance(cause, msgspec.ValidationError) else None
-    if located is None:
+    if not isinstance(cause, msgspec.ValidationError):
         return f"{type(cause).__name__} while it was converted"
-    if located["text"].startswith(_VALUE_FREE):
-        return located["text"]
-    return next((known for known in _VALUE_FOLLOWS if located["text"].startswith(known)), "Invalid value")
+    # A value that was converted by itself has no place.
+    located = PLACE.fullmatch(str(cause))
+    text = located["text"] if located else str(cause)
+    if text.startswith(_VALUE_FREE):
+        return text
+    return next((known for known in _VALUE_FOLLOWS if text.startswith(known)), "Invalid value")
 
 
 def model_refusal(model: Any, error: Any) -> Refused:
