@@ -29,6 +29,7 @@ def nothing() -> None: ...
         (["work", "app", "--process", "2", "--type", "bill"], "Did you mean --processes?"),
         (["schedule", "list", "--nonsense"], "Try: howdah schedule list --help"),
         (["list", "--status", "faild"], "Did you mean failed?"),
+        (["list", "--since", "yesterday"], "'yesterday' is not a time: write 2h (ago), "),
         (["enqueue", "bill", "customer=Ann Lee"], "For key=value, write: --data 'customer=Ann Lee'"),
         (["work"], "the following arguments are required: MODULE[:QUEUE]\n"),
         (["psql", "--nonsense"], "--nonsense\nTry:"),

@@ -34,9 +34,15 @@ def parse_past(text: str) -> datetime:
     try:
         return now() - parse_duration(text)
     except argparse.ArgumentTypeError:
-        return parse_datetime(text)
+        pass
     except OverflowError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is longer ago than there are dates") from error
+    try:
+        return parse_datetime(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time: write 2h (ago), 2030-12-31 or 2030-12-31T18:00+01:00"
+        ) from None
 
 
 def is_endless(when: datetime) -> bool:
