@@ -43,7 +43,7 @@ def test_a_thread_that_could_not_be_started_is_started_for_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(broken, refuse)
         with pytest.raises(OSError, match="no more of them"):
-            queue.wait_for(job, 0.05)
+            queue.wait_for(job, PATIENCE)
     assert queue._hub()._subscriptions == set()
     with pytest.raises(WaitTimeout):
         queue.wait_for(job, 0.05)
