@@ -125,19 +125,19 @@ class _Awaiting:
         return await heed_cancellation(operation() if callable(operation) else self.session.answer(operation))
 
     async def _to_its_end(self, doing: Awaitable[Any]) -> Any:
-        task, timeout = asyncio.ensure_future(doing), None
+        task, now, end = asyncio.ensure_future(doing), asyncio.get_running_loop().time, None
         while not task.done():
-            try:
-                async with asyncio.timeout_at(timeout):
-                    await asyncio.wait({task})
-            except asyncio.CancelledError:
-                self.is_cancelled = True
-                timeout = timeout or asyncio.get_running_loop().time() + UNDONE_WITHIN
-            except TimeoutError:
+            if end is not None and now() >= end:
                 task.cancel()
                 with contextlib.suppress(Exception):
                     await self.link.terminate()
-                raise
+                raise TimeoutError
+            try:
+                # Not asyncio.timeout: in a task that was cancelled before, the early releases of Python 3.11 raise no TimeoutError.
+                await asyncio.wait({task}, timeout=None if end is None else end - now())
+            except asyncio.CancelledError:
+                self.is_cancelled = True
+                end = end or now() + UNDONE_WITHIN
         return task.result()
 
 
