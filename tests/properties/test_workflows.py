@@ -164,10 +164,8 @@ class World:
         self.check()
 
     def _end(self, node: Node, word: str) -> None:
-        (job,) = self.db.execute(
-            "SELECT min(place) AS place FROM live WHERE job_type = %s AND run_at <= now()", (node.name,)
-        ).fetchall()
         held = claim(self.db, node.name, most=1)
+        (job,) = self.db.execute("SELECT place FROM live WHERE id = ANY (%(ids)s)", held).fetchall()
         if word == "rollback":
             with self.db.transaction(force_rollback=True):
                 complete(self.db, held)

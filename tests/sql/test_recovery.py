@@ -117,7 +117,7 @@ def test_a_job_that_was_added_before_its_type_had_a_timeout_is_stopped_by_it(
     assert queue.recover() == []
     clock.advance(2)
     (recovered,) = queue.recover()
-    assert (recovered.id, recovered.reason) == (job, "timed out after 00:00:10")
+    assert (recovered.id, recovered.reason) == (job, "timed out after 10 s")
 
 
 TINY = ["1e-323", "1e-400", "1e-9000", "0.0000001"]

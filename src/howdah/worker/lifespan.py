@@ -53,12 +53,13 @@ class BoundedLifespan:
         """Leaves it, for a stack of contexts."""
         try:
             async with _interrupted(self._grace, self._stops.second, TO_HURRY) as limit:
+                end_of_grace = limit.when()
                 return bool(await self._stack.__aexit__(*error))
         except TimeoutError:
             if not limit.expired():
                 raise
         self.was_cut = True
-        waited = "after a second request to stop" if self._stops.second.is_set() else f"within {self._grace:g} s"
+        waited = f"within {self._grace:g} s" if limit.when() == end_of_grace else "after a second request to stop"
         log.error("the lifespan did not close %s: it was cancelled", waited, extra={"event": "lifespan_cut"})
         return False
 
@@ -79,3 +80,4 @@ async def _interrupted(seconds: float | None, event: asyncio.Event, later: float
             yield limit
         finally:
             watching.cancel()
+            await asyncio.wait({watching})

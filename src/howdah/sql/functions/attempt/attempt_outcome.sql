@@ -106,7 +106,7 @@ AS $$
                 format('the lease of worker %s expired', coalesce(p_job.worker_id, '(unnamed)'))
             WHEN p_cause = 'recovered' AND decided.status = 'failed' THEN
                 format('recovered from worker %s, with no attempt left', coalesce(p_job.worker_id, '(unnamed)'))
-            WHEN p_cause = 'timed out' THEN format('timed out after %s', coalesce(p_job.timeout, t.timeout))
+            WHEN p_cause = 'timed out' THEN format('timed out after %s s', trim_scale(extract(epoch FROM coalesce(p_job.timeout, t.timeout))))
             WHEN p_cause = 'stalled' THEN format(
                 'stalled: nothing was reported for %s s',
                 round(extract(epoch FROM howdah.clock())::numeric - coalesce(howdah.number_in(p_job.progress_report -> 'at'), 0))
