@@ -180,7 +180,7 @@ def test_it_survives_the_loss_of_its_connection(queue: JobQueue, db: Db) -> None
         listener.until(has("running"))
         run(queue, "fetch")
         db.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'howdah' AND datname = current_database()"
         )
         with JobQueue(queue.dsn) as another:
             run(another, "merge")

@@ -162,6 +162,15 @@ def test_a_schema_that_is_not_ours_is_left_alone(howdah_dsn: str, conn: psycopg.
         conn.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(name)))
 
 
+def test_a_connection_that_was_lost_does_not_fail_the_end_of_a_run(
+    howdah_dsn: str, conn: psycopg.Connection[Any]
+) -> None:
+    with TestDatabase(howdah_dsn) as database:
+        conn.execute("SELECT pg_terminate_backend(%s, 60000)", (database._conn.info.backend_pid,))
+    with TestDatabase(howdah_dsn):
+        pass
+
+
 def test_what_killed_tests_have_left_is_taken_over(howdah_dsn: str, conn: psycopg.Connection[Any]) -> None:
     killed = TestDatabase(howdah_dsn)
     make_a_mess(killed, conn)

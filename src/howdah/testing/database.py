@@ -65,8 +65,8 @@ class TestDatabase:
             self.release()
             for database in self._databases.values():
                 _close(database)
-            # If it cannot be dropped now, the next tests that take the schema drop it.
-            with contextlib.suppress(HowdahError):
+            # If it cannot be dropped now, as after a restart of the server, the next tests that take the schema drop it.
+            with contextlib.suppress(HowdahError, psycopg.OperationalError):
                 self._change("drop")
 
     def __enter__(self) -> Self:
