@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import sys
+import time
 
 from howdah import Job
 from tests.faults.handlers import SOON, queue, said_by
@@ -14,8 +15,7 @@ from tests.worker.ledger import note
 
 def copied(job: Job, how: str) -> int | None:
     """Forks, and waits for the copy's end: returns its exit code. The copy leaves by an exception, or gets None."""
-    # Python does not notice a fork by C code.
-    copy = ctypes.PyDLL(None).fork() if how == "returns, forked by C" else os.fork()
+    copy = fork_by_c() if how == "returns, forked by C" else os.fork()
     if copy:
         return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
     if how == "raises":
@@ -25,6 +25,16 @@ def copied(job: Job, how: str) -> int | None:
     if how == "completes":
         job.complete({"token": -1})
     return None
+
+
+def fork_by_c() -> int:
+    """Python does not notice it. If another thread has asked for the interpreter, the copy waits for ever for it to take over: none may ask."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600)
+    time.sleep(0.05)
+    copy: int = ctypes.PyDLL(None).fork()
+    sys.setswitchinterval(interval)
+    return copy
 
 
 @queue.job(retry=SOON)
