@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,6 +42,14 @@ def add(queue: JobQueue, count: int, key: str = "a", job_type: str = "t", **opti
 def starts(queue: JobQueue, *types: str) -> int:
     """How many jobs can be claimed now."""
     return len(queue.claim(types or ["t"], 1000))
+
+
+def starts_soon(queue: JobQueue) -> int:
+    """The same after a step of the clock: for some tenths of a second, a session begins where nothing was due when it last looked."""
+    end, found = time.monotonic() + 30, 0
+    while not found and time.monotonic() < end:
+        found = starts(queue)
+    return found
 
 
 def test_a_type_starts_its_burst_at_once_and_then_at_its_rate(db: Db, queue: JobQueue, clock: TestClock) -> None:
@@ -258,9 +267,9 @@ def test_a_bucket_follows_a_clock_that_goes_back(db: Db, queue: JobQueue, clock:
     queue.recover()
     assert starts(queue) == 0
     clock.advance(1)
-    assert starts(queue) == 1
+    assert starts_soon(queue) == 1
     clock.advance(3)
-    assert starts(queue) == 3
+    assert starts_soon(queue) == 3
 
 
 def test_a_plain_client_spends_tokens_too(db: Db, queue: JobQueue, connect: Connect) -> None:

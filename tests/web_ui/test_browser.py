@@ -268,6 +268,8 @@ def test_jobs_are_selected_and_changed_by_a_dialog(page: Page, queue: JobQueue) 
     for _ in range(3):
         queue.enqueue("mail")
     page.open("jobs?type=mail")
+    # The module of the page is there: without it, the form is sent as it is.
+    page.until(page.is_live)
     page.find("button[value=cancel]").click()
     page.until(lambda: "Select some jobs first" in page.text("#chosen"))
     page.find("[data-all]").click()
