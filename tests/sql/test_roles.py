@@ -83,7 +83,7 @@ FUNCTIONS = decided(
             " remove_steps suspend wake_steps"
             " advance_workflow cancel_node check_inputs check_loops check_node_options check_unstarted is_source count_node end_all_workflows end_nodes end_workflow"
             " first_member_id fold_at_commit fold_workflow insert_members keep_members member_id node_ranges note_deleted note_members note_workflow"
-            " careful_step node_step notify_advance open_nodes pass_node prune_workflows release_node reopen_node results_of stripe_of take_counts_back try_advance"
+            " careful_step node_step notify_advance open_nodes pass_node prune_workflows release_node reopen_node results_of retry_ended stripe_of take_counts_back try_advance"
         ),
     ),
 )

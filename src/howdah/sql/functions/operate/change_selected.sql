@@ -46,7 +46,7 @@ BEGIN
             SELECT count(*) INTO changed FROM howdah.reschedule(v_ids, p_run_at);
         WHEN 'retry' THEN
             BEGIN
-                SELECT count(*) INTO changed FROM howdah.retry(v_ids, p_fresh);
+                SELECT count(*) INTO changed FROM howdah.retry_ended(v_ids, p_fresh);
             EXCEPTION
                 WHEN lock_not_available THEN
                     -- Another transaction is adding a job with the key of one of these. That one is skipped; after ten waits, so are the
@@ -55,7 +55,7 @@ BEGIN
                     WHILE v_tried < cardinality(v_ids) AND v_locked < 10 LOOP
                         v_tried := v_tried + 1;
                         BEGIN
-                            changed := changed + (SELECT count(*) FROM howdah.retry(ARRAY[v_ids[v_tried]], p_fresh));
+                            changed := changed + (SELECT count(*) FROM howdah.retry_ended(ARRAY[v_ids[v_tried]], p_fresh));
                         EXCEPTION
                             WHEN lock_not_available THEN
                                 v_locked := v_locked + 1;
