@@ -75,6 +75,21 @@ def test_an_unknown_type_is_not_started_ahead() -> None:
     assert "unknown" not in found.ahead_types
 
 
+@pytest.mark.parametrize(("a_second", "in_hand"), [(20_000, 400), (10, 100), (1_000_000, 2_000)])
+def test_no_more_waits_than_leaves_the_line_within_milliseconds(
+    monkeypatch: pytest.MonkeyPatch, a_second: int, in_hand: int
+) -> None:
+    """An urgent job waits for the next claim, which comes when the jobs of the last one have begun."""
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    group = group_of(instant(1))
+    group.wait([job_of("type_0", NOON)] * 1_000)
+    while group.next_call():
+        group.busy -= 1
+        clock[0] += 1 / a_second
+    assert demand_after(group, "type_0").batch_size == in_hand // 2
+
+
 def test_a_call_that_took_long_does_not_make_the_line_look_stuck_when_it_ends() -> None:
     group = group_of(instant(1))
     group.busy = SLOTS

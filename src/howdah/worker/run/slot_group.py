@@ -76,6 +76,13 @@ class SlotGroup:
         self._starts_ahead = False
         """Whether the last demand was for jobs that their claim starts."""
         self._last_begin = 0.0
+        self._pace: float | None = None
+        """How many jobs leave the line in a second. Calls share the loop and wait for their starts, so it is less than their averages promise."""
+        self._timed = 0
+        """Jobs of which the leaving is timed, all together."""
+        self._to_leave = 0
+        """How many of these have not left yet."""
+        self._timed_since = 0.0
 
     def wake(self, bucket: int | None = None) -> None:
         """There may be a job to claim, of a type in this bucket."""
@@ -136,7 +143,11 @@ class SlotGroup:
             return 0
         if seconds < INSTANT:
             within = AHEAD_STARTED
-        return max(min(int(self.slots * within / max(seconds, 1e-6)), MOST_IN_HAND) - self.slots, 0)
+        most = MOST_IN_HAND
+        if self._pace is not None:
+            # As many as there are slots may wait in any case: without a line, no pace is known.
+            most = min(most, max(int(self._pace * within), 2 * self.slots))
+        return max(min(int(self.slots * within / max(seconds, 1e-6)), most) - self.slots, 0)
 
     def _are_instant(self, names: Collection[str]) -> bool:
         slower = [seconds for name in names if (seconds := self._seconds.get(name, AHEAD)) >= INSTANT]
@@ -185,6 +196,9 @@ class SlotGroup:
             line.extend(ordered)
         else:
             line.extend(jobs)
+        if self._to_leave <= 0 and jobs:
+            self._timed = self._to_leave = self.waiting
+            self._timed_since = time.monotonic()
 
     def next_call(self) -> Sequence[Job] | None:
         """The jobs of the next call of a handler. Its slot is taken. None: no job waits, or no slot is free."""
@@ -192,6 +206,9 @@ class SlotGroup:
         if not line or self.busy >= (self.reach if line[0].status == "running" else self.slots):
             return None
         self.busy += 1
+        self._to_leave -= 1
+        if self._to_leave == 0:
+            self._pace = self._timed / max(time.monotonic() - self._timed_since, 1e-6)
         return (line.popleft(),)
 
     def call_began(self, when: float) -> None:
@@ -200,6 +217,7 @@ class SlotGroup:
 
     def take_waiting(self, which: Callable[[Job], bool] = lambda _: True) -> list[Job]:
         """Take jobs out of the line."""
+        self._to_leave = 0
         taken: list[Job] = []
         for line in (self._first, self._line):
             taken += [job for job in line if which(job)]
