@@ -27,11 +27,17 @@ Connect = Callable[..., Db]
 
 # These must hold on every version, as CI sees; the rest is about Python, and runs on one.
 ON_EVERY_VERSION = ("sql", "properties") if os.environ.get("CI") else ()
-# They take a minute or more, and would be waited for at the end.
+# They take half a minute or more, and would be waited for at the end.
 LONG = (
     "docs/tutorial.md]",
     "docs/reference/command.md]",
     "test_the_life_of_a_job[pg18]",
+    "test_every_screen_is_sound_for_everyone[pg18]",
+    "test_case[clock-back]",
+    "test_the_former_versions_tests_pass_on_todays_schema",
+    "test_every_page_is_in_the_site",
+    "test_the_sample_project_in_a_browser[pg18]",
+    "test_the_checklist[pg18]",
 )
 TABLES = (
     "live",
@@ -67,7 +73,7 @@ ON_THE_MIDDLE_ONE = {
 # Without CI, so many of the cases run, spread over all, when the whole suite does: each takes seconds, and they show
 # one behaviour in variants.
 A_CHOICE_OF = {
-    "test_case": 11,
+    "test_case": 6,
     "test_root_follows_no_link_out_of_the_home": 3,
     "test_a_starter_may_be_killed_when": 3,
     "test_a_run_that_is_ended_by_a_signal_leaves_no_server_behind": 1,
@@ -88,6 +94,24 @@ A_CHOICE_OF = {
     "test_after_a_restore_nothing_differs": 1,
     "test_batches_are_halved_until_they_pass": 2,
     "test_readonly_refuses_and_changes_nothing": 2,
+    "test_every_block_of_a_page_runs_in_order": 21,
+    "test_an_example_shows_its_output_and_runs_again": 6,
+    "test_every_verb_answers_as_on_psycopg": 4,
+    "test_every_property_holds_in_every_state": 3,
+    "test_a_connection_without_a_request_is_closed": 1,
+}
+# Without CI, these run when they are asked for (TESTS=…): each takes ten seconds or more.
+LEFT_TO_CI = {
+    "test_a_type_checker_infers_the_type_of_a_value_and_of_conn",
+    "test_every_fault_happens_and_nothing_is_lost_or_doubled",
+    "test_every_page_is_in_the_site",
+    "test_every_screen_is_sound_for_everyone",
+    "test_every_stored_result_can_be_drawn",
+    "test_every_watcher_sees_every_event_in_order_through_a_restart",
+    "test_no_text_is_a_command_or_markup",
+    "test_nothing_that_the_description_allows_or_forbids_breaks_it",
+    "test_the_former_versions_tests_pass_on_todays_schema",
+    "test_the_sample_project_in_a_browser",
 }
 
 WITHOUT_OUR_PLUGINS = "-p no:faker -p no:hypothesispytest -p no:schemathesis"
@@ -138,13 +162,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _beyond_the_choice(items: list[pytest.Item]) -> set[pytest.Item]:
+    left_out: set[pytest.Item] = set()
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         name = item.name.partition("[")[0]
-        if name in A_CHOICE_OF:
+        if name in LEFT_TO_CI:
+            left_out.add(item)
+        elif name in A_CHOICE_OF:
             cases.setdefault(name, []).append(item)
-    chosen = {item for name, some in cases.items() for item in some[:: math.ceil(len(some) / A_CHOICE_OF[name])]}
-    return {item for some in cases.values() for item in some} - chosen
+    for name, some in cases.items():
+        left_out.update(set(some).difference(some[:: math.ceil(len(some) / A_CHOICE_OF[name])]))
+    return left_out
 
 
 @pytest.hookimpl(wrapper=True)
