@@ -27,7 +27,7 @@ INSTANT = 0.001
 """Seconds on average, up to which jobs that wait here are started by their claim: each write costs more than such a job."""
 SEEM_SLOWER = 0.01
 """The share of types that may seem slower than that: of hundreds, some are always measured while the machine does something else."""
-AHEAD_STARTED = 0.02
+AHEAD_STARTED = 0.025
 """Seconds of their work that may wait here. What users see as running begins within milliseconds."""
 MOST_NOTED = 100
 """Jobs of such types that a claim notes as begun: so many begin in one turn of the loop."""
