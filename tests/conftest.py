@@ -27,18 +27,24 @@ Connect = Callable[..., Db]
 
 # These must hold on every version, as CI sees; the rest is about Python, and runs on one.
 ON_EVERY_VERSION = ("sql", "properties") if os.environ.get("CI") else ()
-# They take half a minute or more, and would be waited for at the end.
-LONG = (
-    "docs/tutorial.md]",
-    "docs/reference/command.md]",
-    "test_the_life_of_a_job[pg18]",
-    "test_every_screen_is_sound_for_everyone[pg18]",
-    "test_case[clock-back]",
-    "test_the_former_versions_tests_pass_on_todays_schema",
+# They take a quarter of a minute or more. Where CI is set they begin first, because the run would wait for them at its end;
+# otherwise they run when they are asked for (TESTS=…).
+LONG_TESTS = {
+    "test_a_type_checker_infers_the_type_of_a_value_and_of_conn",
+    "test_every_fault_happens_and_nothing_is_lost_or_doubled",
     "test_every_page_is_in_the_site",
-    "test_the_sample_project_in_a_browser[pg18]",
-    "test_the_checklist[pg18]",
-)
+    "test_every_page_links_to_the_source_and_the_changes",
+    "test_every_screen_is_sound_for_everyone",
+    "test_every_stored_result_can_be_drawn",
+    "test_every_watcher_sees_every_event_in_order_through_a_restart",
+    "test_no_text_is_a_command_or_markup",
+    "test_nothing_is_fetched_from_elsewhere",
+    "test_nothing_that_the_description_allows_or_forbids_breaks_it",
+    "test_other_projects_can_link_to_every_public_name",
+    "test_the_former_versions_tests_pass_on_todays_schema",
+    "test_the_sample_project_in_a_browser",
+}
+LONG_CASES = ("_in_order[pg18-docs/tutorial.md]", "_in_order[pg18-docs/reference/command.md]", "test_case[clock-back]")
 TABLES = (
     "live",
     "archive",
@@ -100,19 +106,6 @@ A_CHOICE_OF = {
     "test_every_property_holds_in_every_state": 3,
     "test_a_connection_without_a_request_is_closed": 1,
 }
-# Without CI, these run when they are asked for (TESTS=…): each takes ten seconds or more.
-LEFT_TO_CI = {
-    "test_a_type_checker_infers_the_type_of_a_value_and_of_conn",
-    "test_every_fault_happens_and_nothing_is_lost_or_doubled",
-    "test_every_page_is_in_the_site",
-    "test_every_screen_is_sound_for_everyone",
-    "test_every_stored_result_can_be_drawn",
-    "test_every_watcher_sees_every_event_in_order_through_a_restart",
-    "test_no_text_is_a_command_or_markup",
-    "test_nothing_that_the_description_allows_or_forbids_breaks_it",
-    "test_the_former_versions_tests_pass_on_todays_schema",
-    "test_the_sample_project_in_a_browser",
-}
 
 WITHOUT_OUR_PLUGINS = "-p no:faker -p no:hypothesispytest -p no:schemathesis"
 """The options of pytest in a project of a user's: what our other tests need would take most of its time to load."""
@@ -158,21 +151,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = _beyond_the_choice(items)
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: not item.name.endswith(LONG))
+    items.sort(key=lambda item: not _is_long(item))
 
 
 def _beyond_the_choice(items: list[pytest.Item]) -> set[pytest.Item]:
     left_out: set[pytest.Item] = set()
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        name = item.name.partition("[")[0]
-        if name in LEFT_TO_CI:
+        if _is_long(item):
             left_out.add(item)
-        elif name in A_CHOICE_OF:
+        elif (name := item.name.partition("[")[0]) in A_CHOICE_OF:
             cases.setdefault(name, []).append(item)
     for name, some in cases.items():
         left_out.update(set(some).difference(some[:: math.ceil(len(some) / A_CHOICE_OF[name])]))
     return left_out
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.name.partition("[")[0] in LONG_TESTS or item.name.endswith(LONG_CASES)
 
 
 @pytest.hookimpl(wrapper=True)
