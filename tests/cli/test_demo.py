@@ -231,7 +231,8 @@ def test_it_has_not_finished_when_workers_do_not_start(
     assert outcome.code == 1
     (logs,) = tmp_path.iterdir()
     assert f"the workers' logs are in {logs}" in outcome.err
-    assert {log.read_text() for log in logs.iterdir()} == {"no legs\n"}
+    # The second one may be ended with the first, before it has printed anything.
+    assert {log.read_text() for log in logs.iterdir()} - {""} == {"no legs\n"}
     if as_json:
         (answer,) = outcome.lines
         assert answer["finished"] is False
