@@ -14,7 +14,7 @@ from howdah.web.metrics import Slot, Span, quantile
 
 WIDTH: Final = 560
 HEIGHT: Final = 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 6, 8, 20
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 6, 8, 20
 _MOST_ROWS: Final = 15
 
 
