@@ -102,16 +102,17 @@ def effects_of(stage: Stage) -> dict[uuid.UUID, int]:
 def kill9_before_flush(stage: Stage) -> None:
     """A worker is killed when its handlers have ended, and nothing of that is written yet, because the archive is locked."""
     slots = stage.scaled(1_000, 100)
-    victim, *_ = stage.start(stage.scaled(4, 2), concurrency=slots)
+    workers = stage.start(stage.scaled(4, 2), concurrency=slots)
     stage.fleet.workers[-1].await_judge()
     with psycopg.connect(stage.dsn) as locker:
         locker.execute("LOCK TABLE howdah.archive IN SHARE MODE")
-        if stage.quick:
-            stage.enqueue_many("nothing_noted", 400)
-            until(lambda: ended_but_held(stage, victim) >= slots, "the ends of all that it can run wait to be written")
-        else:
-            stage.enqueue_many("nothing", 20_000)
-            until(lambda: begun_by(stage, victim) >= slots, "all that it can run has begun, and ended at once")
+        # The others may get most of the jobs before one of them claims any.
+        stage.enqueue_many("nothing_noted" if stage.quick else "nothing", stage.scaled(20_000, 400))
+        have = ended_but_held if stage.quick else begun_by
+        victim, *_ = until(
+            lambda: [worker for worker in workers if have(stage, worker) >= slots],
+            "all that a worker can run has ended, and waits to be written",
+        )
         until(lambda: waits_for_a_lock(stage, victim), "it has begun to write them")
         assert not stage.execute("SELECT FROM howdah.archive LIMIT 1")
         stage.kill(victim)

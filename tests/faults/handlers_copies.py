@@ -31,7 +31,8 @@ def fork_by_c() -> int:
     """Python does not notice it. If another thread has asked for the interpreter, the copy waits for ever for it to take over: none may ask."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(3600)
-    time.sleep(0.05)
+    # One that began to wait before asks after its former interval, and later if the machine is busy.
+    time.sleep(1)
     copy: int = ctypes.PyDLL(None).fork()
     sys.setswitchinterval(interval)
     return copy
