@@ -62,6 +62,7 @@ class Chart:
     heads: Sequence[str] = ()
     table: Sequence[Sequence[str]] = ()
     is_empty: bool = False
+    left: int = _LEFT
     width: int = WIDTH
     height: int = HEIGHT
 
